@@ -1,0 +1,183 @@
+"""Every setting, its default, unit and source: the one place where a default is written.
+
+One frozen dataclass per section of a recipe. The defaults are the paper's base model ("Attention Is All You
+Need", 2017: Table 3, Sections 5 and 6). A value that cannot work is refused here, with its name and a way out.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from aiayn_cli.errors import ConfigError
+
+Norm = Literal["post", "pre"]
+Positions = Literal["sinusoidal", "learned"]
+ShareEmbeddings = Literal["all", "decoder", "none"]
+Precision = Literal["auto", "bf16", "fp32"]
+Compile = Literal["auto", "on", "off"]
+BestMetric = Literal["bleu", "loss"]
+OnBadBytes = Literal["stop", "drop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What `prepare` does with a corpus, and which corpus `train` takes when none is named."""
+
+    corpus: str = "wmt14-en-de"  # prepared/CORPUS is what `train` reads without --data
+    vocab_size: int = 37_000  # joint sub-word vocabulary, special tokens included (Section 5.1)
+    max_length: int = 250  # sub-word tokens on either side; a longer training pair is dropped
+    max_ratio: float = 1.5  # longer side / shorter side in tokens; see data/clean.py for short pairs
+    dedupe: bool = True  # drop a training pair that was seen before
+    on_bad_bytes: OnBadBytes = "stop"  # invalid UTF-8 or NUL: stop with its place, or drop that pair
+    seed: int = 1  # vocabulary sample and held-out split
+
+    def __post_init__(self) -> None:
+        _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
+        _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
+        _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
+        _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
+        if not self.corpus.strip():
+            raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Shape of the network (Table 3, row base)."""
+
+    n_encoder_layers: int = 6  # N of the encoder stack (Section 3.1)
+    n_decoder_layers: int = 6  # N of the decoder stack
+    d_model: int = 512  # width of every sub-layer's output
+    d_ff: int = 2048  # width inside the feed-forward network (Section 3.3)
+    n_heads: int = 8  # attention heads (Section 3.2.2)
+    d_k: int = 64  # width of one head's queries and keys
+    d_v: int = 64  # width of one head's values
+    dropout: float = 0.1  # probability, on each sub-layer's output and on embedding + position (Section 5.4)
+    attention_dropout: float = 0.0  # probability, on attention weights; not in the paper
+    activation_dropout: float = 0.0  # probability, after the feed-forward network's ReLU; not in the paper
+    norm: Norm = "post"  # post: LayerNorm(x + Sublayer(x)), the paper; pre: x + Sublayer(LayerNorm(x)), final norm
+    positions: Positions = "sinusoidal"  # sinusoidal (Section 3.5) or learned (Table 3, row E)
+    max_positions: int = 1024  # rows of a learned position table, in tokens; sinusoidal positions have no limit
+    attention_window: int = 0  # self-attention reaches this many tokens to each side (Section 4's r); 0 = all
+    share_embeddings: ShareEmbeddings = "all"  # all: source, target, pre-softmax; decoder: the last two; none
+    attention_bias: bool = False  # biases in the attention projections; the paper's equations have none
+
+    def __post_init__(self) -> None:
+        for name in ("n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
+            _check_at_least(f"model.{name}", getattr(self, name), 1, f"the paper's base model has {_default(name)}")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
+        _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
+        _check_one_of("model.norm", self.norm, get_args(Norm))
+        _check_one_of("model.positions", self.positions, get_args(Positions))
+        _check_one_of("model.share_embeddings", self.share_embeddings, get_args(ShareEmbeddings))
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model is {self.d_model}, but sinusoidal positions need an even width",
+                f"use {self.d_model + 1}, or positions: learned",
+                key="model.d_model",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How the network learns (Section 5), and what is kept on the way."""
+
+    batch_tokens: int = 25_000  # tokens in one update over all devices, the longer side of each pair (Section 5.1)
+    max_tokens: int = 0  # padded tokens of one side in one forward pass on one device; 0 = what the device suits
+    max_updates: int = 100_000  # updates in all (Section 5.2: base 100,000; big 300,000)
+    learning_rate_scale: float = 1.0  # factor on the paper's schedule (Section 5.3)
+    warmup_steps: int = 4_000  # updates of linear rise (Section 5.3)
+    adam_beta1: float = 0.9  # (Section 5.3)
+    adam_beta2: float = 0.98  # (Section 5.3)
+    adam_eps: float = 1e-9  # (Section 5.3)
+    label_smoothing: float = 0.1  # mass spread over all classes (Section 5.4)
+    clip_norm: float = 0.0  # largest norm of one update's gradient; 0 = no clipping, as in the paper
+    save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
+    keep_checkpoints: int = 5  # newest checkpoints kept beside the best one; never fewer than average_last
+    average_last: int = 5  # checkpoints that `average` takes (Section 6.1: base 5, big 20)
+    validate_every_steps: int = 1_500  # updates between validations
+    best_metric: BestMetric = "bleu"  # what makes a checkpoint the best: bleu (higher) or loss (lower)
+    validation_bleu_pairs: int = 500  # validation pairs translated for BLEU at each validation; 0 = none
+    patience: int = 0  # validations without a better one before training stops; 0 = never stop early
+    log_every_steps: int = 50  # updates between lines of metrics.jsonl
+    precision: Precision = "auto"  # auto: bf16 where the device computes it fast, else fp32
+    compile: Compile = "auto"  # torch.compile; auto = on a GPU only
+    seed: int = 1  # initial weights, order of the data, dropout
+
+    def __post_init__(self) -> None:
+        for name in (
+            "batch_tokens", "max_updates", "warmup_steps", "save_every_steps", "keep_checkpoints", "average_last",
+            "validate_every_steps", "log_every_steps",
+        ):  # fmt: skip
+            _check_at_least(f"training.{name}", getattr(self, name), 1, "it counts something that happens at least once")
+        for name in ("max_tokens", "validation_bleu_pairs", "patience", "seed"):
+            _check_at_least(f"training.{name}", getattr(self, name), 0, "0 is allowed, less is not")
+        for name in ("adam_beta1", "adam_beta2", "label_smoothing"):
+            _check_probability(f"training.{name}", getattr(self, name), "the paper uses 0.9, 0.98 and 0.1")
+        for name in ("learning_rate_scale", "adam_eps"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(
+                    f"training.{name} is {getattr(self, name)}, but must be above 0",
+                    "the paper's values are 1.0 and 1e-9",
+                    key=f"training.{name}",
+                )
+        _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
+        _check_one_of("training.best_metric", self.best_metric, get_args(BestMetric))
+        _check_one_of("training.precision", self.precision, get_args(Precision))
+        _check_one_of("training.compile", self.compile, get_args(Compile))
+        if self.best_metric == "bleu" and self.validation_bleu_pairs == 0:
+            raise ConfigError(
+                "training.best_metric is bleu, but training.validation_bleu_pairs is 0",
+                "set best_metric: loss, or translate some validation pairs",
+                key="training.best_metric",
+            )
+        if self.keep_checkpoints < self.average_last:
+            raise ConfigError(
+                f"training.keep_checkpoints is {self.keep_checkpoints}, fewer than average_last ({self.average_last})",
+                f"set keep_checkpoints to {self.average_last} or more, so that averaging finds what it needs",
+                key="training.keep_checkpoints",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingConfig:
+    """How a trained model translates (Section 6.1)."""
+
+    beam_size: int = 4  # hypotheses kept at each step
+    alpha: float = 0.6  # length penalty ((5 + n) / 6) ** alpha, Wu et al. 2016
+    max_extra: int = 50  # longest output = input length + max_extra, in tokens
+    batch_tokens: int = 2_000  # padded source tokens translated together
+
+    def __post_init__(self) -> None:
+        _check_at_least("decoding.beam_size", self.beam_size, 1, "the paper uses 4; 1 is greedy search")
+        _check_at_least("decoding.alpha", self.alpha, 0, "the paper uses 0.6; 0 means no penalty")
+        _check_at_least("decoding.max_extra", self.max_extra, 1, "the paper uses 50")
+        _check_at_least("decoding.batch_tokens", self.batch_tokens, 1, "2000 suits two cores")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One experiment: data, model, training and decoding; recipes/*.yaml has one file for each."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+
+
+def _default(name: str) -> object:
+    return ModelConfig.__dataclass_fields__[name].default
+
+
+def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
+    if not value >= least:  # written so that NaN fails too
+        raise ConfigError(f"{key} is {value}, but must be at least {least}", hint, key=key)
+
+
+def _check_probability(key: str, value: float, hint: str) -> None:
+    if not 0 <= value < 1:
+        raise ConfigError(f"{key} is {value}, but must be in [0, 1)", hint, key=key)
+
+
+def _check_one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{key} is {value!r}, but must be one of {', '.join(allowed)}", f"use {allowed[0]}", key=key)

@@ -1,0 +1,53 @@
+"""What the user can fix: one exception class with a problem and a way out, printed in one place (app.main)."""
+
+
+class AiaynError(Exception):
+    """Something the user can fix.
+
+    Anything that is not an AiaynError is our own bug and keeps its traceback.
+
+    Args:
+        problem: one line: what is wrong, where (file and line), with the value found.
+        hint: one line: what to do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+
+
+class ConfigError(AiaynError):
+    """A setting with an impossible value.
+
+    Args:
+        problem: what is wrong, without the place (the reader of the recipe adds file and line).
+        hint: what to write instead.
+        key: the setting's dotted name, such as "model.dropout".
+    """
+
+    def __init__(self, problem: str, hint: str = "", key: str = "") -> None:
+        super().__init__(problem, hint)
+        self.key = key
+
+
+class DataError(AiaynError):
+    """Text or prepared data that cannot be used as it is."""
+
+
+class CheckpointError(AiaynError):
+    """A checkpoint that is missing, damaged, or does not belong to what it is used with."""
+
+
+class UsageError(AiaynError):
+    """A command line that asks for something contradictory."""
+
+    exit_code = 2
+
+
+class Terminated(AiaynError):
+    """SIGTERM arrived and the work was saved (exit code 143, as the shell counts signals)."""
+
+    exit_code = 143
