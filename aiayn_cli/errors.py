@@ -1,5 +1,8 @@
 """What the user can fix: one exception class with a problem and a way out, printed in one place (app.main)."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class AiaynError(Exception):
     """Something the user can fix.
@@ -51,3 +54,21 @@ class Terminated(AiaynError):
     """SIGTERM arrived and the work was saved (exit code 143, as the shell counts signals)."""
 
     exit_code = 143
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Write the hint for an unknown name: the nearest known one, or all of them where none is near.
+
+    Args:
+        name: what was asked for.
+        known: every name that exists, in the order to print them.
+    Returns:
+        A hint for an AiaynError, such as "did you mean base?".
+    """
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    if not near:  # upper case for lower case is nothing in common to difflib
+        near = get_close_matches(name.casefold(), names, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"known are {', '.join(names)}" if names else ""

@@ -1,0 +1,124 @@
+"""The command `aiayn`: five verbs, and the one place where an error becomes a message and an exit code.
+
+Exit codes: 0 done; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the reader of our output went away;
+143 SIGTERM after saving. Anything else is our own bug and keeps its traceback.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from aiayn_cli import __version__
+from aiayn_cli.errors import AiaynError
+
+WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
+
+# What Typer raises for a wrong command line; its common base has no public name.
+_TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class _Commands(TyperGroup):
+    """The group of commands, with exit codes for what ends a command from outside."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+        except BrokenPipeError as error:
+            raise typer.Exit(OUTPUT_CLOSED) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help='Train and use the Transformer of the paper "Attention Is All You Need": text files in, translations out.',
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help, easy to search, and no Rich to load
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_versions(asked: bool) -> None:
+    if not asked:
+        return
+    from importlib.metadata import version  # here, because nothing else needs it
+
+    print(f"aiayn {__version__} (Python {sys.version.split()[0]})")
+    for package in ("torch", "sentencepiece", "sacrebleu"):
+        print(f"{package} {version(package)}")
+    raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+for _name in ("prepare", "train", "average", "translate", "score"):
+    if find_spec(f"aiayn_cli.commands.{_name}"):
+        app.command()(getattr(__import__(f"aiayn_cli.commands.{_name}", fromlist=[_name]), _name))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: what follows `aiayn`; None takes them from the shell.
+    Returns:
+        The exit code (see the top of this file).
+    """
+    _speak_utf8()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(words or ["--help"], prog_name="aiayn", standalone_mode=False)
+    except AiaynError as error:
+        _print_error(error.problem, error.hint)
+        code = error.exit_code
+    except _TyperUsageError as error:
+        _print_error(*_explain_usage(error))
+        code = WRONG_USAGE
+    except typer.Abort:
+        code = INTERRUPTED
+    except SystemExit as error:  # Typer's own way out of shell completion and of a closed stdout
+        code = error.code
+    return _flush_stdout(code if isinstance(code, int) else 0)
+
+
+def _print_error(problem: str, hint: str) -> None:
+    print(f"error: {problem}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr, flush=True)
+
+
+def _explain_usage(error: Any) -> tuple[str, str]:
+    """Turn Typer's message about a wrong command line into a problem and a hint."""
+    problem = " ".join(error.format_message().split())
+    command = error.ctx.command_path if error.ctx is not None else "aiayn"
+    return problem[:1].lower() + problem[1:].rstrip("."), f"`{command} --help` shows what it takes"
+
+
+def _speak_utf8() -> None:
+    """Write UTF-8 whatever the locale; file names that are not UTF-8 pass through unchanged."""
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def _flush_stdout(code: int) -> int:
+    """Flush what is left, so that a reader that went away is noticed here and not in a message at exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
+    return code

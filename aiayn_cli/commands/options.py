@@ -1,0 +1,84 @@
+"""What all five commands share: --quiet, --verbose, --json, and how a result is printed."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aiayn_cli import logs
+from aiayn_cli.errors import UsageError
+
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors on stderr.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
+
+
+def start_logs(quiet: bool, verbose: bool) -> None:
+    """Turn --quiet and --verbose into how much is said; every command calls this first."""
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other", "give one of them")
+    logs.setup(logs.QUIET if quiet else logs.VERBOSE if verbose else logs.NORMAL)
+
+
+def print_result(result: object, as_json: bool) -> None:
+    """Print what a stage returned on stdout.
+
+    Args:
+        result: a frozen dataclass. As text it prints itself where it defines `__str__`; otherwise one line for each
+            field. As JSON it is always one object with all its fields (paths as text, NaN and infinity as null).
+        as_json: print one JSON object instead of text.
+    """
+    if as_json:
+        text = json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)
+    elif type(result).__str__ is not object.__str__:
+        text = str(result)
+    else:
+        text = "\n".join(_lines(_plain(result)))
+    print(text, flush=True)
+
+
+def _plain(value: object) -> Any:
+    """Turn a result into what JSON knows."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    raise TypeError(f"a result holds a {type(value).__name__}, which JSON does not know")
+
+
+def _lines(values: Mapping[str, Any], indent: str = "") -> list[str]:
+    width = max((len(name) for name in values), default=0) + 2
+    lines: list[str] = []
+    for name, value in values.items():
+        label = indent + name.replace("_", " ")
+        if isinstance(value, Mapping):
+            lines += [label, *_lines(value, indent + "  ")]
+        else:
+            lines.append(f"{label:<{len(indent) + width}}{_text(value)}".rstrip())
+    return lines
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value) or "-"
+    return str(value)
