@@ -61,7 +61,16 @@ class ModelConfig:
     attention_bias: bool = False  # biases in the attention projections; the paper's equations have none
 
     def __post_init__(self) -> None:
-        for name in ("n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
+        for name in (
+            "n_encoder_layers",
+            "n_decoder_layers",
+            "d_model",
+            "d_ff",
+            "n_heads",
+            "d_k",
+            "d_v",
+            "max_positions",
+        ):
             _check_at_least(f"model.{name}", getattr(self, name), 1, f"the paper's base model has {_default(name)}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
@@ -108,7 +117,9 @@ class TrainingConfig:
             "batch_tokens", "max_updates", "warmup_steps", "save_every_steps", "keep_checkpoints", "average_last",
             "validate_every_steps", "log_every_steps",
         ):  # fmt: skip
-            _check_at_least(f"training.{name}", getattr(self, name), 1, "it counts something that happens at least once")
+            _check_at_least(
+                f"training.{name}", getattr(self, name), 1, "it counts something that happens at least once"
+            )
         for name in ("max_tokens", "validation_bleu_pairs", "patience", "seed"):
             _check_at_least(f"training.{name}", getattr(self, name), 0, "0 is allowed, less is not")
         for name in ("adam_beta1", "adam_beta2", "label_smoothing"):

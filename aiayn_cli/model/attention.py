@@ -1,0 +1,108 @@
+"""Scaled dot-product attention and multi-head attention (paper, Section 3.2)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from aiayn_cli.model.dropout import dropout
+
+# On a CPU torch's fused kernel has a slow backward pass for short sequences; measured by tests/benchmarks/attention.py
+# the written-out form wins below this many queries x keys of one head.
+_WRITTEN_OUT_BELOW = 128 * 128
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probability: float = 0.0) -> Tensor:
+    """softmax(q k^T / sqrt(d_k)) v: the one place that chooses how it is computed.
+
+    Args:
+        q: [batch, heads, tgt_len, d_k].
+        k: [batch, heads, src_len, d_k].
+        v: [batch, heads, src_len, d_v].
+        mask: bool, broadcastable to [batch, 1, tgt_len, src_len]; True = may attend; no row all False. None = all.
+        dropout_probability: of losing an attention weight.
+    Returns:
+        [batch, heads, tgt_len, d_v].
+    """
+    if q.device.type == "cpu" and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW:
+        return written_out_attention(q, k, v, mask, dropout_probability)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_probability)
+
+
+def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probability: float) -> Tensor:
+    """The equation itself, in three operations; arguments and result as in attend()."""
+    batch, heads, tgt_len, d_k = q.shape
+    q, k, v = (x.reshape(batch * heads, x.shape[2], x.shape[3]) for x in (q, k, v))
+    scale = 1 / math.sqrt(d_k)
+    if mask is None:
+        scores = torch.bmm(q * scale, k.transpose(1, 2))
+    else:
+        # Hidden places get -inf before the softmax (Section 3.2.3), added by the product itself.
+        bias = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~mask, -math.inf)
+        if len(mask) > 1:
+            bias = bias.expand(batch, heads, *mask.shape[2:])
+        bias = bias.reshape(-1, *mask.shape[2:])
+        scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
+    weights = dropout(scores.softmax(dim=-1), dropout_probability)
+    return torch.bmm(weights, v).view(batch, heads, tgt_len, -1)
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention (paper, Section 3.2.2); d_k and d_v need not be d_model / n_heads.
+
+    The heads are slices of one projection, and queries, keys and values of self-attention come from one product.
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, d_k: int, d_v: int, *, bias: bool = False, dropout: float = 0
+    ) -> None:
+        super().__init__()
+        self.n_heads, self.d_k, self.d_v, self.dropout = n_heads, d_k, d_v, dropout
+        # Rows: queries of all heads, then keys of all heads, then values of all heads.
+        self.w_qkv = nn.Linear(d_model, n_heads * (2 * d_k + d_v), bias=bias)
+        self.w_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
+
+    def forward(self, queries: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """Let each query read from memory.
+
+        Args:
+            queries: [batch, tgt_len, d_model].
+            memory: [batch, src_len, d_model]; the queries themselves for self-attention.
+            mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
+        Returns:
+            [batch, tgt_len, d_model].
+        """
+        q, k, v = (
+            self.project_all(queries) if memory is queries else (self.project_q(queries), *self.project_kv(memory))
+        )
+        return self.combine(attend(q, k, v, mask, self.dropout if self.training else 0.0))
+
+    def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of self-attention: [batch, heads, length, d_k], the same, [.., d_v]."""
+        projected: Tensor = self.w_qkv(x)
+        qk_width = self.n_heads * self.d_k
+        q, k, v = torch.split(projected, [qk_width, qk_width, self.n_heads * self.d_v], dim=-1)
+        return self._split_heads(q), self._split_heads(k), self._split_heads(v)
+
+    def project_q(self, queries: Tensor) -> Tensor:
+        """[batch, tgt_len, d_model] -> [batch, heads, tgt_len, d_k]."""
+        return self._split_heads(self._project(queries, 0, self.n_heads * self.d_k))
+
+    def project_kv(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """[batch, src_len, d_model] -> keys [batch, heads, src_len, d_k], values [batch, heads, src_len, d_v]."""
+        qk_width = self.n_heads * self.d_k
+        projected = self._project(memory, qk_width, self.w_qkv.out_features)
+        k, v = torch.split(projected, [qk_width, self.n_heads * self.d_v], dim=-1)
+        return self._split_heads(k), self._split_heads(v)
+
+    def combine(self, heads: Tensor) -> Tensor:
+        """[batch, heads, tgt_len, d_v] -> [batch, tgt_len, d_model]: concatenate the heads and project."""
+        return self.w_o(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def _project(self, x: Tensor, first: int, last: int) -> Tensor:
+        bias = self.w_qkv.bias
+        return functional.linear(x, self.w_qkv.weight[first:last], None if bias is None else bias[first:last])
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)  # [batch, heads, length, width of a head]

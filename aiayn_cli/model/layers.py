@@ -1,0 +1,137 @@
+"""Encoder and decoder layers (paper, Section 3.1): sub-layers, each inside a residual connection with a norm."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from aiayn_cli.model.attention import MultiHeadAttention, attend
+from aiayn_cli.model.cache import LayerCache
+from aiayn_cli.model.dropout import dropout, dropout_add
+
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2, position by position (paper, Section 3.3)."""
+
+    def __init__(self, d_model: int, d_ff: int, activation_dropout: float) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.activation_dropout = activation_dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, length, d_model] -> [batch, length, d_model]."""
+        hidden = functional.relu(self.w_1(x), inplace=True)  # [batch, length, d_ff]
+        return self.w_2(dropout(hidden, self.activation_dropout if self.training else 0.0))  # type: ignore[no-any-return]
+
+
+class Residual(nn.Module):
+    """The connection around a sub-layer.
+
+    post: LayerNorm(x + Dropout(sublayer(x))), the paper's; pre: x + Dropout(sublayer(LayerNorm(x))), which leaves
+    the sum without a norm, so that a stack needs one at its end.
+    """
+
+    def __init__(self, d_model: int, dropout: float, norm: str) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = dropout
+        self.norm_first = norm == "pre"
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """[batch, length, d_model] -> [batch, length, d_model]."""
+        y = sublayer(self.norm(x) if self.norm_first else x)
+        total = dropout_add(y, x, self.dropout if self.training else 0.0)
+        return total if self.norm_first else self.norm(total)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network."""
+
+    def __init__(self, attention: MultiHeadAttention, feed_forward: FeedForward, dropout: float, norm: str) -> None:
+        super().__init__()
+        d_model = feed_forward.w_1.in_features
+        self.attention = attention
+        self.feed_forward = feed_forward
+        self.attention_residual = Residual(d_model, dropout, norm)
+        self.feed_forward_residual = Residual(d_model, dropout, norm)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """One layer.
+
+        Args:
+            x: [batch, src_len, d_model].
+            mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all.
+        Returns:
+            [batch, src_len, d_model].
+        """
+        x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention over the memory, then the feed-forward network."""
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        memory_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
+        dropout: float,
+        norm: str,
+    ) -> None:
+        super().__init__()
+        d_model = feed_forward.w_1.in_features
+        self.attention = attention
+        self.memory_attention = memory_attention
+        self.feed_forward = feed_forward
+        self.attention_residual = Residual(d_model, dropout, norm)
+        self.memory_residual = Residual(d_model, dropout, norm)
+        self.feed_forward_residual = Residual(d_model, dropout, norm)
+
+    def forward(self, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
+        """One layer over whole target sequences.
+
+        Args:
+            x: [batch, tgt_len, d_model].
+            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend.
+            memory: [batch, src_len, d_model].
+            memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding.
+        Returns:
+            [batch, tgt_len, d_model].
+        """
+        x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
+        x = self.memory_residual(x, lambda y: self.memory_attention(y, memory, memory_mask))
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
+
+    def start(self, memory: Tensor) -> LayerCache:
+        """Project the memory [sentences, src_len, d_model] once for all steps to come."""
+        k, v = self.memory_attention.project_kv(memory)
+        return LayerCache(k.contiguous(), v.contiguous())
+
+    def step(self, x: Tensor, mask: Tensor | None, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
+        """One layer over the newest target positions; they are added to the cache.
+
+        Args:
+            x: [rows, new_len, d_model].
+            mask: bool [1, 1, new_len, length so far + new_len]; True = may attend. None = all.
+            cache: of this layer.
+            memory_mask: bool [sentences, 1, 1, src_len] or None.
+        Returns:
+            [rows, new_len, d_model].
+        """
+        x = self.attention_residual(x, lambda y: self._attend_to_past(y, mask, cache))
+        x = self.memory_residual(x, lambda y: self._attend_to_memory(y, cache, memory_mask))
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
+
+    def _attend_to_past(self, x: Tensor, mask: Tensor | None, cache: LayerCache) -> Tensor:
+        q, k, v = self.attention.project_all(x)
+        return self.attention.combine(attend(q, *cache.append(k, v), mask))
+
+    def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
+        # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
+        rows, new_len, d_model = x.shape
+        by_sentence = x.reshape(len(cache.memory_k), -1, d_model)  # [sentences, rows / sentences * new_len, d_model]
+        q = self.memory_attention.project_q(by_sentence)
+        read = self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask))
+        return read.reshape(rows, new_len, d_model)

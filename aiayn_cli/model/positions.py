@@ -1,0 +1,60 @@
+"""What tells the network where a token stands (paper, Section 3.5)."""
+
+import torch
+from torch import Tensor, nn
+
+from aiayn_cli.errors import DataError
+
+
+def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle.
+
+    Args:
+        length: positions, from 0.
+        d_model: an even width.
+    Returns:
+        float32 [length, d_model], sines and cosines interleaved.
+    """
+    # Angles in float64: float32 would be off by 1e-4 at position 2,000.
+    even = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
+    angles = torch.arange(length, dtype=torch.float64, device=device)[:, None] / 10_000.0 ** (even / d_model)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's fixed positions, at any length: the table grows when a longer sequence comes."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        # Not a parameter, and not saved: every entry follows from the formula.
+        self.register_buffer("table", sinusoids(256, d_model), persistent=False)
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Positions start .. start + length - 1: [length, d_model]."""
+        if start + length > len(self.table):
+            longer = sinusoids(2 * (start + length), self.table.shape[1], self.table.device)
+            self.table = longer.to(self.table.dtype)
+        return self.table[start : start + length]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector per position (Table 3, row E); a sequence cannot be longer than the table."""
+
+    def __init__(self, max_positions: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Positions start .. start + length - 1: [length, d_model].
+
+        Raises:
+            DataError: the sequence is longer than the table.
+        """
+        if start + length > len(self.weight):
+            raise DataError(
+                f"a sequence of {start + length} tokens is longer than the {len(self.weight)} learned positions",
+                "split it, or train with a larger model.max_positions or with positions: sinusoidal",
+            )
+        return self.weight[start : start + length]
