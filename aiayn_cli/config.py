@@ -35,6 +35,7 @@ class DataConfig:
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
+        _check_at_least("data.seed", self.seed, 0, "any whole number from 0 on gives its own sample")
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
 
@@ -103,7 +104,7 @@ class TrainingConfig:
     save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
     keep_checkpoints: int = 5  # newest checkpoints kept beside the best one; never fewer than average_last
     average_last: int = 5  # checkpoints that `average` takes (Section 6.1: base 5, big 20)
-    validate_every_steps: int = 1_500  # updates between validations
+    validate_every_saves: int = 1  # checkpoints between validations; only what is saved is validated
     best_metric: BestMetric = "bleu"  # what makes a checkpoint the best: bleu (higher) or loss (lower)
     validation_bleu_pairs: int = 500  # validation pairs translated for BLEU at each validation; 0 = none
     patience: int = 0  # validations without a better one before training stops; 0 = never stop early
@@ -115,7 +116,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in (
             "batch_tokens", "max_updates", "warmup_steps", "save_every_steps", "keep_checkpoints", "average_last",
-            "validate_every_steps", "log_every_steps",
+            "validate_every_saves", "log_every_steps",
         ):  # fmt: skip
             _check_at_least(
                 f"training.{name}", getattr(self, name), 1, "it counts something that happens at least once"

@@ -1,0 +1,40 @@
+"""What holds in every test: one torch thread, no network beyond this machine, the same examples in every run."""
+
+import socket
+import sys
+from typing import Any
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("aiayn", derandomize=True, deadline=None, max_examples=100)
+hypothesis.settings.load_profile("aiayn")
+
+_connect = socket.socket.connect
+
+
+def _connect_on_this_machine(self: socket.socket, address: Any) -> None:
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise AssertionError(f"a test tried to reach {address}; tests use no network")
+    _connect(self, address)
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket.socket, "connect", _connect_on_this_machine)
+
+
+@pytest.fixture(autouse=True)
+def _one_torch_thread() -> None:
+    # Many small tensors run faster on one thread, and results do not depend on the number of cores. Tests that
+    # do not use torch do not load it here either.
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_logs() -> None:
+    from aiayn_cli import logs
+
+    logs.setup()

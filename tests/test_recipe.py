@@ -1,0 +1,538 @@
+"""Recipes: what is wrong is said in one line with file, line, value and the nearest right name."""
+
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
+from aiayn_cli.errors import ConfigError
+from aiayn_cli.recipe import load_recipe, recipe_names, recipe_to_yaml
+
+SECTIONS = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig, "decoding": DecodingConfig}
+FIELDS = [(section, field) for section, config in SECTIONS.items() for field in fields(config)]
+FIELD_IDS = [f"{section}.{field.name}" for section, field in FIELDS]
+REPO_RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+@pytest.fixture
+def refuse(tmp_path: Path) -> Any:
+    """Load a text as a recipe, check the form of the complaint, and return it."""
+
+    def load(text: str | bytes, *overrides: str) -> ConfigError:
+        path = tmp_path / "my.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(ConfigError) as caught:
+            load_recipe(str(path), overrides)
+        error = caught.value
+        assert "\n" not in error.problem + error.hint
+        assert error.hint
+        assert str(path) in error.problem or "--set" in error.problem
+        error.problem = error.problem.replace(f"{tmp_path}/", "")
+        return error
+
+    return load
+
+
+@pytest.fixture
+def accept(tmp_path: Path) -> Any:
+    def load(text: str | bytes, *overrides: str) -> Recipe:
+        path = tmp_path / "my.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_recipe(str(path), overrides)
+
+    return load
+
+
+# ---- names, types and values
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("modle:\n  d_model: 8\n", "my.yaml:1: unknown section modle", "did you mean model?"),
+        ("max_updates: 5\n", "my.yaml:1: unknown section max_updates", "did you mean training.max_updates?"),
+        ("seed: 5\n", "my.yaml:1: unknown section seed", "did you mean data.seed or training.seed?"),
+        ("model:\n  d_ff: 8\n  droput: 0.1\n", "my.yaml:3: unknown setting model.droput", "did you mean dropout?"),
+        ("model:\n  beam_size: 8\n", "my.yaml:2: unknown setting model.beam_size", "did you mean decoding.beam_size?"),
+        (
+            "decoding:\n  zzz: 8\n",
+            "my.yaml:2: unknown setting decoding.zzz",
+            "known are beam_size, alpha, max_extra, batch_tokens",
+        ),
+        (
+            "training:\n  max_updates: 1.5\n",
+            "my.yaml:2: training.max_updates is 1.5, but must be a whole number",
+            "write digits only, such as 1000",
+        ),
+        (
+            "training:\n\n  max_updates: 1e5\n",
+            "my.yaml:3: training.max_updates is 1e5, but must be a whole number",
+            "write 100000",
+        ),
+        (
+            "training:\n  batch_tokens: 25,000\n",
+            "my.yaml:2: training.batch_tokens is 25,000, but must be a whole number",
+            "write 25000",
+        ),
+        (
+            "training:\n  batch_tokens: 010\n",
+            "my.yaml:2: training.batch_tokens is 010, but must be a whole number",
+            "write 10",
+        ),
+        (
+            "training:\n  batch_tokens: 0x10\n",
+            "my.yaml:2: training.batch_tokens is 0x10, but must be a whole number",
+            "write digits only, such as 1000",
+        ),
+        (
+            "training:\n  batch_tokens: 1:30\n",  # YAML 1.1 reads 90
+            "my.yaml:2: training.batch_tokens is 1:30, but must be a whole number",
+            "write digits only, such as 1000",
+        ),
+        (
+            f"training:\n  batch_tokens: {'9' * 5000}\n",  # more digits than int() converts
+            f"my.yaml:2: training.batch_tokens is '{'9' * 60}', but must be a whole number",
+            "write digits only, such as 1000",
+        ),
+        (
+            "training:\n  max_updates: '100'\n",
+            "my.yaml:2: training.max_updates is 100, but must be a whole number, not text",
+            "write it without quotes",
+        ),
+        (
+            "model:\n  dropout: high\n",
+            "my.yaml:2: model.dropout is high, but must be a number",
+            "write it with a point, such as 0.1 or 5e-4",
+        ),
+        ("model:\n  dropout: 10%\n", "my.yaml:2: model.dropout is 10%, but must be a number", "write 0.1"),
+        ("model:\n  dropout: 0,3\n", "my.yaml:2: model.dropout is 0,3, but must be a number", "write 0.3"),
+        (
+            "training:\n  clip_norm: .inf\n",
+            "my.yaml:2: training.clip_norm is .inf, but must be a number",
+            "write it with a point, such as 0.1 or 5e-4",
+        ),
+        (
+            "training:\n  clip_norm: 1e999\n",
+            "my.yaml:2: training.clip_norm is 1e999, but must be a number",
+            "write it with a point, such as 0.1 or 5e-4",
+        ),
+        (
+            "model:\n  dropout: .nan\n",
+            "my.yaml:2: model.dropout is .nan, but must be a number",
+            "write it with a point, such as 0.1 or 5e-4",
+        ),
+        ("data:\n  dedupe: no\n", "my.yaml:2: data.dedupe is no, but must be true or false", "write false"),
+        ("data:\n  dedupe: ON\n", "my.yaml:2: data.dedupe is ON, but must be true or false", "write true"),
+        ("data:\n  dedupe: True\n", "my.yaml:2: data.dedupe is True, but must be true or false", "write true"),
+        ("data:\n  dedupe: 0\n", "my.yaml:2: data.dedupe is 0, but must be true or false", "write false"),
+        (
+            "data:\n  dedupe: maybe\n",
+            "my.yaml:2: data.dedupe is maybe, but must be true or false",
+            "write one of the two",
+        ),
+        (
+            "data:\n  dedupe: 'true'\n",
+            "my.yaml:2: data.dedupe is true, but must be true or false, not text",
+            "write it without quotes",
+        ),
+        (
+            "training:\n  compile: false\n",
+            "my.yaml:2: training.compile is false, but must be one of auto, on, off",
+            "known are auto, on, off",
+        ),
+        ("model:\n  norm: pree\n", "my.yaml:2: model.norm is pree, but must be one of post, pre", "did you mean pre?"),
+        (
+            "model:\n  n_heads:\n",
+            "my.yaml:2: model.n_heads has no value",
+            "write one, or remove the setting to keep the default (8)",
+        ),
+        (
+            "data:\n  corpus: ~\n",
+            "my.yaml:2: data.corpus has no value",
+            "write one, or remove the setting to keep the default (wmt14-en-de)",
+        ),
+        (
+            "training:\n  adam_eps: null\n",
+            "my.yaml:2: training.adam_eps has no value",
+            "write one, or remove the setting to keep the default (1.0e-09)",
+        ),
+        ('data:\n  corpus: ""\n', "my.yaml:2: data.corpus is empty", "name a corpus, such as demo"),
+        (
+            "model:\n  d_ff: 4\n  dropout: 1.0\n",
+            "my.yaml:3: model.dropout is 1.0, but must be in [0, 1)",
+            "the paper uses 0.1 (base) and 0.3 (big)",
+        ),
+        (
+            "training:\n  average_last: 7\n  seed: 3\n",  # the setting at fault has its default: the section is named
+            "my.yaml:1: training.keep_checkpoints is 5, fewer than average_last (7)",
+            "set keep_checkpoints to 7 or more, so that averaging finds what it needs",
+        ),
+    ],
+)
+def test_a_wrong_name_type_or_value_is_refused_in_one_line(refuse: Any, text: str, problem: str, hint: str) -> None:
+    error = refuse(text)
+    assert (error.problem, error.hint) == (problem, hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "section", "name", "value"),
+    [
+        ("training:\n  learning_rate_scale: 5e-4\n", "training", "learning_rate_scale", 0.0005),  # text in YAML 1.1
+        ("training:\n  learning_rate_scale: 5E-4\n", "training", "learning_rate_scale", 0.0005),
+        ("training:\n  learning_rate_scale: .5\n", "training", "learning_rate_scale", 0.5),
+        ("training:\n  learning_rate_scale: 2\n", "training", "learning_rate_scale", 2.0),
+        ("training:\n  batch_tokens: 25_000\n", "training", "batch_tokens", 25_000),
+        ("training:\n  batch_tokens: +7\n", "training", "batch_tokens", 7),
+        ("training:\n  compile: off\n", "training", "compile", "off"),  # false in YAML 1.1
+        ("training:\n  compile: on\n", "training", "compile", "on"),
+        ("training:\n  compile: 'on'\n", "training", "compile", "on"),
+        ("data:\n  corpus: no\n", "data", "corpus", "no"),
+        ("data:\n  corpus: 2014-01-01\n", "data", "corpus", "2014-01-01"),  # a date in YAML 1.1
+        ("data:\n  corpus: 'null'\n", "data", "corpus", "null"),
+        ("data:\n  corpus: übung\n", "data", "corpus", "übung"),
+        ("data:\n  dedupe: false\n", "data", "dedupe", False),
+        ("{training: {patience: 3}}", "training", "patience", 3),
+        ("\ufefftraining:\r\n  patience: 3\r\n", "training", "patience", 3),
+    ],
+)
+def test_a_value_means_what_it_looks_like(accept: Any, text: str, section: str, name: str, value: object) -> None:
+    found = getattr(getattr(accept(text), section), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+# ---- the YAML itself
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
+        ("# nothing\n", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
+        ("---\n", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
+        (
+            "model\n",
+            "my.yaml:1: a recipe is a single value, but must hold sections",
+            "write `name:`, and the sections below it, indented",
+        ),
+        (
+            "# note\n- model\n",
+            "my.yaml:2: a recipe is a list, but must hold sections",
+            "write `name:`, and the sections below it, indented",
+        ),
+        (
+            "data:\n  seed: 3\nmodel:\n  - d_ff\n",
+            "my.yaml:4: section model is a list, but must hold settings",
+            "write `name:`, and the settings below it, indented",
+        ),
+        (
+            "model: base\n",
+            "my.yaml:1: section model is a single value, but must hold settings",
+            "write `name:`, and the settings below it, indented",
+        ),
+        ("model:\n", "my.yaml:1: section model is empty", "remove it, or indent its settings below it"),
+        (
+            "model:\n  d_ff: [1, 2]\n",
+            "my.yaml:2: model.d_ff is a list, but must be a single value",
+            "write `name: value`",
+        ),
+        (
+            "model:\n  d_ff:\n    value: 3\n",
+            "my.yaml:3: model.d_ff is a mapping, but must be a single value",
+            "write `name: value`",
+        ),
+        (
+            f"model: {'{d_ff: ' * 5000}",
+            "my.yaml:1: model.d_ff is a mapping, but must be a single value",
+            "write `name: value`",
+        ),
+        ("? [a]\n: 3\n", "my.yaml:1: a key is a list, but must be a single value", "write `name: value`"),
+        (
+            "model:\n  d_ff: 4\n  n_heads: 2\n  d_ff: 8\n",
+            "my.yaml:4: model.d_ff was already given at my.yaml:2",
+            "keep one of the two",
+        ),
+        (
+            "model:\n  d_ff: 4\ndata:\n  seed: 2\nmodel:\n  d_k: 8\n",
+            "my.yaml:5: model was already given at my.yaml:1",
+            "keep one of the two",
+        ),
+        (
+            "model: &m\n  d_ff: 4\n",
+            "my.yaml:1: section model has an anchor or alias (m)",
+            "write the value itself",
+        ),
+        (
+            "model:\n  d_ff: &width 4\n  d_k: *width\n",
+            "my.yaml:2: model.d_ff has an anchor or alias (width)",
+            "write the value itself",
+        ),
+        (
+            "model:\n  d_ff: !!int 4\n",
+            "my.yaml:2: model.d_ff has a tag (tag:yaml.org,2002:int)",
+            "remove it; the setting decides the type",
+        ),
+        (
+            "model: !!python/object:os.system\n  d_ff: 4\n",
+            "my.yaml:1: section model has a tag (tag:yaml.org,2002:python/object:os.system)",
+            "remove it; the setting decides the type",
+        ),
+        ("model:\n  <<: 3\n", "my.yaml:2: unknown setting model.<<", None),
+        (
+            "data:\n  seed: 2\n---\ndata:\n  seed: 3\n",
+            "my.yaml:3: a second YAML document begins",
+            "keep one recipe in one file",
+        ),
+        (
+            "model:\n\td_ff: 4\n",
+            "my.yaml:2: not YAML: found character '\\t' that cannot start any token",
+            "indent with blanks, not with tabs",
+        ),
+        (
+            "model:\n  d_ff: 4\n n_heads: 2\n",
+            "my.yaml:3: not YAML: expected <block end>, but found '<block mapping start>'",
+            "write `section:`, then `  key: value`",
+        ),
+        ("model:\n  d_ff: 4\n  norm: 'post\n", "my.yaml:4: not YAML: found unexpected end of stream", None),
+        ("data:\n  seed: 4\n]\n", None, None),
+        ("model:\n  d_ff: 4\x00\n", "my.yaml:2: the character U+0000 is not allowed in YAML", "remove it"),
+        (
+            b"model:\n  d_ff: 4 # gr\xf6\xdfer\n",
+            "my.yaml:2: byte 21 (0xF6) is not UTF-8",
+            "save the recipe as UTF-8 text",
+        ),
+    ],
+)
+def test_what_is_not_two_levels_of_yaml_is_refused_in_one_line(
+    refuse: Any, text: str | bytes, problem: str | None, hint: str | None
+) -> None:
+    error = refuse(text)
+    assert problem is None or error.problem == problem
+    assert hint is None or error.hint == hint
+
+
+@given(st.text(alphabet="model:d_f 4\n\t-[]{}&*!|>'\"%@`#,?~<.é\x85\u2028\x00", max_size=30))
+def test_any_text_is_a_recipe_or_a_config_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "any.yaml"
+    path.write_text(text, encoding="utf-8", newline="")
+    try:
+        outcome: Recipe | ConfigError = load_recipe(str(path))
+    except ConfigError as error:
+        outcome = error
+    assert isinstance(outcome, Recipe) or (outcome.hint and "\n" not in outcome.problem)
+
+
+# ---- every field
+
+
+def _wrong_values(field: Any) -> list[str]:
+    if get_origin(field.type) is Literal:
+        return ["nonsense"]
+    if field.type is str:
+        return ['""', "null", "[a]"]
+    wrong = {
+        bool: ["no", "1", "yes please"],
+        int: ["-1", "1.5", "many", "true"],
+        float: ["-0.5", "high", "true", ".nan"],
+    }
+    return wrong[field.type]
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [(section, field.name, value) for section, field in FIELDS for value in _wrong_values(field)],
+)
+def test_every_setting_refuses_what_it_cannot_be(refuse: Any, section: str, name: str, value: str) -> None:
+    error = refuse(f"# one\n{section}:\n  {name}: {value}\n")
+    assert error.problem.startswith(f"my.yaml:3: {section}.{name} ")
+    written = value.strip('"')
+    if written not in ("", "null", "[a]"):
+        assert f" is {written}" in error.problem.replace("'", "")
+
+
+@pytest.mark.parametrize(("section", "field"), FIELDS, ids=FIELD_IDS)
+def test_every_setting_takes_its_default_and_every_listed_choice(accept: Any, section: str, field: Any) -> None:
+    choices = get_args(field.type) if get_origin(field.type) is Literal else (field.default,)
+    for choice in choices:
+        written = str(choice).lower() if isinstance(choice, bool) else choice
+        assert getattr(getattr(accept(f"{section}:\n  {field.name}: {written}\n"), section), field.name) == choice
+
+
+def test_settings_that_do_not_fit_together_are_refused(refuse: Any) -> None:
+    error = refuse("training:\n  validation_bleu_pairs: 0\n  best_metric: bleu\n")
+    assert error.problem == "my.yaml:3: training.best_metric is bleu, but training.validation_bleu_pairs is 0"
+    error = refuse("model:\n  d_model: 13\n")
+    assert error.problem == "my.yaml:2: model.d_model is 13, but sinusoidal positions need an even width"
+    assert error.hint == "use 14, or positions: learned"
+
+
+# ---- overrides
+
+
+def test_an_override_replaces_what_the_file_says_and_the_last_one_wins(accept: Any) -> None:
+    text = "training:\n  max_updates: 7\n  seed: 3\n"
+    recipe = accept(text, "training.max_updates=11", "model.dropout = 5e-2", "training.max_updates=13")
+    assert recipe.training.max_updates == 13
+    assert recipe.training.seed == 3
+    assert recipe.model.dropout == 0.05
+    assert accept(text, "training.compile=off", "data.corpus=a=b").data.corpus == "a=b"
+
+
+@pytest.mark.parametrize(
+    ("override", "problem", "hint"),
+    [
+        ("training.max_updates", "--set training.max_updates: no value", "write --set section.name=value"),
+        (
+            "training.max_update=5",
+            "--set training.max_update=5: unknown setting training.max_update",
+            "did you mean max_updates?",
+        ),
+        ("max_updates=5", "--set max_updates=5: unknown setting max_updates", "did you mean training.max_updates?"),
+        ("max_update=5", "--set max_update=5: unknown setting max_update", "did you mean training.max_updates?"),
+        (
+            "trainin.seed=5",
+            "--set trainin.seed=5: unknown setting trainin.seed",
+            "did you mean data.seed or training.seed?",
+        ),
+        ("modle.n_head=5", "--set modle.n_head=5: unknown setting modle.n_head", "did you mean model.n_heads?"),
+        (
+            "training.max_updates=1e3",
+            "--set training.max_updates=1e3: training.max_updates is 1e3, but must be a whole number",
+            "write 1000",
+        ),
+        (
+            "training.max_updates=",
+            "--set training.max_updates=: training.max_updates has no value",
+            "write one, or remove the setting to keep the default (100000)",
+        ),
+        (
+            "model.dropout=7",
+            "--set model.dropout=7: model.dropout is 7.0, but must be in [0, 1)",
+            "the paper uses 0.1 (base) and 0.3 (big)",
+        ),
+    ],
+)
+def test_a_wrong_override_is_refused_in_one_line(refuse: Any, override: str, problem: str, hint: str) -> None:
+    error = refuse("data:\n  seed: 2\n", override)
+    assert (error.problem, error.hint) == (problem, hint)
+
+
+# ---- files and names
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, problem in (
+        ("bsae", "there is no recipe bsae"),
+        ("my/bsae.yaml", "recipe file my/bsae.yaml does not exist"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_recipe(name)
+        assert (caught.value.problem, caught.value.hint) == (problem, "did you mean base?")
+    with pytest.raises(ConfigError, match="is a folder"):
+        load_recipe(str(tmp_path))
+
+
+def test_a_path_works_from_any_folder_and_a_name_beats_a_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("base").write_text("data:\n  seed: 5\n")
+    Path("mine").write_text("data:\n  seed: 6\n")
+    assert load_recipe("base").data.seed == 1
+    assert load_recipe("./base").data.seed == 5
+    assert load_recipe("mine").data.seed == 6
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "locked.yaml"
+    path.write_text("data:\n  seed: 5\n")
+
+    def refuse_to_read(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse_to_read)  # chmod does not stop root
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(str(path))
+    assert caught.value.problem == f"{path} cannot be read: Permission denied"
+
+
+# ---- writing
+
+
+def _configs(config: Any) -> Any:
+    number = st.floats(min_value=1e-30, max_value=0.999, allow_nan=False)
+    by_type = {
+        int: st.integers(10, 10**12).map(lambda n: n * 2),
+        float: number,
+        bool: st.booleans(),
+        str: st.text(min_size=1),
+    }
+    values = {
+        field.name: st.sampled_from(get_args(field.type)) if get_origin(field.type) is Literal else by_type[field.type]
+        for field in fields(config)
+    }
+    if config is DataConfig:
+        values |= {"max_ratio": st.floats(1, 1e30), "corpus": st.text(min_size=1).filter(str.strip)}
+    if config is TrainingConfig:
+        values |= {"average_last": st.integers(1, 9)}
+    return st.builds(config, **values)
+
+
+@given(st.builds(Recipe, **{name: _configs(config) for name, config in SECTIONS.items()}))
+def test_a_written_recipe_reads_back_equal_and_names_every_setting(
+    tmp_path_factory: pytest.TempPathFactory, recipe: Recipe
+) -> None:
+    text = recipe_to_yaml(recipe)
+    path = tmp_path_factory.mktemp("written") / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert load_recipe(str(path)) == recipe
+    # An independent reader, with YAML 1.1's own rules, takes it for the same values.
+    plain = yaml.safe_load(text)
+    for section, config in SECTIONS.items():
+        assert plain[section] == {field.name: getattr(getattr(recipe, section), field.name) for field in fields(config)}
+        for field in fields(config):
+            assert type(plain[section][field.name]) is type(getattr(getattr(recipe, section), field.name))
+
+
+# ---- the recipes that come with the package
+
+
+def test_the_bundled_recipes_are_the_files_of_the_recipes_folder() -> None:
+    assert recipe_names() == sorted(path.stem for path in REPO_RECIPES.glob("*.yaml"))
+    assert {"base", "big", "small", "tiny"} <= set(recipe_names())
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(REPO_RECIPES.glob("*.yaml"))])
+def test_each_bundled_recipe_is_valid_and_explains_each_number(name: str) -> None:
+    load_recipe(name)
+    lines = (REPO_RECIPES / f"{name}.yaml").read_text(encoding="utf-8").split("\n")
+    numbers = [line for line in lines if line.startswith("  ") and any(c.isdigit() for c in line.split("#")[0])]
+    assert numbers
+    for line in numbers:
+        if not line.strip().startswith("corpus:"):
+            assert "  # " in line, f"{name}.yaml does not explain: {line.strip()}"
+
+
+def test_base_is_the_default_and_spells_out_every_setting() -> None:
+    written = yaml.safe_load((REPO_RECIPES / "base.yaml").read_text(encoding="utf-8"))
+    assert {f"{section}.{key}" for section, keys in written.items() for key in keys} == set(FIELD_IDS)
+    assert load_recipe("base") == Recipe()
+
+
+def test_big_is_the_paper_s_big_model() -> None:
+    base, big = load_recipe("base"), load_recipe("big")
+    model = big.model
+    assert (model.n_encoder_layers, model.n_decoder_layers, model.d_model, model.d_ff) == (6, 6, 1024, 4096)  # Table 3
+    assert (model.n_heads, model.d_k, model.d_v, model.dropout) == (16, 64, 64, 0.3)
+    assert (big.training.max_updates, big.training.average_last, big.training.keep_checkpoints) == (300_000, 20, 20)
+    assert math.isclose(big.training.save_every_steps * 1.0, 10 * 60)  # 10 minutes at 1.0 s an update (Section 5.2)
+    assert (big.data, big.decoding) == (base.data, base.decoding)
+    written = yaml.safe_load((REPO_RECIPES / "big.yaml").read_text(encoding="utf-8"))
+    assert {f"{section}.{key}" for section, keys in written.items() for key in keys} == set(FIELD_IDS)
