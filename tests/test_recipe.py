@@ -468,7 +468,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
 
 def _configs(config: Any) -> Any:
     number = st.floats(min_value=1e-30, max_value=0.999, allow_nan=False)
-    by_type = {
+    by_type: dict[Any, Any] = {
         int: st.integers(10, 10**12).map(lambda n: n * 2),
         float: number,
         bool: st.booleans(),

@@ -1,0 +1,157 @@
+"""What a person reads: on stderr, from rank 0, as much as was asked for."""
+
+import io
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+
+import pytest
+
+from aiayn_cli import logs
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "said"),
+    [
+        (logs.QUIET, ["warning: odd"]),
+        (logs.NORMAL, ["picked", "warning: odd"]),
+        (logs.VERBOSE, ["picked", "inner", "warning: odd"]),
+    ],
+)
+def test_verbosity_decides_what_is_said_and_stdout_stays_empty(
+    capsys: pytest.CaptureFixture[str], verbosity: int, said: list[str]
+) -> None:
+    logs.setup(verbosity)
+    logs.notice("picked")
+    logs.detail("inner")
+    logs.warning("odd")
+    out, err = capsys.readouterr()
+    assert (out, err.split("\n")[:-1]) == ("", said)
+
+
+def test_only_rank_0_speaks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_LINES", 0.0)
+    logs.setup(logs.VERBOSE, rank=3)
+    logs.notice("picked")
+    logs.warning("odd")
+    with logs.progress("training", 5, "updates") as progress:
+        progress.advance()
+    assert capsys.readouterr() == ("", "")
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    clock = _Clock()
+    monkeypatch.setattr(logs, "time", clock)
+    return clock
+
+
+def test_progress_in_a_file_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
+    with logs.progress("training", 3000, "updates") as progress:
+        for second in range(1, 31):
+            clock.now = 100 + second
+            if second == 15:
+                progress.describe("training, loss 2.5")
+            progress.advance(50)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.split("\n") == [
+        "training: 500 of 3,000 updates (17 %), 50 a second, 0:50 left",
+        "training, loss 2.5: 1,000 of 3,000 updates (33 %), 50 a second, 0:40 left",
+        "training, loss 2.5: 1,500 of 3,000 updates (50 %), 50 a second, 0:30 left",
+        "training, loss 2.5: 1,500 of 3,000 updates (50 %), 50 a second, 0:30 left",
+        "",
+    ]
+
+
+def test_progress_without_a_total_counts_and_tells_the_time_so_far(
+    capsys: pytest.CaptureFixture[str], clock: _Clock
+) -> None:
+    with logs.progress("reading", None, "lines") as progress:
+        clock.now += 4000
+        progress.advance(10_000)
+    first, last, empty = capsys.readouterr().err.split("\n")
+    assert first == last == "reading: 10,000 lines, 2.5 a second, 1:06:40 so far"
+    assert empty == ""
+
+
+def test_work_that_is_over_at_once_leaves_no_line(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
+    with logs.progress("reading", 7, "lines") as progress:
+        clock.now += 9
+        progress.advance(7)
+    assert capsys.readouterr().err == ""
+
+
+def test_no_progress_under_quiet(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
+    logs.setup(logs.QUIET)
+    with logs.progress("reading", 7, "lines") as progress:
+        progress.describe("still reading")
+        clock.now += 1000
+        progress.advance(7)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_passes_through_progress(clock: _Clock) -> None:
+    with pytest.raises(ValueError, match="ours"), logs.progress("reading", 7, "lines"):
+        raise ValueError("ours")
+
+
+ON_A_TERMINAL = """
+from aiayn_cli import logs
+with logs.progress("reading [odd] text", 40, "lines") as progress:
+    progress.advance(13)
+    logs.notice("a notice with [brackets]")
+    progress.describe("still reading")
+    progress.advance(27)
+logs.notice("after")
+"""
+
+
+def _on_a_terminal(**environment: str) -> str:
+    """Run ON_A_TERMINAL with a terminal as stderr and return what it shows."""
+    ours, theirs = pty.openpty()
+    env = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "COLUMNS": "100", "TERM": "xterm", **environment}
+    with subprocess.Popen(
+        [sys.executable, "-c", ON_A_TERMINAL], stderr=theirs, stdout=subprocess.PIPE, env=env
+    ) as child:
+        os.close(theirs)
+        shown = io.BytesIO()
+        while select.select([ours], [], [], 30)[0]:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not piece:
+                break
+            shown.write(piece)
+        out, _ = child.communicate(timeout=30)
+    os.close(ours)
+    assert child.returncode == 0
+    assert out == b""
+    return shown.getvalue().decode()
+
+
+def test_a_terminal_shows_a_bar_and_notices_above_it() -> None:
+    shown = _on_a_terminal()
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+    assert "40/40 lines" in text
+    assert "still reading" in text
+    assert "a notice with [brackets]\r\n" in text
+    assert text.endswith("after\r\n")
+    assert "\x1b[3" in shown  # colour
+
+
+def test_no_color_is_obeyed_and_a_dumb_terminal_gets_lines() -> None:
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", _on_a_terminal(NO_COLOR="1"))
+    assert _on_a_terminal(TERM="dumb") == "a notice with [brackets]\r\nafter\r\n"
