@@ -1,0 +1,57 @@
+# Everything from a fresh machine with Python 3.11 or newer and a package registry: `make demo`, `make test`.
+# Each target creates .venv and installs into it first, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types check bench
+
+help:
+	@echo "make TARGET (PYTHON=python3.12 chooses another Python for .venv)"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED)  ## create .venv and install aiayn into it, with what the tests need
+
+demo: setup  ## the whole way in minutes on two cores: prepare, train, average, translate, score
+	$(BIN)/aiayn prepare demo
+	$(BIN)/aiayn train --recipe tiny
+	$(BIN)/aiayn average
+	$(BIN)/aiayn translate < prepared/demo/test.en > runs/demo.hyp
+	@echo; echo "Five lines of the test set:"; echo
+	@paste prepared/demo/test.en prepared/demo/test.de runs/demo.hyp | head -n 5 | \
+	    awk -F '\t' '{ print "source       " $$1; print "reference    " $$2; print "translation  " $$3; print "" }'
+	$(BIN)/aiayn score prepared/demo/test.de < runs/demo.hyp
+
+test: setup  ## run all tests
+	$(BIN)/python -m pytest
+
+lint: setup  ## look for faults and for foreign formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup  ## check the types
+	$(BIN)/mypy
+
+check: lint types test  ## lint, types and tests
+
+bench: setup  ## print the benchmarks' figures for this machine
+	@for file in tests/benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@if ! $(BIN)/python -c '' 2>/dev/null; then \
+	    if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "error: $(PYTHON) is missing, or older than Python 3.11" >&2; \
+	        echo "hint: make $(MAKECMDGOALS) PYTHON=python3.12, or another one that this machine has" >&2; exit 1; \
+	    fi; \
+	    if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	        echo "error: $(PYTHON) cannot create a virtual environment" >&2; \
+	        echo "hint: install its venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; \
+	    fi; \
+	    echo "creating $(VENV)"; $(PYTHON) -m venv --clear $(VENV) || exit 1; \
+	fi
+	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
