@@ -1,0 +1,220 @@
+"""Which pairs make up which update, and how they become padded tensors.
+
+An update is a fixed set of pairs that depends on (seed, epoch, position) alone. Devices and micro-batches only divide
+it, so that a run gives the same result on any number of them. Planning needs the lengths of one pool of pairs at a
+time, never a permutation of the corpus in memory.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.errors import DataError
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+_POOL_PAIRS = 1 << 16  # pairs sorted by length together; the order of pairs depends on it, so it never changes
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far training has read: whole epochs, and pairs of the present one."""
+
+    epoch: int = 0
+    pairs: int = 0
+
+
+@dataclass(frozen=True)
+class Update:
+    """The pairs of one update, and the position after it.
+
+    Attributes:
+        pairs: int64 [pairs], indices into the store, sorted by length.
+        tgt_tokens: target tokens with their end tokens, over all pairs.
+        after: where the next update begins.
+    """
+
+    pairs: Indices
+    tgt_tokens: int
+    after: Position
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded tensors of some pairs.
+
+    Attributes:
+        src: int64 [batch, src_len], each row ended by EOS_ID.
+        src_mask: bool [batch, src_len], True = a real token; None where nothing is padded.
+        tgt_in: int64 [batch, tgt_len], BOS_ID first.
+        tgt_out: int64 [batch, tgt_len], what follows each token of tgt_in: EOS_ID last, then PAD_ID.
+        tgt_tokens: tokens of tgt_out that are not padding.
+    """
+
+    src: Tensor
+    src_mask: Tensor | None
+    tgt_in: Tensor
+    tgt_out: Tensor
+    tgt_tokens: int
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device, copied without waiting where the memory allows it."""
+        mask = None if self.src_mask is None else self.src_mask.to(device, non_blocking=True)
+        src, tgt_in, tgt_out = (x.to(device, non_blocking=True) for x in (self.src, self.tgt_in, self.tgt_out))
+        return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
+
+
+def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Position) -> Iterator[Update]:
+    """All updates from a position on, epoch after epoch, without end.
+
+    Every epoch reads the corpus in a new order. A pool of 65,536 pairs is sorted by length, cut into updates of equal
+    token counts, and these are shuffled, so that an update holds pairs of similar length (paper, Section 5.1).
+
+    Args:
+        store: the training pairs.
+        batch_tokens: most tokens in an update, counting each pair's longer side with its end token; a single longer
+            pair is an update by itself.
+        seed: of the order.
+        start: where to begin, from an earlier Update.after with the same arguments.
+    Raises:
+        DataError: there are no pairs.
+    """
+    if len(store) == 0:
+        raise DataError("there are no training pairs", "look at the drops that prepare printed")
+    epoch, skip = start.epoch, start.pairs
+    while True:
+        for first in range(skip // _POOL_PAIRS * _POOL_PAIRS, len(store), _POOL_PAIRS):
+            done = first
+            for pairs in _pool_updates(store, batch_tokens, seed, epoch, first):
+                done += len(pairs)
+                if done <= skip:
+                    continue
+                tgt_tokens = int(store.tgt_lengths[pairs].sum()) + len(pairs)
+                after = Position(epoch, done) if done < len(store) else Position(epoch + 1, 0)
+                yield Update(pairs, tgt_tokens, after)
+        epoch, skip = epoch + 1, 0
+
+
+def split_update(store: TokenStore, pairs: Indices, max_tokens: int, n_ranks: int = 1) -> list[list[Indices]]:
+    """Divide an update's pairs into micro-batches, as many for each rank.
+
+    Args:
+        store: of the pairs.
+        pairs: sorted by length.
+        max_tokens: most padded tokens of one side in a micro-batch; a single longer pair is one by itself.
+        n_ranks: devices to divide between.
+    Returns:
+        For each rank a list of micro-batches of about equal size; some are empty where pairs are few.
+    """
+    lengths = _lengths(store, pairs)
+    rounds = max(1, -(-int(lengths.sum()) // (max_tokens * n_ranks)))  # fewer cannot do
+    while True:
+        parts = _cut_evenly(lengths, rounds * n_ranks)
+        bounds = np.concatenate(([0], parts, [len(pairs)]))
+        chunks = [pairs[a:b] for a, b in pairwise(bounds)]
+        if all(len(chunk) <= 1 or _padded(store, chunk) <= max_tokens for chunk in chunks):
+            return [chunks[rank::n_ranks] for rank in range(n_ranks)]
+        rounds += 1
+
+
+def collate(store: TokenStore, pairs: Indices) -> Batch:
+    """Read pairs from the store into padded tensors."""
+    src_length, tgt_length = store.src_lengths[pairs] + 1, store.tgt_lengths[pairs] + 1
+    src = np.full((len(pairs), src_length.max()), PAD_ID, dtype=np.int64)
+    tgt_in = np.full((len(pairs), tgt_length.max()), PAD_ID, dtype=np.int64)
+    tgt_out = tgt_in.copy()
+    tgt_in[:, 0] = BOS_ID
+    for row, pair in enumerate(pairs.tolist()):
+        src_ids, tgt_ids = store.pair(pair)
+        src[row, : len(src_ids)] = src_ids
+        src[row, len(src_ids)] = EOS_ID
+        tgt_in[row, 1 : len(tgt_ids) + 1] = tgt_ids
+        tgt_out[row, : len(tgt_ids)] = tgt_ids
+        tgt_out[row, len(tgt_ids)] = EOS_ID
+    mask = None
+    if src_length.min() < src.shape[1]:
+        mask = torch.from_numpy(np.arange(src.shape[1])[None] < src_length[:, None])
+    tensors = (torch.from_numpy(src), mask, torch.from_numpy(tgt_in), torch.from_numpy(tgt_out))
+    return Batch(*tensors, tgt_tokens=int(tgt_length.sum()))
+
+
+def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
+    """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side."""
+    pairs = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
+    (chunks,) = split_update(store, pairs, max_tokens) if len(pairs) else ([],)
+    yield from chunks
+
+
+def _pool_updates(store: TokenStore, batch_tokens: int, seed: int, epoch: int, first: int) -> list[Indices]:
+    """The updates of the pool that begins at place `first` of the epoch's order, shuffled."""
+    places = np.arange(first, min(first + _POOL_PAIRS, len(store)), dtype=np.uint64)
+    pairs = _sorted_by_length(store, _shuffled(places, len(store), mixed_seed(seed, epoch)))
+    lengths = _lengths(store, pairs)
+    count = -(-int(lengths.sum()) // batch_tokens)
+    updates = np.split(pairs, _cut_evenly(lengths, count))
+    order = _shuffled(np.arange(len(updates), dtype=np.uint64), len(updates), mixed_seed(seed, epoch, first + 1))
+    return [updates[i] for i in order.tolist() if len(updates[i])]
+
+
+def _sorted_by_length(store: TokenStore, pairs: Indices) -> Indices:
+    src, tgt = store.src_lengths[pairs], store.tgt_lengths[pairs]
+    return pairs[np.lexsort((pairs, src, tgt))]
+
+
+def _lengths(store: TokenStore, pairs: Indices) -> Indices:
+    """Tokens that each pair counts for: its longer side with its end token."""
+    return np.maximum(store.src_lengths[pairs], store.tgt_lengths[pairs]).astype(np.int64) + 1
+
+
+def _padded(store: TokenStore, pairs: Indices) -> int:
+    return int(_lengths(store, pairs).max()) * len(pairs)
+
+
+def _cut_evenly(lengths: Indices, parts: int) -> Indices:
+    """Where to cut a sequence of lengths into parts of about equal sums: the first index of each later part."""
+    ends = np.cumsum(lengths)
+    targets = ends[-1] * np.arange(1, parts, dtype=np.int64) / parts
+    cuts: Indices = np.searchsorted(ends, targets, side="right").astype(np.int64)
+    return cuts
+
+
+def _shuffled(places: NDArray[np.uint64], size: int, key: int) -> Indices:
+    """Where a pseudo-random permutation of 0 .. size - 1 sends the given places.
+
+    A four-round Feistel network over the next power of four; what falls outside the range is sent on until it falls
+    inside. Any part of the permutation costs only its own length, and it is the same on every machine.
+    """
+    half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
+    mask = np.uint64((1 << int(half)) - 1)
+    x = places.copy()
+    outside = np.ones(len(x), dtype=bool)
+    while outside.any():
+        left, right = x[outside] >> half, x[outside] & mask
+        for number in range(4):
+            left, right = right, left ^ (_mix(right ^ np.uint64(mixed_seed(key, number))) & mask)
+        x[outside] = left << half | right
+        outside = x >= np.uint64(size)
+    return x.astype(np.int64)
+
+
+def mixed_seed(*numbers: int) -> int:
+    """One 64-bit seed from several numbers, the same on every machine; each number changes all of it."""
+    seed = np.zeros(1, dtype=np.uint64)
+    for number in numbers:
+        seed = _mix(seed ^ np.uint64(number & 0xFFFFFFFFFFFFFFFF))
+    return int(seed[0])
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): each bit of the result depends on all of x."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)  # arrays wrap around without a warning
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,102 @@
+"""Adam (paper, Section 5.3) on one flat float32 copy of all weights.
+
+The network may compute in bf16, whose steps are too coarse to add small updates to; the float32 copy (the master
+weights) receives them. Being flat, it is updated by one kernel, its gradient is one tensor to reduce over devices, and
+its norm is one operation.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from aiayn_cli.config import TrainingConfig
+from aiayn_cli.errors import CheckpointError
+
+
+class MasterAdam:
+    """Adam for a model whose weights it keeps in step with its own float32 ones.
+
+    Args:
+        model: its parameters become views of one flat tensor; call after moving it to its device and dtype.
+        weights: float32 values to start from, by parameter name; None takes the model's own.
+        config: beta1, beta2 and eps.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainingConfig, weights: dict[str, Tensor] | None = None) -> None:
+        named = dict(model.named_parameters())  # shared parameters once
+        device, self._dtype = next((p.device, p.dtype) for p in named.values())
+        self._sizes = [p.numel() for p in named.values()]
+        source = {name: p.detach() for name, p in named.items()} if weights is None else weights
+        flat = torch.cat([source[name].to(device, torch.float32).flatten() for name in named])
+        self._master = nn.Parameter(flat)
+        self._master.grad = torch.zeros_like(flat)
+        self._computed = self._master.detach() if self._dtype is torch.float32 else flat.to(self._dtype)
+        self._named = named
+        for p, value in zip(named.values(), torch.split(self._computed, self._sizes), strict=True):
+            p.data = value.view(p.shape)
+        self._adam = torch.optim.Adam(
+            [self._master], lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_eps, fused=True
+        )
+        self._bind_gradients()
+
+    @property
+    def gradient(self) -> Tensor:
+        """Float32 [parameters]: the sum of what backward passes left since the last step."""
+        assert self._master.grad is not None
+        return self._master.grad
+
+    def accumulate(self) -> None:
+        """Take up the gradients of a backward pass; call after each one."""
+        if self._dtype is torch.float32:
+            return  # backward passes add to views of the flat gradient
+        for p, total in zip(self._named.values(), torch.split(self.gradient, self._sizes), strict=True):
+            if p.grad is not None:
+                total.add_(p.grad.flatten())
+                p.grad = None
+
+    def step(self, learning_rate: float) -> None:
+        """Apply the gradient, then clear it."""
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._adam.step()
+        if self._dtype is not torch.float32:
+            self._computed.copy_(self._master.detach())
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the gradient."""
+        self.gradient.zero_()
+
+    def weights(self) -> dict[str, Tensor]:
+        """The float32 weights by parameter name, as views."""
+        parts = torch.split(self._master.detach(), self._sizes)
+        return {name: part.view(p.shape) for (name, p), part in zip(self._named.items(), parts, strict=True)}
+
+    def moments(self) -> dict[str, Tensor]:
+        """Adam's running means of the gradient and of its square: float32 [parameters] each."""
+        state = self._adam.state.get(self._master)
+        if not state:
+            return {name: torch.zeros_like(self.gradient) for name in ("exp_avg", "exp_avg_sq")}
+        return {name: state[name] for name in ("exp_avg", "exp_avg_sq")}
+
+    def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
+        """Take up where moments() was called after the given number of updates.
+
+        Raises:
+            CheckpointError: they are of another model.
+        """
+        state: dict[str, Tensor] = {"step": torch.tensor(float(step), device=self._step_device())}
+        for name in ("exp_avg", "exp_avg_sq"):
+            if name not in moments or moments[name].shape != self._master.shape:
+                raise CheckpointError(
+                    f"the optimizer state has no {name} of {self._master.numel()} numbers",
+                    "resume with the recipe that the run was started with",
+                )
+            state[name] = moments[name].to(self._master.device).clone()
+        self._adam.state[self._master] = state
+
+    def _step_device(self) -> torch.device:
+        return self._master.device if self._master.is_cuda else torch.device("cpu")
+
+    def _bind_gradients(self) -> None:
+        if self._dtype is torch.float32:
+            for p, part in zip(self._named.values(), torch.split(self.gradient, self._sizes), strict=True):
+                p.grad = part.view(p.shape)

@@ -1,0 +1,297 @@
+"""The training loop: updates from the plan, validation and checkpoints at their steps, an exact place to go on from."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from aiayn_cli import logs
+from aiayn_cli.config import TrainingConfig
+from aiayn_cli.data.batches import Position, Update, collate, mixed_seed, plan_updates, split_update
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.special_tokens import PAD_ID
+from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.loss import smoothed_cross_entropy
+from aiayn_cli.training.metrics import MetricsLog
+from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.schedule import learning_rate
+from aiayn_cli.training.validation import validation_loss
+
+_MOST_SKIPPED_IN_A_ROW = 10  # updates with a gradient that is not finite before training stops
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Where a run stands; with weights and moments all that an exact continuation needs.
+
+    Attributes:
+        step: updates done.
+        position: in the data.
+        best_value, best_step: best validation so far by the recipe's metric; None before the first.
+        worse_validations: in a row, for patience.
+        tgt_tokens: target tokens learnt from, with end tokens, without padding.
+        seconds: spent in updates, without validation and checkpoints.
+        skipped: updates left out because their gradient was not finite.
+    """
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    best_value: float | None = None
+    best_step: int | None = None
+    worse_validations: int = 0
+    tgt_tokens: int = 0
+    seconds: float = 0.0
+    skipped: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "TrainingState":
+        """The reverse of to_json()."""
+        return cls(**{**content, "position": Position(**content["position"])})
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the loop asks of its surroundings.
+
+    Attributes:
+        save: write a checkpoint of the present weights; `best` says that it is the best so far; `final` is False where
+            the step is not one of the run's regular checkpoints (an interruption).
+        bleu: translate validation pairs with the present weights and score them; None where none is wanted.
+        interrupted: name of the signal that asks for an end, or "".
+    """
+
+    save: Callable[[TrainingState, bool, bool], None]
+    bleu: Callable[[], float] | None
+    interrupted: Callable[[], str]
+
+
+class Trainer:
+    """Trains one model on one store.
+
+    Args:
+        model: on its device, in its dtype.
+        optimizer: holds the model's weights.
+        train_store, valid_store: the pairs; validation may be None.
+        config: the recipe's training section, with max_tokens already chosen.
+        d_model: for the schedule.
+        device: the model's.
+        worker: this process among others.
+        metrics: where records go.
+        hooks: saving, BLEU, interruption.
+        state: where to go on from.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        optimizer: MasterAdam,
+        train_store: TokenStore,
+        valid_store: TokenStore | None,
+        config: TrainingConfig,
+        *,
+        d_model: int,
+        device: torch.device,
+        worker: Worker,
+        metrics: MetricsLog,
+        hooks: Hooks,
+        state: TrainingState,
+    ) -> None:
+        self.model, self.optimizer, self.state = model, optimizer, state
+        self._train, self._valid = train_store, valid_store
+        self._config, self._d_model, self._device = config, d_model, device
+        self._worker, self._metrics, self._hooks = worker, metrics, hooks
+        self._skipped_in_a_row = 0
+
+    def train(self) -> str:
+        """Train until max_updates, patience or a signal.
+
+        Returns:
+            Why it stopped: "max_updates", "patience" or the signal's name; in each case a checkpoint was written.
+        Raises:
+            AiaynError: the gradient is not finite again and again.
+        """
+        config = self._config
+        meter = _Meter()
+        updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
+        self.model.train()
+        with logs.progress("training", config.max_updates, "updates") as progress:
+            progress.advance(self.state.step)
+            while self.state.step < config.max_updates:
+                self._update(next(updates), meter)
+                progress.advance(1)
+                step, last = self.state.step, self.state.step == config.max_updates
+                if step % config.log_every_steps == 0 or last:
+                    progress.describe(self._log(meter))
+                    meter = _Meter()
+                if last or step % config.save_every_steps == 0:
+                    self._save(last)
+                    meter.restart_clock()
+                    if config.patience and self.state.worse_validations >= config.patience:
+                        return "patience"
+                signal = self._hooks.interrupted()
+                if signal and not last:
+                    self._hooks.save(self.state, False, False)
+                    return signal
+        return "max_updates"
+
+    def _update(self, update: Update, meter: "_Meter") -> None:
+        """Learn from one update, or skip it if its gradient is not finite."""
+        started = time.perf_counter()
+        config, step = self._config, self.state.step + 1
+        nll = torch.zeros((), device=self._device)
+        # Every rank knows the whole update, so the token count that the loss is divided by needs no message.
+        parts = split_update(self._train, update.pairs, config.max_tokens, self._worker.world_size)[self._worker.rank]
+        for number, pairs in enumerate(parts):
+            if len(pairs) == 0:
+                continue
+            # Dropout depends on the place in the run alone, so that a continued run draws the same.
+            torch.manual_seed(mixed_seed(config.seed, step, self._worker.rank, number))
+            batch = collate(self._train, pairs).to(self._device)
+            hidden = self.model.decode(batch.tgt_in, self.model.encode(batch.src, batch.src_mask), batch.src_mask)
+            hidden, targets = _without_padding(hidden, batch.tgt_out, batch.tgt_tokens)
+            loss, batch_nll = smoothed_cross_entropy(hidden, self.model.output.weight, targets, config.label_smoothing)
+            (loss / update.tgt_tokens).backward()  # type: ignore[no-untyped-call]
+            self.optimizer.accumulate()
+            nll += batch_nll
+        self._worker.sum(self.optimizer.gradient)
+        norm = float(self.optimizer.gradient.norm())
+        skipped = not math.isfinite(norm)
+        if skipped:
+            self.optimizer.clear()
+            self._note_skipped(step, norm)
+        else:
+            self._skipped_in_a_row = 0
+            if config.clip_norm and norm > config.clip_norm:
+                self.optimizer.gradient.mul_(config.clip_norm / norm)
+            rate = learning_rate(step, self._d_model, config.warmup_steps, config.learning_rate_scale)
+            self.optimizer.step(rate)
+            meter.add(float(self._worker.sum(nll)), update.tgt_tokens, len(update.pairs), norm, rate)
+        self.state = replace(
+            self.state,
+            step=step,
+            position=update.after,
+            tgt_tokens=self.state.tgt_tokens + update.tgt_tokens,
+            seconds=self.state.seconds + time.perf_counter() - started,
+            skipped=self.state.skipped + skipped,
+        )
+
+    def _note_skipped(self, step: int, norm: float) -> None:
+        self._skipped_in_a_row += 1
+        self._metrics.write("skipped", step=step, gradient_norm=norm)
+        logs.warning(f"update {step} is skipped: its gradient norm is {norm}")
+        if self._skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW:
+            raise AiaynError(
+                f"{self._skipped_in_a_row} updates in a row up to {step} had no finite gradient",
+                "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole",
+            )
+
+    def _log(self, meter: "_Meter") -> str:
+        """Write a record of the updates since the last one; return a short text of it."""
+        record = meter.record()
+        self._metrics.write(
+            "train",
+            step=self.state.step,
+            epoch=self.state.position.epoch,
+            seconds=round(self.state.seconds, 2),
+            **record,
+        )
+        logs.detail(
+            f"update {self.state.step:,}: loss {record['loss']:.3f}, rate {record['learning_rate']:.3g}, "
+            f"{record['tokens_per_second']:,.0f} target tokens/s"
+        )
+        return f"training, loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} target tokens/s"
+
+    def _save(self, last: bool) -> None:
+        """Validate if it is time to, then write the checkpoint."""
+        config = self._config
+        number = -(-self.state.step // config.save_every_steps)
+        best = False
+        if self._valid is not None and (last or number % config.validate_every_saves == 0):
+            best = self._validate(self._valid)
+        self._hooks.save(self.state, best, True)
+
+    def _validate(self, store: TokenStore) -> bool:
+        """Measure loss and BLEU on held-out pairs; return whether this is the best so far."""
+        started = time.perf_counter()
+        result = validation_loss(self.model, store, self._config.max_tokens, self._device)
+        bleu = self._hooks.bleu() if self._hooks.bleu is not None else None
+        self.model.train()
+        higher_is_better = self._config.best_metric == "bleu" and bleu is not None
+        value = bleu if higher_is_better and bleu is not None else result.loss
+        before = self.state.best_value
+        best = before is None or (value > before if higher_is_better else value < before)
+        self.state = replace(
+            self.state,
+            best_value=value if best else before,
+            best_step=self.state.step if best else self.state.best_step,
+            worse_validations=0 if best else self.state.worse_validations + 1,
+        )
+        seconds = round(time.perf_counter() - started, 2)
+        self._metrics.write(
+            "validation",
+            step=self.state.step,
+            loss=result.loss,
+            perplexity=result.perplexity,
+            bleu=bleu,
+            best=best,
+            validation_seconds=seconds,
+            seconds=round(self.state.seconds, 2),
+        )
+        score = "" if bleu is None else f", BLEU {bleu:.2f}"
+        logs.notice(
+            f"update {self.state.step:,}: validation loss {result.loss:.3f}, perplexity {result.perplexity:.2f}{score}"
+            f"{', the best so far' if best else ''} ({logs.clock(self.state.seconds)} of training)"
+        )
+        return best
+
+
+def _without_padding(hidden: torch.Tensor, targets: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """[batch, tgt_len, d_model] and [batch, tgt_len] -> [tokens, d_model] and [tokens]."""
+    hidden, targets = hidden.flatten(0, 1), targets.flatten()
+    if tokens == len(targets):
+        return hidden, targets
+    kept = (targets != PAD_ID).nonzero().squeeze(1)
+    return hidden.index_select(0, kept), targets.index_select(0, kept)
+
+
+class _Meter:
+    """Sums over the updates since the last record."""
+
+    def __init__(self) -> None:
+        self._nll, self._tokens, self._pairs, self._updates = 0.0, 0, 0, 0
+        self._norm, self._rate = math.nan, math.nan
+        self._seconds, self._clock = 0.0, time.perf_counter()
+
+    def add(self, nll: float, tokens: int, pairs: int, norm: float, rate: float) -> None:
+        self._nll += nll
+        self._tokens += tokens
+        self._pairs += pairs
+        self._updates += 1
+        self._norm, self._rate = norm, rate
+        now = time.perf_counter()
+        self._seconds, self._clock = self._seconds + now - self._clock, now
+
+    def restart_clock(self) -> None:
+        """Leave out the time since the last update, which went into validation or a checkpoint."""
+        self._clock = time.perf_counter()
+
+    def record(self) -> dict[str, float]:
+        """Loss and perplexity per target token (nats, without smoothing), speed without padding, the last rate."""
+        loss = self._nll / self._tokens if self._tokens else math.nan
+        return {
+            "loss": loss,
+            "perplexity": math.exp(loss) if loss < 700 else math.inf,
+            "learning_rate": self._rate,
+            "gradient_norm": self._norm,
+            "tokens_per_second": self._tokens / self._seconds if self._seconds else math.nan,
+            "pairs": self._pairs,
+        }

@@ -1,0 +1,48 @@
+"""Loss on held-out pairs, in the terms that papers report."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from aiayn_cli.data.batches import collate, in_order
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.training.loss import smoothed_cross_entropy
+
+
+@dataclass(frozen=True)
+class ValidationLoss:
+    """Negative log-likelihood in nats per target token, end tokens included, without label smoothing."""
+
+    loss: float
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss), infinite where that is too large for a float."""
+        return math.exp(self.loss) if self.loss < 700 else math.inf
+
+
+@torch.no_grad()
+def validation_loss(model: Transformer, store: TokenStore, max_tokens: int, device: torch.device) -> ValidationLoss:
+    """Loss of a model, with dropout off, on all pairs of a store.
+
+    Args:
+        model: left in the mode it was in.
+        store: the held-out pairs.
+        max_tokens: padded tokens of one side in a batch.
+        device: the model's.
+    """
+    was_training = model.training
+    model.eval()
+    total, tokens = 0.0, 0
+    for pairs in in_order(store, max_tokens):
+        batch = collate(store, pairs).to(device)
+        hidden = model.decode(batch.tgt_in, model.encode(batch.src, batch.src_mask), batch.src_mask)
+        kept = batch.tgt_out != 0
+        _, nll = smoothed_cross_entropy(hidden[kept], model.output.weight, batch.tgt_out[kept], 0.0)
+        total += float(nll)
+        tokens += batch.tgt_tokens
+    model.train(was_training)
+    return ValidationLoss(total / max(tokens, 1), tokens)
