@@ -1,0 +1,52 @@
+import pytest
+import torch
+from torch import Tensor
+
+from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+
+_CPU = torch.device("cpu")
+
+
+def _rows(mask: Tensor) -> list[str]:
+    """A mask of one sentence, drawn: one string for each query, x = may attend."""
+    assert mask.dtype == torch.bool
+    return ["".join("x" if seen else "." for seen in row) for row in mask[0, 0].tolist()]
+
+
+def test_padding_is_hidden_from_every_query_of_its_own_sentence() -> None:
+    mask = padding_mask(torch.tensor([[True, True, False], [True, True, True]]))
+    assert mask.shape == (2, 1, 1, 3)
+    assert _rows(mask[:1]) == ["xx."]
+    assert _rows(mask[1:]) == ["xxx"]
+
+
+def test_the_causal_mask_shows_a_position_itself_and_its_past() -> None:
+    assert causal_mask(4, _CPU).shape == (1, 1, 4, 4)
+    assert _rows(causal_mask(4, _CPU)) == ["x...", "xx..", "xxx.", "xxxx"]
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"),
+    [
+        (1, ["xx...", "xxx..", ".xxx.", "..xxx", "...xx"]),
+        (2, ["xxx..", "xxxx.", "xxxxx", ".xxxx", "..xxx"]),
+        (9, ["xxxxx"] * 5),
+    ],
+)
+def test_a_window_shows_its_reach_to_each_side(reach: int, expected: list[str]) -> None:
+    assert window_mask(5, reach, _CPU).shape == (1, 1, 5, 5)
+    assert _rows(window_mask(5, reach, _CPU)) == expected
+
+
+def test_combined_masks_show_what_both_show() -> None:
+    padding = padding_mask(torch.tensor([[True, True, True, False]]))
+    both = combine(padding, window_mask(4, 1, _CPU))
+    assert both is not None
+    assert _rows(both) == ["xx..", "xxx.", ".xx.", "..x."]
+
+
+def test_no_mask_leaves_the_other_as_it_is() -> None:
+    mask = causal_mask(3, _CPU)
+    assert combine(None, mask) is mask
+    assert combine(mask, None) is mask
+    assert combine(None, None) is None

@@ -1,0 +1,110 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aiayn_cli.model.attention import MultiHeadAttention
+
+# Bool, True = may attend; for sentences of 5 and 3 tokens.
+_PADDING = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])[:, None, None, :]
+_CAUSAL = torch.ones(5, 5).bool().tril()[None, None]
+_MASKS = {"none": None, "padding": _PADDING, "causal": _CAUSAL, "both": _PADDING & _CAUSAL}
+
+
+def _by_the_equation(layer: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    """Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), in float64, head by head."""
+    n, d_k, d_v = layer.n_heads, layer.d_k, layer.d_v
+    w, w_o = layer.w_qkv.weight.double(), layer.w_o.weight.double()
+    b = torch.zeros(len(w), dtype=torch.float64) if layer.w_qkv.bias is None else layer.w_qkv.bias.double()
+    b_o = 0 if layer.w_o.bias is None else layer.w_o.bias.double()
+    x, memory = x.double(), memory.double()
+    heads = []
+    for i in range(n):
+        q_rows = slice(i * d_k, (i + 1) * d_k)
+        k_rows = slice(n * d_k + i * d_k, n * d_k + (i + 1) * d_k)
+        v_rows = slice(2 * n * d_k + i * d_v, 2 * n * d_k + (i + 1) * d_v)
+        q, k, v = x @ w[q_rows].T + b[q_rows], memory @ w[k_rows].T + b[k_rows], memory @ w[v_rows].T + b[v_rows]
+        scores = q @ k.transpose(1, 2) / math.sqrt(d_k)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, 0], -math.inf)
+        weights = scores.exp() / scores.exp().sum(dim=2, keepdim=True)
+        heads.append(weights @ v)
+    return torch.cat(heads, dim=-1) @ w_o.T + b_o
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", _MASKS)
+def test_a_layer_with_free_widths_equals_the_equation(kind: str, bias: bool) -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, bias=bias)
+    x = torch.randn(2, 5, 10)
+    out = layer(x, x, _MASKS[kind])
+    assert out.shape == (2, 5, 10)
+    expected = _by_the_equation(layer, x, x, _MASKS[kind])
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_over_another_memory_equals_the_equation() -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, bias=True)
+    x, memory = torch.randn(2, 4, 10), torch.randn(2, 5, 10)
+    out = layer(x, memory, _PADDING)
+    assert out.shape == (2, 4, 10)
+    expected = _by_the_equation(layer, x, memory, _PADDING)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_memory_equal_to_the_queries_gives_what_the_fused_product_gives() -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, bias=True)
+    x = torch.randn(2, 5, 10)
+    torch.testing.assert_close(layer(x, x.clone(), None), layer(x, x, None))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", _MASKS)
+@pytest.mark.parametrize("over_itself", [False, True])
+def test_a_layer_equals_torchs_with_the_same_weights(bias: bool, kind: str, over_itself: bool) -> None:
+    ours = MultiHeadAttention(d_model=12, n_heads=3, d_k=4, d_v=4, bias=bias)
+    theirs = nn.MultiheadAttention(12, 3, bias=bias, batch_first=True)
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": ours.w_qkv.weight,
+            "out_proj.weight": ours.w_o.weight,
+            **({"in_proj_bias": ours.w_qkv.bias, "out_proj.bias": ours.w_o.bias} if bias else {}),
+        }
+    )
+    x = torch.randn(2, 5, 12, requires_grad=True)
+    memory = x if over_itself else torch.randn(2, 5, 12, requires_grad=True)
+    hidden_keys = ~_PADDING[:, 0, 0] if kind in ("padding", "both") else None  # torch's module marks what is hidden
+    hidden_pairs = ~_CAUSAL[0, 0] if kind in ("causal", "both") else None
+    out = ours(x, memory, _MASKS[kind])
+    expected, _ = theirs(x, memory, memory, key_padding_mask=hidden_keys, attn_mask=hidden_pairs)
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn(2, 5, 12)
+    found = torch.autograd.grad(out, [x, memory, ours.w_qkv.weight, ours.w_o.weight], grad)
+    wanted = torch.autograd.grad(expected, [x, memory, theirs.in_proj_weight, theirs.out_proj.weight], grad)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_biases_are_there_only_when_asked_for(bias: bool) -> None:
+    layer = MultiHeadAttention(d_model=12, n_heads=3, d_k=4, d_v=5, bias=bias)
+    assert {name for name, _ in layer.named_parameters() if "bias" in name} == (
+        {"w_qkv.bias", "w_o.bias"} if bias else set()
+    )
+
+
+def test_projections_have_one_slice_for_each_head() -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7)
+    x = torch.randn(2, 5, 10)
+    assert [y.shape for y in layer.project_all(x)] == [(2, 3, 5, 6), (2, 3, 5, 6), (2, 3, 5, 7)]
+    assert layer.project_q(x).shape == (2, 3, 5, 6)
+    assert [y.shape for y in layer.project_kv(x)] == [(2, 3, 5, 6), (2, 3, 5, 7)]
+    assert layer.combine(torch.randn(2, 3, 5, 7)).shape == (2, 5, 10)
+
+
+def test_attention_dropout_acts_in_training_only() -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, dropout=0.5)
+    x = torch.randn(2, 5, 10)
+    assert not torch.equal(layer(x, x, None), layer(x, x, None))
+    layer.eval()
+    torch.testing.assert_close(layer(x, x, None).double(), _by_the_equation(layer, x, x, None), rtol=1e-5, atol=1e-5)
