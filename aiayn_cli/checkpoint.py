@@ -191,6 +191,26 @@ def checkpoint_path(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step:08d}"
 
 
+def interrupted_path(run: Path, step: int) -> Path:
+    """Where a run that is stopped between two checkpoints keeps its place; no part of an average."""
+    return run / "checkpoints" / f"interrupted-{step:08d}"
+
+
+def newest_resumable(run: Path) -> Path | None:
+    """The checkpoint of the latest update that training can go on from; None where there is none."""
+    found = [*list_checkpoints(run), *_interrupted(run)]
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def remove_leftovers(run: Path) -> None:
+    """Remove what a crash left half written."""
+    for path in (run / "checkpoints").glob(f"{_TEMPORARY}*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def mark_best(run: Path, path: Path) -> None:
     """Point checkpoints/best at one of the run's checkpoints."""
     link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{_TEMPORARY}best"
@@ -200,9 +220,14 @@ def mark_best(run: Path, path: Path) -> None:
 
 
 def prune_checkpoints(run: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` checkpoints and the best one; return what was removed."""
+    """Remove all but the newest `keep` checkpoints and the best one; return what was removed.
+
+    A kept place of an interruption goes as soon as there is a later checkpoint.
+    """
     best = (run / "checkpoints" / "best").resolve()
-    removed = [path for path in list_checkpoints(run)[:-keep] if path.resolve() != best]
+    regular, newest = list_checkpoints(run), newest_resumable(run)
+    removed = [path for path in regular[:-keep] if path.resolve() != best]
+    removed += [path for path in _interrupted(run) if path != newest]
     for path in removed:
         # Renamed first, so that a crash midway leaves no half of a checkpoint under a whole one's name.
         doomed = path.with_name(f"{_TEMPORARY}{path.name}")
@@ -243,6 +268,10 @@ def find_model(path: Path | None = None) -> Path:
         f"{run} holds no model" if run.exists() else f"there is no {run}",
         "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints",
     )
+
+
+def _interrupted(run: Path) -> list[Path]:
+    return [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

@@ -132,14 +132,16 @@ class Trainer:
                 if step % config.log_every_steps == 0 or last:
                     progress.describe(self._log(meter))
                     meter = _Meter()
-                if last or step % config.save_every_steps == 0:
+                regular = last or step % config.save_every_steps == 0
+                if regular:
                     self._save(last)
                     meter.restart_clock()
                     if config.patience and self.state.worse_validations >= config.patience:
                         return "patience"
                 signal = self._hooks.interrupted()
                 if signal and not last:
-                    self._hooks.save(self.state, False, False)
+                    if not regular:
+                        self._hooks.save(self.state, False, False)
                     return signal
         return "max_updates"
 
