@@ -1,0 +1,287 @@
+"""The shape of the package, read from its syntax trees: layers, imports, and the one reader of lines."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
+
+# A module imports from rows below its own and from its own group; names in one inner list are siblings that never
+# import each other. A group is a folder, or modules that belong together.
+ROWS: list[list[str]] = [
+    ["__main__"],
+    ["app"],
+    ["commands"],
+    ["stages"],
+    ["training", "decoding", "evaluation", "interop"],
+    ["data", "model", "checkpoint", "recipe", "device"],
+    ["config", "errors", "special_tokens", "logs"],
+]
+GROUP_OF_MODULE = {"recipe_file": "recipe"}  # modules whose group does not have their own name
+MAY_IMPORT_WITHIN_ROW = {("config", "errors")}
+LIGHT = {"__main__", "app", "commands", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
+LIGHT_THIRD_PARTY = {"typer"}
+FUNCTION_LEVEL_ELSEWHERE = {("logs", "rich"), ("app", "importlib")}  # by module and what it imports, with reason there
+READS_LINES = "data/text.py"
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str  # dotted, without the package's name: "data.text"; "" is the package itself
+    target: str  # dotted, whole
+    function: str  # where it stands: "" at the top of the module
+    place: str  # file:line
+
+    @property
+    def inside(self) -> str | None:
+        """The imported module without the package's name; None for other packages."""
+        package, _, rest = self.target.partition(".")
+        return rest if package == "aiayn_cli" else None
+
+
+def modules(root: Path) -> dict[str, Path]:
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+def imports(root: Path) -> list[Import]:
+    known = modules(root)
+    found = []
+    for name, path in known.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node, function in _nodes_with_function(tree, ""):
+            place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import):
+                found += [Import(name, alias.name, function, place) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{place}: write imports in full, from aiayn_cli"
+                for alias in node.names:
+                    target = f"{node.module}.{alias.name}"
+                    is_module = target.removeprefix("aiayn_cli.") in known
+                    found.append(Import(name, target if is_module else str(node.module), function, place))
+    return found
+
+
+def _nodes_with_function(node: ast.AST, function: str) -> Iterator[tuple[ast.AST, str]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, function
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from _nodes_with_function(child, getattr(child, "name", "lambda") if is_function else function)
+
+
+def group(module: str) -> str:
+    first = module.split(".")[0]
+    return GROUP_OF_MODULE.get(first, first)
+
+
+def row(module: str) -> int:
+    return next((number for number, names in enumerate(ROWS) if group(module) in names), -1)
+
+
+def wrong_directions(root: Path) -> list[str]:
+    faults = [f"{path}: {name} is in no row" for name, path in modules(root).items() if name and row(name) < 0]
+    for found in imports(root):
+        if not found.inside or group(found.importer) == group(found.inside):
+            continue
+        importer, target = group(found.importer), group(found.inside)
+        if row(found.importer) >= row(found.inside) and (importer, target) not in MAY_IMPORT_WITHIN_ROW:
+            faults.append(f"{found.place}: {importer} imports {found.inside}")
+    return faults
+
+
+def cycles(root: Path) -> list[str]:
+    graph: dict[str, set[str]] = {name: set() for name in modules(root)}
+    for found in imports(root):
+        if found.inside in graph and found.inside != found.importer:
+            graph[found.importer].add(found.inside)
+    finished: set[str] = set()
+    faults: list[str] = []
+
+    def visit(name: str, path: list[str]) -> None:
+        if name in path:
+            faults.append(" -> ".join([*path[path.index(name) :], name]))
+        elif name not in finished:
+            for target in sorted(graph[name]):
+                visit(target, [*path, name])
+            finished.add(name)
+
+    for name in graph:
+        visit(name, [])
+    return faults
+
+
+def wrong_function_level_imports(root: Path) -> list[str]:
+    faults = []
+    seen: dict[tuple[str, str], str] = {}  # the one import of each command
+    for found in imports(root):
+        if not found.function or (found.importer, found.target.split(".")[0]) in FUNCTION_LEVEL_ELSEWHERE:
+            continue
+        key = (found.importer, found.function)
+        if group(found.importer) != "commands":
+            faults.append(f"{found.place}: {found.function} imports {found.target}; only commands may")
+        elif not found.target.startswith("aiayn_cli.stages."):
+            faults.append(f"{found.place}: {found.function} imports {found.target}, which is no stage")
+        elif seen.setdefault(key, found.target) != found.target:
+            faults.append(f"{found.place}: {found.function} imports a second stage")
+    return faults
+
+
+def heavy_imports_at_start(root: Path) -> list[str]:
+    faults = []
+    for found in imports(root):
+        top = found.target.split(".")[0]
+        is_light = found.inside is not None or top in sys.stdlib_module_names or top in LIGHT_THIRD_PARTY
+        if group(found.importer) in LIGHT and not found.function and not is_light:
+            faults.append(f"{found.place}: {found.target}")
+    return faults
+
+
+def other_readers_of_lines(root: Path) -> list[str]:
+    faults = []
+    for path in modules(root).values():
+        where = str(path.relative_to(root))
+        if where == READS_LINES:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        files = _names_of_files(tree)
+        for node in ast.walk(tree):
+            place = f"{where}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Attribute) and node.attr in ("splitlines", "readline", "readlines"):
+                faults.append(f"{place}: .{node.attr}")
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                faults += [f"{place}: codecs" for name in names if name == "codecs"]
+            if isinstance(node, ast.For | ast.comprehension) and _is_file(node.iter, files):
+                faults.append(f"{where}:{node.iter.lineno}: for line in {ast.unparse(node.iter)}")
+    return faults
+
+
+def _names_of_files(tree: ast.AST) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.withitem) and _is_file(node.context_expr, set()) and node.optional_vars is not None:
+            names.add(ast.unparse(node.optional_vars))
+        if isinstance(node, ast.Assign) and _is_file(node.value, set()):
+            names.update(ast.unparse(target) for target in node.targets)
+    return names
+
+
+def _is_file(node: ast.expr, files: set[str]) -> bool:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "enumerate" and node.args:
+        return _is_file(node.args[0], files)
+    text = ast.unparse(node)
+    if isinstance(node, ast.Call):
+        function = ast.unparse(node.func)
+        return function.split(".")[-1] in ("open", "fdopen", "TextIOWrapper", "open_text_bytes")
+    return text in files or text in ("sys.stdin", "sys.stdin.buffer")
+
+
+CHECKS = [
+    wrong_directions,
+    cycles,
+    wrong_function_level_imports,
+    heavy_imports_at_start,
+    other_readers_of_lines,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_package_keeps_its_shape(check: object) -> None:
+    assert callable(check)
+    assert check(PACKAGE) == []
+
+
+def test_init_files_are_empty_but_for_the_version() -> None:
+    for path in PACKAGE.rglob("__init__.py"):
+        if path.parent != PACKAGE:
+            assert path.read_text(encoding="utf-8") == "", f"{path} is not empty"
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    docstring, version = tree.body
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(version, ast.Assign)
+    assert ast.unparse(version.targets[0]) == "__version__"
+
+
+def test_each_command_has_a_file_and_a_stage_of_its_name() -> None:
+    commands = {path.stem for path in (PACKAGE / "commands").glob("*.py")} - {"__init__", "options"}
+    for name in commands:
+        stages = {found.target for found in imports(PACKAGE) if found.importer == f"commands.{name}" and found.function}
+        assert stages == {f"aiayn_cli.stages.{name}"}
+
+
+# ---- the checks themselves find what they are for
+
+
+@pytest.mark.parametrize(
+    ("check", "files", "fault"),
+    [
+        (
+            wrong_directions,
+            {"data/a.py": "import aiayn_cli.training.b", "training/b.py": ""},
+            "data imports training.b",
+        ),
+        (wrong_directions, {"data/a.py": "from aiayn_cli.model import b", "model/b.py": ""}, "data imports model.b"),
+        (
+            wrong_directions,
+            {"model/a.py": "def f():\n  from aiayn_cli.checkpoint import load", "checkpoint.py": ""},
+            "model imports checkpoint",
+        ),
+        (wrong_directions, {"errors.py": "import aiayn_cli.config", "config.py": ""}, "errors imports config"),
+        (wrong_directions, {"helpers.py": ""}, "helpers is in no row"),
+        (
+            cycles,
+            {"data/a.py": "import aiayn_cli.data.b", "data/b.py": "from aiayn_cli.data import a"},
+            "data.a -> data.b",
+        ),
+        (
+            cycles,
+            {"data/a.py": "import aiayn_cli.data.b", "data/b.py": "def f():\n  from aiayn_cli.data.a import x"},
+            "data.a -> data.b",
+        ),
+        (
+            wrong_function_level_imports,
+            {"stages/a.py": "def f():\n  import torch"},
+            "f imports torch; only commands may",
+        ),
+        (wrong_function_level_imports, {"model/a.py": "class A:\n  def f(self):\n    import math"}, "f imports math"),
+        (
+            wrong_function_level_imports,
+            {"commands/a.py": "def a():\n  import torch"},
+            "a imports torch, which is no stage",
+        ),
+        (
+            wrong_function_level_imports,
+            {
+                "commands/a.py": "def a():\n  from aiayn_cli.stages.x import x\n  from aiayn_cli.stages.y import y",
+                "stages/x.py": "",
+                "stages/y.py": "",
+            },
+            "a imports a second stage",
+        ),
+        (heavy_imports_at_start, {"commands/a.py": "import numpy as np"}, "commands/a.py:1: numpy"),
+        (heavy_imports_at_start, {"config.py": "if 1:\n  from yaml import load"}, "config.py:2: yaml"),
+        (other_readers_of_lines, {"stages/a.py": "x.decode().splitlines()"}, ".splitlines"),
+        (other_readers_of_lines, {"stages/a.py": "import codecs"}, "codecs"),
+        (other_readers_of_lines, {"stages/a.py": "from codecs import open"}, "codecs"),
+        (other_readers_of_lines, {"stages/a.py": "for line in open(p): pass"}, "for line in open(p)"),
+        (other_readers_of_lines, {"stages/a.py": "with p.open('rb') as f:\n  x = [l for l in f]"}, "for line in f"),
+        (
+            other_readers_of_lines,
+            {"stages/a.py": "for i, l in enumerate(sys.stdin.buffer): pass"},
+            "for line in enumerate",
+        ),
+    ],
+)
+def test_a_fault_is_found(tmp_path: Path, check: object, files: dict[str, str], fault: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert callable(check)
+    assert any(fault in found for found in check(tmp_path)), check(tmp_path)
