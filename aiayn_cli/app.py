@@ -7,7 +7,8 @@ Exit codes: 0 done; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the re
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Annotated, Any
 
@@ -23,16 +24,27 @@ WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the she
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
+@contextmanager
+def _ended_from_outside() -> Iterator[None]:
+    """Exit with the shell's code for what ends a command from outside, before Typer answers it in its own way."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error
+    except BrokenPipeError as error:
+        raise typer.Exit(OUTPUT_CLOSED) from error
+
+
 class _Commands(TyperGroup):
-    """The group of commands, with exit codes for what ends a command from outside."""
+    """The group of commands; its context prints --help and --version, its invocation runs a command."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _ended_from_outside():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _ended_from_outside():
             return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise typer.Exit(INTERRUPTED) from error
-        except BrokenPipeError as error:
-            raise typer.Exit(OUTPUT_CLOSED) from error
 
 
 app = typer.Typer(
@@ -89,9 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = WRONG_USAGE
     except typer.Abort:
         code = INTERRUPTED
-    except SystemExit as error:  # Typer's own way out of shell completion and of a closed stdout
+    except SystemExit as error:  # Typer's own way out of shell completion
         code = error.code
-    return _flush_stdout(code if isinstance(code, int) else 0)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # noticed here, and not by the interpreter, which would print about it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OUTPUT_CLOSED
+    return code if isinstance(code, int) else 0
 
 
 def _print_error(problem: str, hint: str) -> None:
@@ -112,13 +129,3 @@ def _speak_utf8() -> None:
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
-
-
-def _flush_stdout(code: int) -> int:
-    """Flush what is left, so that a reader that went away is noticed here and not in a message at exit."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OUTPUT_CLOSED
-    return code

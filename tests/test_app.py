@@ -1,0 +1,218 @@
+"""The command line as a whole: messages, exit codes, help, versions, completion."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+
+import aiayn_cli.app
+from aiayn_cli import __version__, logs
+from aiayn_cli.app import main
+from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated, UsageError, did_you_mean
+
+AIAYN = [sys.executable, "-m", "aiayn_cli"]
+
+
+@pytest.fixture
+def command() -> Iterator[Callable[..., None]]:
+    """Add a command `probe` that raises or prints what the test wants; taken away afterwards."""
+    registered = aiayn_cli.app.app.registered_commands
+    before = list(registered)
+
+    def add(effect: BaseException | Callable[[], None]) -> None:
+        def probe(beam: Annotated[int, typer.Option(help="Hypotheses.")] = 4) -> None:
+            if isinstance(effect, BaseException):
+                raise effect
+            effect()
+
+        aiayn_cli.app.app.command()(probe)
+
+    yield add
+    registered[:] = before
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (AiaynError("a.en:3: bad byte", "mend it"), 1),
+        (DataError("a.en:3: bad byte", "mend it"), 1),
+        (CheckpointError("a.en:3: bad byte", "mend it"), 1),
+        (ConfigError("a.en:3: bad byte", "mend it", key="model.d_ff"), 1),
+        (UsageError("a.en:3: bad byte", "mend it"), 2),
+        (Terminated("a.en:3: bad byte", "mend it"), 143),
+    ],
+)
+def test_what_the_user_can_fix_becomes_two_lines_and_an_exit_code(
+    command: Any, capsys: pytest.CaptureFixture[str], error: AiaynError, code: int
+) -> None:
+    command(error)
+    assert main(["probe"]) == code
+    assert capsys.readouterr() == ("", "error: a.en:3: bad byte\nhint: mend it\n")
+
+
+def test_an_error_without_a_hint_is_one_line(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    command(AiaynError("no checkpoint in runs/x"))
+    assert main(["probe"]) == 1
+    assert capsys.readouterr().err == "error: no checkpoint in runs/x\n"
+
+
+def test_our_own_bugs_keep_their_traceback(command: Any) -> None:
+    command(ZeroDivisionError("ours"))
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main(["probe"])
+
+
+def test_ctrl_c_ends_quietly_with_130(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    command(KeyboardInterrupt())
+    assert main(["probe"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_closed_output_ends_quietly_with_141(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    command(BrokenPipeError(32, "Broken pipe"))
+    assert main(["probe"]) == 141
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_command_that_ends_well_exits_0(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    command(lambda: print_result({"bleu": 3}, as_json=True))
+    assert main(["probe"]) == 0
+    assert capsys.readouterr() == ('{"bleu": 3}\n', "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_a_reader_that_goes_away_at_once_gets_no_message(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*AIAYN, *words], stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "hint"),
+    [
+        (["prob"], "no such command 'prob'. Did you mean 'probe'?", "`aiayn --help` shows what it takes"),
+        (["xyz"], "no such command 'xyz'", "`aiayn --help` shows what it takes"),
+        (["--versoin"], "no such option: --versoin", "`aiayn --help` shows what it takes"),
+        (["probe", "--baem", "3"], "no such option: --baem", "`aiayn probe --help` shows what it takes"),
+        (["probe", "--beam", "many"], "invalid value for '--beam'", "`aiayn probe --help` shows what it takes"),
+        (["probe", "extra"], "got unexpected extra argument", "`aiayn probe --help` shows what it takes"),
+        (["--version=3"], "option '--version' does not take a value", "`aiayn --help` shows what it takes"),
+    ],
+)
+def test_wrong_usage_exits_2_with_a_problem_and_a_hint(
+    command: Any, capsys: pytest.CaptureFixture[str], words: list[str], problem: str, hint: str
+) -> None:
+    command(lambda: None)
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, second, end = err.split("\n")
+    assert first.lower().startswith(f"error: {problem}".lower())
+    assert (second, end) == (f"hint: {hint}", "")
+
+
+def test_a_misspelt_option_is_answered_with_the_nearest(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    command(lambda: None)
+    assert main(["probe", "--bean", "3"]) == 2
+    assert "--beam" in capsys.readouterr().err
+
+
+def test_aiayn_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    alone = capsys.readouterr()
+    assert main(["--help"]) == 0
+    assert capsys.readouterr() == alone
+    assert alone.out.startswith("Usage: aiayn [OPTIONS] COMMAND [ARGS]...\n")
+    assert alone.err == ""
+
+
+def test_version_names_what_matters_for_a_result() -> None:
+    done = subprocess.run([*AIAYN, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split("\n") == [
+        f"aiayn {__version__} (Python {sys.version.split()[0]})",
+        f"torch {version('torch')}",
+        f"sentencepiece {version('sentencepiece')}",
+        f"sacrebleu {version('sacrebleu')}",
+        "",
+    ]
+
+
+def test_text_is_utf_8_whatever_the_locale() -> None:
+    program = (
+        "import sys; from aiayn_cli import app, logs\n"
+        "@app.app.command()\n"
+        "def probe(): print('größer → \\udcff'); logs.notice('größer → \\udcff')\n"
+        "sys.exit(app.main(['probe']))"
+    )
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1", "LC_ALL": "C"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=env, check=True, timeout=60)
+    assert done.stdout == "größer → ".encode() + b"\xff\n"  # a file name that is no UTF-8 keeps its bytes
+    assert done.stderr == "größer → \\udcff\n".encode()
+
+
+def test_every_command_and_option_says_what_it_does() -> None:
+    group: Any = typer.main.get_command(aiayn_cli.app.app)
+    assert list(group.commands) == ["prepare", "train", "average", "translate", "score"]
+    for name, sub in group.commands.items():
+        assert sub.help, f"{name} has no help"
+        for parameter in sub.params:
+            assert parameter.help, f"{name}: {parameter.name} has no help"
+            assert parameter.help.endswith("."), f"{name}: the help of {parameter.name} is no sentence"
+        assert {"--quiet", "--verbose", "--json"} <= {option for parameter in sub.params for option in parameter.opts}
+
+
+def test_completion_installs_itself_and_completes(tmp_path: Path) -> None:
+    env = {**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    subprocess.run([*AIAYN, "--install-completion", "bash"], env=env, capture_output=True, check=True, timeout=60)
+    assert "aiayn" in (tmp_path / ".bashrc").read_text()
+    asked = {**env, "_AIAYN_COMPLETE": "complete_bash", "COMP_WORDS": "aiayn tra", "COMP_CWORD": "1"}
+    done = subprocess.run(AIAYN, env=asked, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["train", "translate"]
+
+
+# ---- shared by the commands
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"), [([], 0), (["--quiet"], -1), (["-q"], -1), (["--verbose"], 1), (["-v"], 1)]
+)
+def test_quiet_and_verbose_decide_how_much_is_said(
+    monkeypatch: pytest.MonkeyPatch, command: Any, flags: list[str], level: int
+) -> None:
+    chosen = []
+    monkeypatch.setattr(logs, "setup", lambda verbosity: chosen.append(verbosity))
+
+    def speak(quiet: QuietOption = False, verbose: VerboseOption = False, as_json: JsonOption = False) -> None:
+        start_logs(quiet, verbose)
+
+    command(lambda: None)
+    aiayn_cli.app.app.command()(speak)
+    assert main(["speak", *flags]) == 0
+    assert chosen == [level]
+
+
+def test_quiet_and_verbose_together_are_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="contradict"):
+        start_logs(quiet=True, verbose=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("bsae", "did you mean base?"),
+        ("BASE", "did you mean base?"),
+        ("xyzzy", "known are base, big"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest_known_one(name: str, hint: str) -> None:
+    assert did_you_mean(name, ["base", "big"]) == hint
+    assert did_you_mean(name, []) == ""
