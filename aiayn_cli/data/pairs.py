@@ -1,0 +1,117 @@
+"""Sentence pairs: read from two files or more in lock-step, and kept as plain text on the way.
+
+Pairs travel in chunks: two lists of records of the same length, the source sides and the target sides.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes, write_records
+from aiayn_cli.errors import DataError
+
+CHUNK_PAIRS = 10_000
+
+Chunk = tuple[list[str], list[str]]
+
+
+@dataclass
+class ReadCounts:
+    """What happened while pairs were read."""
+
+    pairs: int = 0
+    bad_bytes: int = 0  # pairs dropped because of bytes that are not UTF-8, or NUL
+    mapped: int = 0  # characters inside records that would end a line elsewhere, and became a blank
+
+
+def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool = False) -> Iterator[Chunk]:
+    """Read two files in lock-step.
+
+    Args:
+        src: source sides, one a line.
+        tgt: target sides.
+        counts: is added to as chunks are given.
+        drop_bad_bytes: drop and count a pair with bad bytes on either side, instead of stopping there.
+    Raises:
+        DataError: a file cannot be read, holds bad bytes, or has more records than the other.
+    """
+    with open_text_bytes(src) as src_file, open_text_bytes(tgt) as tgt_file:
+        src_reader = RecordReader(src_file, display_name(src), keep_going=drop_bad_bytes)
+        tgt_reader = RecordReader(tgt_file, display_name(tgt), keep_going=drop_bad_bytes)
+        src_records, tgt_records = iter(src_reader), iter(tgt_reader)
+        while True:
+            src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
+            if len(src_chunk) != len(tgt_chunk):
+                for _ in (*src_records, *tgt_records):
+                    pass  # the message tells both counts
+                raise _unequal(src_reader, tgt_reader)
+            if not src_chunk:
+                break
+            counts.pairs += len(src_chunk)
+            if drop_bad_bytes:
+                both = zip(src_chunk, tgt_chunk, strict=True)
+                good = [(s, t) for s, t in both if s is not None and t is not None]
+                counts.bad_bytes += len(src_chunk) - len(good)
+                yield [s for s, _ in good], [t for _, t in good]
+            else:
+                yield src_chunk, tgt_chunk  # type: ignore[misc]  # None appears under keep_going only
+        counts.mapped += src_reader.mapped + tgt_reader.mapped
+
+
+def _unequal(src: RecordReader, tgt: RecordReader) -> DataError:
+    hint = "each line of one file must translate the same line of the other"
+    for reader in (src, tgt):
+        if reader.mapped:
+            hint += (
+                f"; {reader.mapped:,} characters in {reader.name}, such as CR or U+2028, pass for line ends elsewhere"
+            )
+    return DataError(f"{src.name} has {src.records:,} records, but {tgt.name} has {tgt.records:,}", hint)
+
+
+class TextSpool:
+    """Pairs as two plain text files, which later steps read again.
+
+    Args:
+        folder: where the files are, or will be.
+        name: what they are called before the side's name.
+    """
+
+    def __init__(self, folder: Path, name: str, src_suffix: str, tgt_suffix: str) -> None:
+        self.src = folder / f"{name}.{src_suffix}"
+        self.tgt = folder / f"{name}.{tgt_suffix}"
+
+    def write(self, chunks: Iterable[Chunk]) -> int:
+        """Write all pairs and give their number."""
+        count = 0
+        with self.src.open("wb", 1 << 20) as src_file, self.tgt.open("wb", 1 << 20) as tgt_file:
+            for src, tgt in chunks:
+                count += write_records(src_file, src)
+                write_records(tgt_file, tgt)
+        return count
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read all pairs."""
+        return read_pairs(self.src, self.tgt, ReadCounts())
+
+    def remove(self) -> None:
+        """Delete both files."""
+        self.src.unlink()
+        self.tgt.unlink()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes as they are on disk.
+
+    Raises:
+        DataError: there is no such file, or it is no regular one.
+    """
+    if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise DataError(
+            f"{display_name(path)} is not a regular file, and text to prepare is read more than once",
+            "write it to a file first",
+        )
+    open_text_bytes(path).close()  # for its messages
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,180 @@
+"""Prepared data: a folder with the token ids of each split, the vocabulary, the raw text of what will be scored,
+and manifest.json, which says where all of it comes from and is written last.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.text import read_file
+from aiayn_cli.errors import DataError, did_you_mean
+
+FORMAT = "aiayn-prepared"
+FORMAT_VERSION = 1  # goes up when an older reader would misread the folder
+PREPARED_FOLDER = Path("prepared")  # in the working folder; prepared/NAME
+MANIFEST, VOCAB = "manifest.json", "vocab.model"
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What one `aiayn prepare` made.
+
+    Attributes:
+        folder: where it is.
+        manifest: manifest.json; see `write_manifest`.
+        sha256: of manifest.json, which holds the hash of every other file: it names this data.
+        src_lang: code of the source language, such as "en".
+        tgt_lang: code of the target language.
+        vocab_path: the vocabulary's file.
+        vocab_sha256: of that file.
+        vocab_size: sub-words, special tokens included.
+        train: training pairs.
+        valid: validation pairs, as many as there are lines of raw text; None without validation data.
+        test: test pairs, likewise.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    sha256: str
+    src_lang: str
+    tgt_lang: str
+    vocab_path: Path
+    vocab_sha256: str
+    vocab_size: int
+    train: TokenStore
+    valid: TokenStore | None
+    test: TokenStore | None
+
+    @classmethod
+    def load(cls, folder: Path) -> "PreparedData":
+        """Open prepared data; token ids stay on disk until they are asked for.
+
+        Raises:
+            DataError: there is none, it is of another format, or a file is missing, damaged or exchanged.
+        """
+        manifest, sha256 = read_manifest(folder)
+        try:
+            return cls._open(folder, manifest, sha256)
+        except (KeyError, TypeError, AttributeError) as error:
+            problem = f"{folder / MANIFEST} is damaged: {type(error).__name__} {error}"
+            raise DataError(problem, "run `aiayn prepare` again") from error
+
+    @classmethod
+    def _open(cls, folder: Path, manifest: dict[str, Any], sha256: str) -> "PreparedData":
+        _check_files(folder, manifest["files"])
+        splits = {name: TokenStore(folder, name) for name in manifest["splits"]}
+        for name, store in splits.items():
+            expected = manifest["splits"][name]["pairs_kept"]
+            if len(store) != expected:
+                problem = f"{folder} holds {len(store):,} {name} pairs, but {MANIFEST} says {expected:,}"
+                raise DataError(problem, "run `aiayn prepare` again")
+        return cls(
+            folder=folder,
+            manifest=manifest,
+            sha256=sha256,
+            src_lang=manifest["src_lang"],
+            tgt_lang=manifest["tgt_lang"],
+            vocab_path=folder / VOCAB,
+            vocab_sha256=manifest["vocab"]["sha256"],
+            vocab_size=manifest["vocab"]["size"],
+            train=splits["train"],
+            valid=splits.get("valid"),
+            test=splits.get("test"),
+        )
+
+    def valid_src_text(self) -> list[str]:
+        """Raw source sides of the validation pairs."""
+        return self._text("valid", self.src_lang)
+
+    def valid_tgt_text(self) -> list[str]:
+        """Raw target sides of the validation pairs."""
+        return self._text("valid", self.tgt_lang)
+
+    def test_src_text(self) -> list[str]:
+        """Raw source sides of the test pairs."""
+        return self._text("test", self.src_lang)
+
+    def test_tgt_text(self) -> list[str]:
+        """Raw target sides of the test pairs."""
+        return self._text("test", self.tgt_lang)
+
+    def _text(self, split: str, lang: str) -> list[str]:
+        if split not in self.manifest["splits"]:
+            raise DataError(f"{self.folder} has no {split} data", f"run `aiayn prepare` with --{split}")
+        return read_file(self.folder / f"{split}.{lang}")
+
+
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write manifest.json after every other file of the folder.
+
+    Args:
+        folder: holds all files but manifest.json.
+        content: "corpus", "src_lang", "tgt_lang", "vocab", "splits", "settings" and "inputs"; the format and each
+            file's size and SHA-256 are added here.
+    """
+    files = {}
+    for path in sorted(folder.iterdir()):
+        if not path.name.startswith("."):
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256}
+    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **content, "files": files}
+    (folder / MANIFEST).write_bytes(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
+    """Read manifest.json and give it with its own SHA-256.
+
+    Raises:
+        DataError: there is none, or not one that this version reads.
+    """
+    path = folder / MANIFEST
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{folder} is no prepared data: it has no {MANIFEST}", "run `aiayn prepare` first") from error
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}", "run `aiayn prepare` again") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DataError(f"{path} does not describe prepared data", "name a folder that `aiayn prepare` made")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        problem = (
+            f"{path} has format {manifest.get('format_version')}, but this version of aiayn reads {FORMAT_VERSION}"
+        )
+        raise DataError(problem, "prepare the data again with this version")
+    return manifest, hashlib.sha256(content).hexdigest()
+
+
+def find_prepared(name_or_path: str | Path) -> Path:
+    """Find prepared data: prepared/NAME in the working folder, or the folder itself.
+
+    Raises:
+        DataError: there is none of that name; the nearest one is named.
+    """
+    for folder in (PREPARED_FOLDER / name_or_path, Path(name_or_path)):
+        if (folder / MANIFEST).is_file():
+            return folder
+    if Path(name_or_path).is_dir():
+        read_manifest(Path(name_or_path))  # says what is wrong with it
+    known = [path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
+    hint = did_you_mean(str(name_or_path), known) if known else f"run `aiayn prepare {name_or_path}` first"
+    raise DataError(f"no prepared data {name_or_path}", hint)
+
+
+def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Compare names and sizes, and the vocabulary's hash; hashing all token ids would take too long at each start."""
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise DataError(f"{path} is missing", "run `aiayn prepare` again")
+        if (size := path.stat().st_size) != expected["bytes"]:
+            problem = f"{path} has {size:,} bytes, but {MANIFEST} says {expected['bytes']:,}"
+            raise DataError(problem, "run `aiayn prepare` again")
+    if hashlib.sha256((folder / VOCAB).read_bytes()).hexdigest() != files[VOCAB]["sha256"]:
+        raise DataError(f"{folder / VOCAB} is not the vocabulary of this data", "run `aiayn prepare` again")

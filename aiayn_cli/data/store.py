@@ -1,0 +1,227 @@
+"""Token ids of many sentence pairs on disk: flat arrays with offsets, memory-mapped, in shards.
+
+SPLIT-00000.src.npy holds the ids of all source sides one after the other, without <s> and </s>;
+SPLIT-00000.src.offsets.npy where each begins, and at the end their sum (int64, pairs + 1). The same for tgt.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from aiayn_cli.errors import DataError
+
+Side = Literal["src", "tgt"]
+Tokens = npt.NDArray[np.integer[Any]]
+SIDES: tuple[Side, Side] = ("src", "tgt")
+SHARD_PAIRS = 1_000_000
+_HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
+
+
+class TokenStore:
+    """Reads the pairs of one split; nothing is loaded before it is asked for.
+
+    Args:
+        folder: prepared data.
+        split: "train", "valid" or "test".
+    Raises:
+        DataError: a shard is missing or damaged; its file is named.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.folder = folder
+        self.split = split
+        self._shards: list[_Shard] = []
+        while (folder / _file_name(split, len(self._shards), "src")).exists() or not self._shards:
+            self._shards.append(_Shard.open(folder, split, len(self._shards)))
+        self._first_pairs = np.cumsum([0, *(shard.n_pairs for shard in self._shards)])  # [shards + 1]
+
+    def __len__(self) -> int:
+        return int(self._first_pairs[-1])
+
+    @cached_property
+    def src_lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of each source side, without </s>: [pairs]."""
+        return self._lengths("src")
+
+    @cached_property
+    def tgt_lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of each target side, without </s>: [pairs]."""
+        return self._lengths("tgt")
+
+    def pair(self, i: int) -> tuple[Tokens, Tokens]:
+        """Give the ids of one pair, source and target, as views of the files."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"pair {i} of {len(self)}")
+        number = int(np.searchsorted(self._first_pairs, i, side="right")) - 1
+        shard, local = self._shards[number], i - int(self._first_pairs[number])
+        src, tgt = (shard.tokens[s][shard.offsets[s][local] : shard.offsets[s][local + 1]] for s in SIDES)
+        return src, tgt
+
+    def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, npt.NDArray[np.int32]]:
+        """Give one side of several pairs at once.
+
+        Args:
+            indices: pairs in any order, repeats allowed: [n].
+            side: "src" or "tgt".
+        Returns:
+            The ids of the pairs one after the other, in the order of `indices`: [tokens]; their lengths: [n].
+        """
+        wanted = np.asarray(indices, np.int64)
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
+            raise IndexError(f"pairs {wanted.min()} to {wanted.max()} of {len(self)}")
+        numbers = np.searchsorted(self._first_pairs, wanted, side="right") - 1
+        starts, lengths = np.empty_like(wanted), np.empty_like(wanted)
+        used = np.unique(numbers)
+        for number in used:
+            here = numbers == number
+            local = wanted[here] - self._first_pairs[number]
+            offsets = self._shards[number].offsets[side]
+            starts[here] = offsets[local]
+            lengths[here] = offsets[local + 1] - offsets[local]
+        # Position of each token in its shard: its pair's start, and how far it is from the pair's first token.
+        ends = np.cumsum(lengths)
+        positions = np.arange(ends[-1] if ends.size else 0) + np.repeat(starts - (ends - lengths), lengths)
+        if len(used) == 1:
+            return self._shards[used[0]].tokens[side][positions], lengths.astype(np.int32)
+        flat = np.empty(len(positions), self._shards[0].tokens[side].dtype)
+        shard_of_token = np.repeat(numbers, lengths)
+        for number in used:
+            here = shard_of_token == number
+            flat[here] = self._shards[number].tokens[side][positions[here]]
+        return flat, lengths.astype(np.int32)
+
+    def _lengths(self, side: Side) -> npt.NDArray[np.int32]:
+        return np.concatenate([np.diff(shard.offsets[side]).astype(np.int32) for shard in self._shards])
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """Up to SHARD_PAIRS pairs, memory-mapped."""
+
+    tokens: dict[Side, Tokens]
+    offsets: dict[Side, npt.NDArray[np.int64]]
+    n_pairs: int
+
+    @classmethod
+    def open(cls, folder: Path, split: str, number: int) -> "_Shard":
+        tokens: dict[Side, Tokens] = {}
+        offsets: dict[Side, npt.NDArray[np.int64]] = {}
+        for side in SIDES:
+            tokens[side] = _map(folder / _file_name(split, number, side))
+            offsets_path = folder / _file_name(split, number, side, ".offsets")
+            offsets[side] = _map(offsets_path)
+            if len(offsets[side]) == 0 or offsets[side][0] != 0 or offsets[side][-1] != len(tokens[side]):
+                raise _damaged(offsets_path, f"its offsets do not end at {len(tokens[side]):,} tokens")
+        pairs = [len(offsets[side]) - 1 for side in SIDES]
+        if pairs[0] != pairs[1]:
+            raise _damaged(offsets_path, f"{pairs[0]:,} source sides, but {pairs[1]:,} target sides")
+        return cls(tokens, offsets, pairs[0])
+
+
+def _map(path: Path) -> npt.NDArray[Any]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing", "run `aiayn prepare` again") from error
+    except (OSError, ValueError) as error:
+        raise _damaged(path, str(error)) from error
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise _damaged(path, f"{array.ndim} dimensions of {array.dtype}, not one of whole numbers")
+    # Plain ndarrays over the same memory: slices of a memmap object are several times slower.
+    plain: npt.NDArray[Any] = array.view(np.ndarray)
+    return plain
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(f"{path} is damaged: {why}", "run `aiayn prepare` again")
+
+
+def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:
+    return f"{split}-{shard:05d}.{side}{what}.npy"
+
+
+class TokenStoreWriter:
+    """Writes the pairs of one split, shard by shard; memory holds the lengths of one shard and no ids.
+
+    Args:
+        folder: where the files go.
+        split: "train", "valid" or "test".
+        dtype: of an id, `Vocab.dtype`.
+        shard_pairs: pairs in a shard; where a shard ends depends on nothing else.
+    """
+
+    def __init__(
+        self, folder: Path, split: str, dtype: np.dtype[np.integer[Any]], shard_pairs: int = SHARD_PAIRS
+    ) -> None:
+        self.n_pairs = 0
+        self.n_tokens: dict[Side, int] = {"src": 0, "tgt": 0}
+        self._folder, self._split, self._dtype, self._shard_pairs = folder, split, dtype, shard_pairs
+        self._files: dict[Side, BinaryIO] = {}
+        self._lengths: dict[Side, list[npt.NDArray[np.int32]]] = {}
+        self._open_shard()
+
+    def add(
+        self,
+        src: Tokens,
+        src_lengths: npt.NDArray[np.int32],
+        tgt: Tokens,
+        tgt_lengths: npt.NDArray[np.int32],
+    ) -> None:
+        """Append pairs.
+
+        Args:
+            src: ids of all source sides one after the other: [source tokens].
+            src_lengths: tokens of each: [pairs].
+            tgt: ids of all target sides one after the other: [target tokens].
+            tgt_lengths: tokens of each: [pairs].
+        """
+        n = len(src_lengths)
+        if len(tgt_lengths) != n:
+            raise ValueError(f"{n} source sides, but {len(tgt_lengths)} target sides")
+        for start, stop in self._split_at_shards(n):
+            if self.n_pairs and self.n_pairs % self._shard_pairs == 0:
+                self._close_shard()
+                self._open_shard()
+            for side, tokens, lengths in zip(SIDES, (src, tgt), (src_lengths, tgt_lengths), strict=True):
+                first, last = int(lengths[:start].sum()), int(lengths[:stop].sum())
+                self._files[side].write(tokens[first:last].astype(self._dtype, copy=False).tobytes())
+                self._lengths[side].append(lengths[start:stop].astype(np.int32))
+                self.n_tokens[side] += last - first
+            self.n_pairs += stop - start
+
+    def close(self) -> None:
+        """Finish the last shard; the store can be read from now on."""
+        self._close_shard()
+
+    def _split_at_shards(self, n: int) -> Iterator[tuple[int, int]]:
+        start = 0
+        while start < n:
+            room = self._shard_pairs - self.n_pairs % self._shard_pairs
+            stop = min(n, start + room)
+            yield start, stop
+            start = stop
+
+    def _open_shard(self) -> None:
+        number = self.n_pairs // self._shard_pairs
+        for side in SIDES:
+            self._files[side] = (self._folder / _file_name(self._split, number, side)).open("wb", 1 << 20)
+            self._files[side].write(bytes(_HEADER_BYTES))
+            self._lengths[side] = []
+
+    def _close_shard(self) -> None:
+        number = (self.n_pairs - 1) // self._shard_pairs if self.n_pairs else 0
+        for side in SIDES:
+            lengths = np.concatenate([np.zeros(1, np.int32), *self._lengths[side]])
+            offsets = np.cumsum(lengths, dtype=np.int64)
+            np.save(self._folder / _file_name(self._split, number, side, ".offsets"), offsets.astype("<i8"))
+            with self._files[side] as file:
+                file.seek(0)
+                header = {"descr": self._dtype.str, "fortran_order": False, "shape": (int(offsets[-1]),)}
+                np.lib.format.write_array_header_1_0(file, header)
+                if file.tell() != _HEADER_BYTES:
+                    raise RuntimeError(f"numpy wrote a header of {file.tell()} bytes, not {_HEADER_BYTES}")

@@ -1,0 +1,143 @@
+"""The vocabulary: one SentencePiece model file for both languages; every id comes from it and nothing else.
+
+Text goes in as it is: no Unicode normalisation and no merging of blanks, so decode(encode(x)) == x but for unknown
+characters. Two characters cannot be had: a tab is read as a blank, and U+2581, which is SentencePiece's own sign for a
+blank, as "_".
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sentencepiece
+
+from aiayn_cli.errors import DataError
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+BLANK_MARK = "\u2581"  # SentencePiece's own sign for a blank
+CACHED_WORDS = 500_000  # words whose ids are remembered; about 100 MB at most
+
+_INVISIBLE_IDS = frozenset((PAD_ID, BOS_ID, EOS_ID))
+
+
+def readable(record: str) -> str:
+    """Replace the two characters that no vocabulary can have (see the top of this file)."""
+    return record.replace(BLANK_MARK, "_").replace("\t", " ")
+
+
+class Vocab:
+    """A vocabulary read from its file.
+
+    Attributes:
+        size: sub-words, special tokens included; ids are 0 .. size - 1.
+        sha256: of the file.
+        dtype: the smallest of uint16 and int32 that holds every id.
+    """
+
+    def __init__(self, model: bytes, name: str) -> None:
+        """Use `Vocab.load` for a file.
+
+        Args:
+            model: a serialised SentencePiece model.
+            name: where it comes from, for messages.
+        Raises:
+            DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
+        """
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise DataError(
+                f"{name} is not a SentencePiece model", "give a vocab.model that `prepare` wrote"
+            ) from error
+        self.size: int = self._processor.get_piece_size()
+        self.sha256 = hashlib.sha256(model).hexdigest()
+        self.dtype: np.dtype[np.integer[Any]] = np.dtype("<u2" if self.size <= 1 << 16 else "<i4")
+        processor = self._processor
+        found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            raise DataError(
+                f"{name}: <pad>, <unk>, <s>, </s> have the ids {', '.join(map(str, found))}, but must have 0, 1, 2, 3",
+                "train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or let `prepare` make one",
+            )
+        self._word_ids = _WordIds(processor, self.dtype) if _words_are_independent(processor) else None
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Vocab":
+        """Read a vocabulary from its file.
+
+        Raises:
+            DataError: the file is missing, not a SentencePiece model, or numbers the special tokens differently.
+        """
+        try:
+            model = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError(f"vocabulary {path} cannot be read: {error.strerror}", "check the path") from error
+        return cls(model, str(path))
+
+    def encode(self, records: Sequence[str]) -> list[list[int]]:
+        """Split each record into sub-words.
+
+        Returns:
+            The ids of each record, without <s> and </s>; nothing for an empty one.
+        """
+        ids: list[list[int]] = self._processor.encode([readable(record) for record in records])
+        return ids
+
+    def encode_flat(self, records: Sequence[str]) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int32]]:
+        """Split many records into the same ids as `encode`, several times faster.
+
+        Returns:
+            All ids one record after the other, [tokens] of `dtype`; the length of each record, [records].
+        """
+        if self._word_ids is None:
+            lists = self.encode(records)
+            lengths = np.fromiter(map(len, lists), np.int32, len(lists))
+            return np.fromiter((i for ids in lists for i in ids), self.dtype, int(lengths.sum())), lengths
+        # No sub-word reaches over a blank, so that a text's ids are its words' ids one after the other.
+        ids_of = self._word_ids.__getitem__
+        encoded = [b"".join(map(ids_of, readable(record).split(" "))) if record else b"" for record in records]
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded)) // np.int32(self.dtype.itemsize)
+        return np.frombuffer(b"".join(encoded), self.dtype), lengths
+
+    def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
+        """Join the sub-words of each sequence into text.
+
+        Padding, <s> and </s> leave nothing; <unk> leaves U+2047, a visible double question mark.
+        """
+        texts: list[str] = self._processor.decode([[i for i in ids if i not in _INVISIBLE_IDS] for ids in sequences])
+        return texts
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Show each sub-word as SentencePiece writes it, with U+2581 for a blank before it."""
+        pieces: list[str] = self._processor.id_to_piece(list(ids))
+        return pieces
+
+
+class _WordIds(dict[str, bytes]):
+    """The ids of each word that was looked up, as an array's bytes. A word has no blank in it."""
+
+    def __init__(self, processor: sentencepiece.SentencePieceProcessor, dtype: np.dtype[np.integer[Any]]) -> None:
+        super().__init__()
+        self._processor = processor
+        self._dtype = dtype
+
+    def __missing__(self, word: str) -> bytes:
+        if len(self) >= CACHED_WORDS:
+            self.clear()
+        ids = self._processor.encode(word) if word else [self._processor.piece_to_id(BLANK_MARK)]
+        encoded = self[word] = np.array(ids, self._dtype).tobytes()
+        return encoded
+
+
+def _words_are_independent(processor: sentencepiece.SentencePieceProcessor) -> bool:
+    """Whether the ids of a text are those of its words; so it is for every vocabulary that `prepare` trains."""
+    pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
+    if any(BLANK_MARK in piece[1:] or " " in piece for piece in pieces):
+        return False
+    a, blank = processor.encode("a"), processor.piece_to_id(BLANK_MARK)
+    return blank != UNK_ID and [a + a, [blank, *a], [*a, blank], [*a, blank, *a]] == [
+        processor.encode(text) for text in ("a a", " a", "a ", "a  a")
+    ]
