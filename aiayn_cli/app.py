@@ -78,7 +78,8 @@ def _options(
 
 for _name in ("prepare", "train", "average", "translate", "score"):
     if find_spec(f"aiayn_cli.commands.{_name}"):
-        app.command()(getattr(__import__(f"aiayn_cli.commands.{_name}", fromlist=[_name]), _name))
+        _module = __import__(f"aiayn_cli.commands.{_name}", fromlist=[_name])
+        app.command(cls=getattr(_module, f"{_name.capitalize()}Command", None))(getattr(_module, _name))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

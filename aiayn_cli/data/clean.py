@@ -4,10 +4,10 @@ The rules, in the order in which they claim a pair:
 
 * bad bytes: a side is not UTF-8 or holds NUL (only where the user asked to drop these, else the work stops there);
 * blank: a side holds nothing but white space;
-* repeated: the same pair came before (64-bit hashes of both sides; two different pairs share one with probability
-  4e-5 among 40 million pairs);
 * overlap: the source side is the source side of a validation or test pair, or the target side its target side
   (outer blanks aside), so that no sentence that is scored was ever trained on;
+* repeated: the same pair came before (64-bit hashes of both sides; two different pairs share one with probability
+  4e-5 among 40 million pairs);
 * too long: a side has more than `max_length` sub-word tokens;
 * length ratio: the longer side has more than `max_ratio` * (shorter side + RATIO_SLACK) sub-word tokens. The slack
   lets short pairs differ, as they do in good translations ("Danke schön!" - "Thanks!").
@@ -28,8 +28,8 @@ RATIO_SLACK = 5  # tokens
 REASONS = {  # name in the manifest: how the table says it
     "bad_bytes": "bad bytes",
     "blank": "a blank side",
-    "repeated": "repeated pair",
     "overlap": "overlap with validation or test text",
+    "repeated": "repeated pair",
     "too_long": "too long",
     "length_ratio": "length ratio",
 }
@@ -38,9 +38,10 @@ Mask = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
 
-def is_usable(src: str, tgt: str) -> bool:
-    """Whether neither side is blank."""
-    return not (is_blank(src) or is_blank(tgt))
+def find_blank(src: Sequence[str], tgt: Sequence[str]) -> Mask:
+    """Mark each pair with a blank side: [pairs]."""
+    blank = (is_blank(s) or is_blank(t) for s, t in zip(src, tgt, strict=True))
+    return np.fromiter(blank, np.bool_, len(src))
 
 
 def hash_pairs(src: Sequence[str], tgt: Sequence[str]) -> Hashes:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from aiayn_cli.errors import DataError, did_you_mean
+from aiayn_cli.errors import DataError, UsageError, did_you_mean
 
 _LANGS = re.compile(r"([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)-([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)")
 
@@ -45,7 +45,7 @@ def find_corpus(name: str) -> Corpus:
     """
     if name not in CORPORA:
         raise DataError(
-            f"unknown corpus {name!r}", did_you_mean(name, CORPORA) + "; for files of your own give --train"
+            f"unknown corpus {name!r}", did_you_mean(name, CORPORA) + " (for files of your own give --train)"
         )
     return CORPORA[name]
 
@@ -54,12 +54,12 @@ def parse_langs(text: str) -> tuple[str, str]:
     """Split "en-de" into source and target language.
 
     Raises:
-        DataError: not two different language codes.
+        UsageError: not two different language codes.
     """
     match = _LANGS.fullmatch(text)
     if not match:
-        raise DataError(f"--langs is {text!r}, but must be source-target", "write it like en-de, or zh_Hans-en")
+        raise UsageError(f"--langs is {text!r}, but must be source-target", "write it like en-de, or zh_Hans-en")
     src, tgt = match.groups()
     if src == tgt:
-        raise DataError(f"--langs is {text!r}: source and target are the same", "write it like en-de")
+        raise UsageError(f"--langs is {text!r}: source and target are the same", "write it like en-de")
     return src, tgt

@@ -18,6 +18,8 @@ FORMAT_VERSION = 1  # goes up when an older reader would misread the folder
 PREPARED_FOLDER = Path("prepared")  # in the working folder; prepared/NAME
 MANIFEST, VOCAB = "manifest.json", "vocab.model"
 
+_AGAIN = "remove the folder, and run `aiayn prepare` again"
+
 
 @dataclass(frozen=True)
 class PreparedData:
@@ -61,7 +63,7 @@ class PreparedData:
             return cls._open(folder, manifest, sha256)
         except (KeyError, TypeError, AttributeError) as error:
             problem = f"{folder / MANIFEST} is damaged: {type(error).__name__} {error}"
-            raise DataError(problem, "run `aiayn prepare` again") from error
+            raise DataError(problem, _AGAIN) from error
 
     @classmethod
     def _open(cls, folder: Path, manifest: dict[str, Any], sha256: str) -> "PreparedData":
@@ -71,7 +73,7 @@ class PreparedData:
             expected = manifest["splits"][name]["pairs_kept"]
             if len(store) != expected:
                 problem = f"{folder} holds {len(store):,} {name} pairs, but {MANIFEST} says {expected:,}"
-                raise DataError(problem, "run `aiayn prepare` again")
+                raise DataError(problem, _AGAIN)
         return cls(
             folder=folder,
             manifest=manifest,
@@ -140,7 +142,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     try:
         manifest = json.loads(content)
     except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}", "run `aiayn prepare` again") from error
+        raise DataError(f"{path} is damaged: {error}", _AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{path} does not describe prepared data", "name a folder that `aiayn prepare` made")
     if manifest.get("format_version") != FORMAT_VERSION:
@@ -172,9 +174,9 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     for name, expected in files.items():
         path = folder / name
         if not path.is_file():
-            raise DataError(f"{path} is missing", "run `aiayn prepare` again")
+            raise DataError(f"{path} is missing", _AGAIN)
         if (size := path.stat().st_size) != expected["bytes"]:
             problem = f"{path} has {size:,} bytes, but {MANIFEST} says {expected['bytes']:,}"
-            raise DataError(problem, "run `aiayn prepare` again")
+            raise DataError(problem, _AGAIN)
     if hashlib.sha256((folder / VOCAB).read_bytes()).hexdigest() != files[VOCAB]["sha256"]:
-        raise DataError(f"{folder / VOCAB} is not the vocabulary of this data", "run `aiayn prepare` again")
+        raise DataError(f"{folder / VOCAB} is not the vocabulary of this data", _AGAIN)

@@ -8,8 +8,9 @@ from itertools import compress
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from aiayn_cli.data.clean import Hashes, Mask, ScoredText, find_repeats, hash_pairs, is_usable, rank_pairs
+from aiayn_cli.data.clean import Hashes, Mask, ScoredText, find_blank, find_repeats, hash_pairs, rank_pairs
 from aiayn_cli.data.pairs import Chunk, TextSpool
 
 # What a rank is drawn for; different purposes draw independently.
@@ -30,34 +31,28 @@ class TrainingText:
         self.dropped: Counter[str] = Counter()
         self._spool = TextSpool(folder, "text", "src", "tgt")
         self._hashes: Hashes = np.empty(0, np.uint64)  # one for each pair in the spool
-        self._out: Mask = np.empty(0, np.bool_)  # repeated or held out
-        self._scored = ScoredText(())
+        self._out: Mask = np.empty(0, np.bool_)  # dropped or held out since
 
-    def collect(self, chunks: Iterable[Chunk]) -> None:
-        """Write down all pairs but those with a blank side."""
+    def __len__(self) -> int:
+        return int(len(self._out) - self._out.sum())
+
+    def collect(self, chunks: Iterable[Chunk], scored: ScoredText) -> None:
+        """Write down all pairs but those with a blank side, and those that overlap with scored text."""
         hashes: list[Hashes] = []
 
-        def usable_chunks() -> Iterator[Chunk]:
-            for src, tgt in chunks:
-                usable = [is_usable(s, t) for s, t in zip(src, tgt, strict=True)]
-                if not all(usable):
-                    self.dropped["blank"] += len(usable) - sum(usable)
-                    src, tgt = list(compress(src, usable)), list(compress(tgt, usable))
-                hashes.append(hash_pairs(src, tgt))
-                yield src, tgt
+        def still_in() -> Iterator[Chunk]:
+            for chunk in chunks:
+                chunk = self._claim("blank", chunk, find_blank(*chunk))
+                chunk = self._claim("overlap", chunk, scored.find_overlap(*chunk))
+                hashes.append(hash_pairs(*chunk))
+                yield chunk
 
-        self._spool.write(usable_chunks())
+        self._spool.write(still_in())
         self._hashes = np.concatenate([self._hashes, *hashes])
         self._out = np.zeros(len(self._hashes), np.bool_)
 
-    def drop_repeats(self) -> None:
-        """Drop each pair that came before."""
-        repeats = find_repeats(self._hashes) & ~self._out
-        self.dropped["repeated"] += int(repeats.sum())
-        self._out |= repeats
-
     def hold_out(self, most: int, share: float, seed: int) -> Chunk:
-        """Take pairs out for validation.
+        """Take pairs out for validation, and drop what overlaps with them.
 
         Args:
             most: pairs at most.
@@ -71,49 +66,62 @@ class TrainingText:
         if n < 1:
             return [], []
         ranks = rank_pairs(self._hashes[first], seed, _HOLD_OUT)
-        chosen = np.zeros(len(self._hashes), np.bool_)
-        chosen[first[np.argpartition(ranks, n - 1)[:n]]] = True
-        src_taken: list[str] = []
-        tgt_taken: list[str] = []
-        for src, tgt, start in self._all():
-            here = chosen[start : start + len(src)]
-            if here.any():
-                src_taken += compress(src, here)
-                tgt_taken += compress(tgt, here)
-        self._out |= chosen
-        return src_taken, tgt_taken
+        others = np.ones(len(self._hashes), np.bool_)
+        others[first[np.argpartition(ranks, n - 1)[:n]]] = False
+        src: list[str] = []
+        tgt: list[str] = []
+        for (src_chunk, tgt_chunk), _ in self._without(others):
+            src += src_chunk
+            tgt += tgt_chunk
+        self._out |= ~others
+        scored = ScoredText([(src, tgt)])
+        for chunk, positions in self._without(self._out):
+            overlap = positions[scored.find_overlap(*chunk)]
+            self.dropped["overlap"] += len(overlap)
+            self._out[overlap] = True
+        return src, tgt
 
-    def protect(self, scored: ScoredText) -> None:
-        """Drop, from now on, what overlaps with text that will be scored."""
-        self._scored = scored
+    def drop_repeats(self) -> None:
+        """Drop each pair that came before."""
+        repeats = find_repeats(self._hashes) & ~self._out
+        self.dropped["repeated"] += int(repeats.sum())
+        self._out |= repeats
 
     def sample(self, most: int, seed: int) -> Iterator[Chunk]:
         """Give a random part of the pairs, about `most` of them, in order; all where there are no more."""
-        n = int(len(self._out) - self._out.sum())
-        if n <= most:
-            yield from self._selected(self._out, Counter())
-        else:
-            limit = np.uint64(most / n * 2**64)
-            yield from self._selected(self._out | (rank_pairs(self._hashes, seed, _SAMPLE) >= limit), Counter())
+        out = self._out
+        if len(self) > most:
+            out = out | (rank_pairs(self._hashes, seed, _SAMPLE) >= np.uint64(most / len(self) * 2**64))
+        for chunk, _ in self._without(out):
+            yield chunk
 
     def chunks(self) -> Iterator[Chunk]:
-        """Give the pairs that are still in; counts overlap, so that it is called once."""
-        return self._selected(self._out, self.dropped)
+        """Give the pairs that are still in."""
+        for chunk, _ in self._without(self._out):
+            yield chunk
 
     def remove(self) -> None:
         """Delete the text."""
         self._spool.remove()
 
-    def _selected(self, out: Mask, dropped: Counter[str]) -> Iterator[Chunk]:
-        for src, tgt, start in self._all():
-            still_in = ~out[start : start + len(src)]
-            overlap = still_in & self._scored.find_overlap(src, tgt)
-            dropped["overlap"] += int(overlap.sum())
-            still_in &= ~overlap
-            yield list(compress(src, still_in)), list(compress(tgt, still_in))
+    def _claim(self, reason: str, chunk: Chunk, claimed: Mask) -> Chunk:
+        if not claimed.any():
+            return chunk
+        self.dropped[reason] += int(claimed.sum())
+        return _pick(chunk, ~claimed)
 
-    def _all(self) -> Iterator[tuple[list[str], list[str], int]]:
+    def _without(self, out: Mask) -> Iterator[tuple[Chunk, npt.NDArray[np.intp]]]:
+        """Read the text, and give the pairs that are not out, with their positions in it."""
         start = 0
-        for src, tgt in self._spool.chunks():
-            yield src, tgt, start
-            start += len(src)
+        for chunk in self._spool.chunks():
+            n = len(chunk[0])
+            still_in = ~out[start : start + n]
+            yield _pick(chunk, still_in), start + np.flatnonzero(still_in)
+            start += n
+
+
+def _pick(chunk: Chunk, picked: Mask) -> Chunk:
+    if picked.all():
+        return chunk
+    selectors = picked.tolist()
+    return list(compress(chunk[0], selectors)), list(compress(chunk[1], selectors))

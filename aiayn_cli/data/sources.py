@@ -106,4 +106,9 @@ class DemoSource:
         return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
     def _pairs(self, split: str) -> Sequence[tuple[str, str]]:
-        return {"train": self._corpus.train, "valid": self._corpus.valid, "test": self._corpus.test}[split]
+        splits: dict[str, Sequence[tuple[str, str]]] = {
+            "train": self._corpus.train,
+            "valid": self._corpus.valid,
+            "test": self._corpus.test,
+        }
+        return splits[split]

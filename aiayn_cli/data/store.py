@@ -19,6 +19,7 @@ Side = Literal["src", "tgt"]
 Tokens = npt.NDArray[np.integer[Any]]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 SHARD_PAIRS = 1_000_000
+_AGAIN = "remove the folder, and run `aiayn prepare` again"
 _HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
 
 
@@ -127,7 +128,7 @@ def _map(path: Path) -> npt.NDArray[Any]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
-        raise DataError(f"{path} is missing", "run `aiayn prepare` again") from error
+        raise DataError(f"{path} is missing", _AGAIN) from error
     except (OSError, ValueError) as error:
         raise _damaged(path, str(error)) from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -138,7 +139,7 @@ def _map(path: Path) -> npt.NDArray[Any]:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged: {why}", "run `aiayn prepare` again")
+    return DataError(f"{path} is damaged: {why}", _AGAIN)
 
 
 def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:

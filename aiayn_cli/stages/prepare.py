@@ -2,106 +2,30 @@
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.config import DataConfig
 from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText
-from aiayn_cli.data.corpora import Corpus, find_corpus, parse_langs
-from aiayn_cli.data.encoding import available_cores, encode_chunks
+from aiayn_cli.data.encoding import encode_chunks
 from aiayn_cli.data.folders import new_folder
 from aiayn_cli.data.pairs import Chunk, ReadCounts, TextSpool
-from aiayn_cli.data.prepared import MANIFEST, PREPARED_FOLDER, VOCAB, read_manifest, write_manifest
+from aiayn_cli.data.prepared import MANIFEST, VOCAB, PreparedData, write_manifest
 from aiayn_cli.data.selection import TrainingText
-from aiayn_cli.data.sources import DemoSource, FileSource, PairOfFiles, Source
+from aiayn_cli.data.sources import PairOfFiles
 from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import WordCounter, train_vocab
-from aiayn_cli.errors import DataError, UsageError
-from aiayn_cli.recipe import load_recipe
+from aiayn_cli.errors import DataError
+from aiayn_cli.stages.prepare_plan import PreparePlan, make_plan
+from aiayn_cli.stages.prepare_result import PrepareResult
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, where the user gives none
 VOCAB_SAMPLE_PAIRS = 5_000_000  # training pairs that the vocabulary is learnt from, at most
+PAIRS_A_SUBWORD = 3  # with fewer, most sub-words are too rare to be learnt well
 SPLITS = ("train", "valid", "test")
-
-
-@dataclass(frozen=True)
-class PrepareResult:
-    """What `prepare` did.
-
-    Attributes:
-        out: the folder with the prepared data.
-        langs: source and target language, such as "en-de".
-        pairs_read: training pairs that were read.
-        dropped: how many of them were dropped, by rule.
-        held_out: how many of them became validation pairs, since none were given.
-        pairs_kept: training pairs, the rest.
-        valid_pairs: validation pairs.
-        test_pairs: test pairs; 0 without test text.
-        src_tokens: sub-word tokens of the kept training pairs' source sides, without end tokens.
-        tgt_tokens: the same for the target sides.
-        unknown_tokens: how many of both are <unk>.
-        mapped_characters: characters such as CR or U+2028 inside lines of all files that became blanks.
-        vocab_size: sub-words, special tokens included.
-        done_before: nothing was done, since the folder holds exactly this already.
-        seconds: how long it took.
-    """
-
-    out: Path
-    langs: str
-    pairs_read: int
-    dropped: dict[str, int]
-    held_out: int
-    pairs_kept: int
-    valid_pairs: int
-    test_pairs: int
-    src_tokens: int
-    tgt_tokens: int
-    unknown_tokens: int
-    mapped_characters: int
-    vocab_size: int
-    done_before: bool
-    seconds: float
-
-    def __str__(self) -> str:
-        rows: list[tuple[str, int | None]] = [("training pairs read", self.pairs_read)]
-        rows += [(f"  dropped: {REASONS[name]}", count) for name, count in self.dropped.items() if count]
-        rows += [("  held out for validation", self.held_out)] if self.held_out else []
-        rows += [("training pairs kept", self.pairs_kept)]
-        rows += [("  source tokens", self.src_tokens), ("  target tokens", self.tgt_tokens)]
-        rows += [("  unknown tokens", self.unknown_tokens)] if self.unknown_tokens else []
-        rows += [("validation pairs", self.valid_pairs), ("test pairs", self.test_pairs)]
-        rows += [("sub-words in the vocabulary", self.vocab_size)]
-        rows += [("characters mapped to a blank", self.mapped_characters)] if self.mapped_characters else []
-        width = max(len(label) for label, _ in rows)
-        table = "\n".join(f"{label:<{width}}  {count:>13,}" for label, count in rows)
-        return f"{self.out} ({self.langs}), {self.seconds:.1f} seconds\n{table}"
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What one call is to do, after all choices were made."""
-
-    out: Path
-    corpus: str | None
-    src_lang: str
-    tgt_lang: str
-    source: Source
-    config: DataConfig
-    vocab: Path | None
-    workers: int
-
-    def settings(self) -> dict[str, Any]:
-        """Everything but the text that the result depends on."""
-        values = asdict(self.config)
-        del values["corpus"]
-        if self.vocab:
-            del values["vocab_size"]
-            values["vocab_sha256"] = Vocab.load(self.vocab).sha256
-        return values
 
 
 def run_prepare(
@@ -134,73 +58,32 @@ def run_prepare(
         AiaynError: what the user can fix; an existing folder is never changed.
     """
     started = time.monotonic()
-    plan = _make_plan(corpus, train, valid, test, langs, out, recipe, settings or {}, vocab, workers)
+    plan = make_plan(
+        corpus=corpus,
+        files={"train": train, "valid": [valid] if valid else [], "test": [test] if test else []},
+        langs=langs,
+        out=out,
+        recipe=recipe,
+        settings=settings or {},
+        vocab=vocab,
+        workers=workers,
+    )
+    if out is None:
+        logs.notice(f"writing to {plan.out} (--out chooses another folder)")
     inputs = plan.source.describe()
     if (plan.out / MANIFEST).exists():
         manifest = _check_same(plan, inputs)
         logs.notice(f"{plan.out} holds exactly this already; nothing to do")
-        return _result(plan.out, manifest, done_before=True, seconds=time.monotonic() - started)
+        return PrepareResult.from_manifest(plan.out, manifest, done_before=True, seconds=time.monotonic() - started)
     with new_folder(plan.out) as folder:
         manifest = _fill(folder, plan, inputs)
         write_manifest(folder, manifest)
-    return _result(plan.out, manifest, done_before=False, seconds=time.monotonic() - started)
+    return PrepareResult.from_manifest(plan.out, manifest, done_before=False, seconds=time.monotonic() - started)
 
 
-def _make_plan(
-    corpus: str | None,
-    train: Sequence[PairOfFiles],
-    valid: PairOfFiles | None,
-    test: PairOfFiles | None,
-    langs: str | None,
-    out: Path | None,
-    recipe: str | None,
-    settings: Mapping[str, Any],
-    vocab: Path | None,
-    workers: int | None,
-) -> _Plan:
-    base = load_recipe(recipe).data if recipe else DataConfig()
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers is {workers}, but must be at least 1", "leave it out to use all cores")
-    if corpus is None and not train:
-        if not recipe:
-            raise UsageError(
-                "nothing to prepare", "name a corpus (`aiayn prepare --list`), or give --train and --langs"
-            )
-        corpus = base.corpus
-    if corpus is not None:
-        for name, value in (("--train", train), ("--valid", valid), ("--test", test), ("--langs", langs)):
-            if value:
-                raise UsageError(f"corpus {corpus} and {name} together", "name a corpus, or give files")
-        known: Corpus = find_corpus(corpus)
-        if not recipe:
-            base = replace(base, vocab_size=known.vocab_size)
-        config = replace(base, **{"corpus": corpus, **settings})
-        src_lang, tgt_lang = known.src_lang, known.tgt_lang
-        source: Source = DemoSource(config.seed)
-    else:
-        if langs is None:
-            raise UsageError("--train without --langs", "say which languages these are, such as --langs en-de")
-        src_lang, tgt_lang = parse_langs(langs)
-        config = replace(base, **settings)
-        files = {"train": list(train), "valid": [valid] if valid else [], "test": [test] if test else []}
-        files = {split: pairs for split, pairs in files.items() if pairs}
-        source = FileSource(files, drop_bad_bytes=config.on_bad_bytes == "drop")
-    if vocab is not None:
-        if "vocab_size" in settings:
-            raise UsageError(
-                "--vocab and --vocab-size together", "a vocabulary that exists has its size: give one of them"
-            )
-        vocab = vocab / VOCAB if vocab.is_dir() else vocab
-    if out is None:
-        name = corpus or (config.corpus if recipe else f"{src_lang}-{tgt_lang}")
-        out = PREPARED_FOLDER / name
-        logs.notice(f"writing to {out} (--out chooses another folder)")
-    return _Plan(out, corpus, src_lang, tgt_lang, source, config, vocab, workers or available_cores())
-
-
-def _check_same(plan: _Plan, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+def _check_same(plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict[str, Any]:
     """Make sure that an existing folder is what this call would make, and give its manifest."""
-    manifest, _ = read_manifest(plan.out)
+    manifest = dict(PreparedData.load(plan.out).manifest)
     old: dict[str, Any] = {
         "languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}",
         "text": [(entry["split"], entry["sha256"]) for entry in manifest["inputs"]],
@@ -219,46 +102,35 @@ def _check_same(plan: _Plan, inputs: list[dict[str, Any]]) -> dict[str, Any]:
     return manifest
 
 
-def _fill(folder: Path, plan: _Plan, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+def _fill(folder: Path, plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict[str, Any]:
     """Write all files but manifest.json, and give its content."""
     counts = {split: ReadCounts() for split in SPLITS}
-    scored = {split: plan.source.scored(split, counts[split]) for split in SPLITS[1:]}
-    for split, pairs in scored.items():
-        if pairs is not None and not pairs[0]:
-            raise DataError(
-                f"there is no {split} pair: the files are empty", f"leave out --{split}, or give other files"
-            )
-
+    scored = _read_scored(plan, counts)
     text = TrainingText(folder)
-    text.collect(_with_progress("reading", plan.source.train(counts["train"])))
+    chunks = _with_progress("reading", plan.source.train(counts["train"]))
+    text.collect(chunks, ScoredText(scored.values()))
     text.dropped["bad_bytes"] = counts["train"].bad_bytes
     held_out = 0
-    if scored["valid"] is None:
+    if "valid" not in scored:
         scored["valid"] = text.hold_out(HELD_OUT_PAIRS, HELD_OUT_SHARE, plan.config.seed)
         held_out = len(scored["valid"][0])
         logs.notice(f"no validation text given: {held_out:,} training pairs are held out for it")
     if plan.config.dedupe:
         text.drop_repeats()
-    text.protect(ScoredText(pairs for pairs in scored.values() if pairs is not None))
+    _refuse_nothing(len(text), counts["train"], text.dropped)
 
     vocab = _make_vocab(folder / VOCAB, plan, text)
     rules = LengthRules(plan.config.max_length, plan.config.max_ratio)
     splits = {"train": _encode(folder, "train", text.chunks(), rules, plan.workers, text.dropped)}
+    _refuse_nothing(splits["train"]["pairs_kept"], counts["train"], text.dropped)
     text.remove()
     for split, pairs in scored.items():
-        if pairs is not None:
-            TextSpool(folder, split, plan.src_lang, plan.tgt_lang).write([pairs])
-            splits[split] = _encode(folder, split, [pairs], None, 1, {})
-    dropped = {name: text.dropped[name] for name in REASONS}
-    if not splits["train"]["pairs_kept"]:
-        what = ", ".join(f"{count:,} {REASONS[name]}" for name, count in dropped.items() if count)
-        problem = f"no training pair is left of {counts['train'].pairs:,} ({what or 'the files are empty'})"
-        raise DataError(problem, "check the files; --max-length, --max-ratio and --no-dedupe keep more")
-    for split, split_counts in counts.items():
-        if split in splits:
-            more = {"pairs_read": split_counts.pairs, "mapped_characters": split_counts.mapped}
-            splits[split] = {**more, **splits[split]}
-    splits["train"] |= {"dropped": dropped, "held_out": held_out}
+        TextSpool(folder, split, plan.src_lang, plan.tgt_lang).write([pairs])
+        splits[split] = _encode(folder, split, [pairs], None, 1, Counter())
+
+    for split, description in splits.items():
+        description |= {"pairs_read": counts[split].pairs, "mapped_characters": counts[split].mapped}
+    splits["train"] |= {"dropped": {reason: text.dropped[reason] for reason in REASONS}, "held_out": held_out}
     if held_out:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": plan.config.seed}
     return {
@@ -273,7 +145,26 @@ def _fill(folder: Path, plan: _Plan, inputs: list[dict[str, Any]]) -> dict[str, 
     }
 
 
-def _make_vocab(path: Path, plan: _Plan, text: TrainingText) -> Vocab:
+def _read_scored(plan: PreparePlan, counts: Mapping[str, ReadCounts]) -> dict[str, Chunk]:
+    """Read the validation and test text that there is."""
+    scored = {}
+    for split in SPLITS[1:]:
+        pairs = plan.source.scored(split, counts[split])
+        if pairs is not None:
+            if not pairs[0]:
+                raise DataError(f"the {split} files hold no pair", f"leave out --{split}, or give other files")
+            scored[split] = pairs
+    return scored
+
+
+def _refuse_nothing(n_pairs: int, counts: ReadCounts, dropped: Mapping[str, int]) -> None:
+    if not n_pairs:
+        reasons = ", ".join(f"{count:,} {REASONS[reason]}" for reason, count in dropped.items() if count)
+        problem = f"no training pair is left of {counts.pairs:,}" + (f" ({reasons})" if reasons else "")
+        raise DataError(problem, "look into the files; --max-length, --max-ratio and --no-dedupe let more pass")
+
+
+def _make_vocab(path: Path, plan: PreparePlan, text: TrainingText) -> Vocab:
     """Put the vocabulary into the folder: the user's, or a new one."""
     if plan.vocab:
         shutil.copyfile(plan.vocab, path)
@@ -282,11 +173,14 @@ def _make_vocab(path: Path, plan: _Plan, text: TrainingText) -> Vocab:
     for src, tgt in _with_progress("counting words", text.sample(VOCAB_SAMPLE_PAIRS, plan.config.seed)):
         words.add(src)
         words.add(tgt)
-    logs.detail(f"learning a vocabulary from {len(words.counts):,} different words")
-    path.write_bytes(train_vocab(words.counts, plan.config.vocab_size))
+    logs.detail(f"learning sub-words from {len(words.counts):,} different words")
+    wanted = plan.config.vocab_size
+    path.write_bytes(train_vocab(words.counts, wanted))
     vocab = Vocab.load(path)
-    if vocab.size < plan.config.vocab_size:
-        logs.notice(f"the text has no more than {vocab.size:,} sub-words, so the vocabulary is that size")
+    if vocab.size < wanted:
+        logs.notice(f"the text has only {vocab.size:,} sub-words, so the vocabulary has that many, not {wanted:,}")
+    elif len(text) < PAIRS_A_SUBWORD * vocab.size:
+        logs.notice(f"{vocab.size:,} sub-words are many for {len(text):,} pairs; fewer may do better (--vocab-size)")
     return vocab
 
 
@@ -296,7 +190,7 @@ def _encode(
     chunks: Iterable[Chunk],
     rules: LengthRules | None,
     workers: int,
-    dropped: dict[str, int],
+    dropped: Counter[str],
 ) -> dict[str, Any]:
     """Write the token ids of a split, add to what was dropped, and describe it for the manifest."""
     writer = TokenStoreWriter(folder, split, Vocab.load(folder / VOCAB).dtype)
@@ -304,9 +198,8 @@ def _encode(
     for encoded in encode_chunks(_with_progress(f"encoding {split}", chunks), folder / VOCAB, rules, workers):
         writer.add(encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths)
         unknown += encoded.unknown
-        for reason, count in (("too_long", encoded.too_long), ("length_ratio", encoded.length_ratio)):
-            if count:
-                dropped[reason] = dropped.get(reason, 0) + count
+        dropped["too_long"] += encoded.too_long
+        dropped["length_ratio"] += encoded.length_ratio
     writer.close()
     tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}
     return {"pairs_kept": writer.n_pairs, **tokens, "unknown_tokens": unknown}
@@ -317,25 +210,3 @@ def _with_progress(description: str, chunks: Iterable[Chunk]) -> Iterator[Chunk]
         for chunk in chunks:
             yield chunk
             progress.advance(len(chunk[0]))
-
-
-def _result(out: Path, manifest: Mapping[str, Any], *, done_before: bool, seconds: float) -> PrepareResult:
-    splits = manifest["splits"]
-    train = splits["train"]
-    return PrepareResult(
-        out=out,
-        langs=f"{manifest['src_lang']}-{manifest['tgt_lang']}",
-        pairs_read=train["pairs_read"],
-        dropped=dict(train["dropped"]),
-        held_out=train["held_out"],
-        pairs_kept=train["pairs_kept"],
-        valid_pairs=splits["valid"]["pairs_kept"] if "valid" in splits else 0,
-        test_pairs=splits["test"]["pairs_kept"] if "test" in splits else 0,
-        src_tokens=train["src_tokens"],
-        tgt_tokens=train["tgt_tokens"],
-        unknown_tokens=train["unknown_tokens"],
-        mapped_characters=sum(split["mapped_characters"] for split in splits.values()),
-        vocab_size=manifest["vocab"]["size"],
-        done_before=done_before,
-        seconds=seconds,
-    )

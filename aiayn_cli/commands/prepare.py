@@ -1,0 +1,160 @@
+"""`aiayn prepare`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.config import DataConfig, OnBadBytes
+from aiayn_cli.data.corpora import CORPORA, Corpus
+from aiayn_cli.errors import UsageError
+
+_DEFAULTS = DataConfig()
+
+
+class PrepareCommand(TyperCommand):
+    """`--train A.en A.de`, repeatable: Typer has options with two values and options that repeat, but not both."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line."""
+        return super().parse_args(ctx, repeat_option(args, "--train"))
+
+
+def repeat_option(args: list[str], option: str) -> list[str]:
+    """Put the option before each of the values that follow it: `--train a b` becomes `--train a --train b`."""
+    repeated: list[str] = []
+    following = False
+    for arg in args:
+        if arg.startswith("-") and arg != "-":
+            following = arg == option
+        elif following and repeated[-1] != option:
+            repeated.append(option)
+        repeated.append(arg)
+    return repeated
+
+
+@dataclass(frozen=True)
+class CorpusList:
+    """What `--list` prints."""
+
+    corpora: tuple[Corpus, ...]
+
+    def __str__(self) -> str:
+        width = max(len(corpus.name) for corpus in self.corpora)
+        return "\n".join(
+            f"{corpus.name:<{width}}  {corpus.src_lang}-{corpus.tgt_lang}  {corpus.description}"
+            for corpus in self.corpora
+        )
+
+
+def prepare(
+    corpus: Annotated[
+        str | None, typer.Argument(help="A named corpus; `demo` is built in and needs no network.", show_default=False)
+    ] = None,
+    list_corpora: Annotated[bool, typer.Option("--list", help="List the corpora that have a name.")] = False,
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Training text: a file of source sentences and a file of their translations, one a line; repeatable.",
+            metavar="SRC TGT",
+        ),
+    ] = None,
+    valid: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            help="Validation text, likewise. Default: some pairs of the training text are held out.", metavar="SRC TGT"
+        ),
+    ] = None,
+    test: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Test text, likewise; kept for scoring.", metavar="SRC TGT")
+    ] = None,
+    langs: Annotated[str | None, typer.Option(help="Languages of the files, such as en-de.", metavar="SRC-TGT")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder to make. Default: prepared/ and the corpus, the recipe's corpus, or the languages."),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Take what is not given here from this recipe's data section.", metavar="NAME|FILE"),
+    ] = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Sub-words in the joint vocabulary, special tokens included. "
+            f"Default: the recipe's, the corpus's, or {_DEFAULTS.vocab_size}."
+        ),
+    ] = None,
+    vocab: Annotated[
+        Path | None,
+        typer.Option(help="Use this vocabulary: a vocab.model, or a folder that holds one.", metavar="FILE"),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Drop a training pair with more sub-word tokens on a side. Default: {_DEFAULTS.max_length}."
+        ),
+    ] = None,
+    max_ratio: Annotated[
+        float | None,
+        typer.Option(
+            help="Drop a training pair whose longer side has more tokens than this many times (the shorter side's "
+            f"plus 5). Default: {_DEFAULTS.max_ratio}."
+        ),
+    ] = None,
+    dedupe: Annotated[
+        bool | None,
+        typer.Option("--dedupe/--no-dedupe", help="Drop a training pair that came before. Default: yes."),
+    ] = None,
+    on_bad_bytes: Annotated[
+        OnBadBytes | None,
+        typer.Option(help=f"Where a line is not UTF-8: stop, or drop its pair. Default: {_DEFAULTS.on_bad_bytes}."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that encode text; they change nothing but the speed. Default: one a core."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help=f"Seed of the held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
+    ] = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn text of two languages into training-ready data: cleaned, split into sub-words, memory-mapped."""
+    start_logs(quiet, verbose)
+    if list_corpora:
+        print_result(CorpusList(tuple(CORPORA.values())), as_json)
+        return
+    from aiayn_cli.stages.prepare import run_prepare  # here, because it imports numpy and sentencepiece
+
+    given = {
+        "vocab_size": vocab_size,
+        "max_length": max_length,
+        "max_ratio": max_ratio,
+        "dedupe": dedupe,
+        "on_bad_bytes": on_bad_bytes,
+        "seed": seed,
+    }
+    result = run_prepare(
+        corpus=corpus,
+        train=_pair_up(train or []),
+        valid=valid,
+        test=test,
+        langs=langs,
+        out=out,
+        recipe=recipe,
+        settings={name: value for name, value in given.items() if value is not None},
+        vocab=vocab,
+        workers=workers,
+    )
+    print_result(result, as_json)
+
+
+def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
+    if len(files) % 2:
+        problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
+        raise UsageError(problem, "give source and target file, such as --train train.en train.de")
+    return list(zip(files[::2], files[1::2], strict=True))

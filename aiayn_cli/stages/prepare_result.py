@@ -1,0 +1,86 @@
+"""What `prepare` reports."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiayn_cli.data.clean import REASONS
+
+
+@dataclass(frozen=True)
+class PrepareResult:
+    """What `prepare` did.
+
+    Attributes:
+        out: the folder with the prepared data.
+        langs: source and target language, such as "en-de".
+        pairs_read: training pairs that were read.
+        dropped: how many of them were dropped, by rule.
+        held_out: how many of them became validation pairs, since none were given.
+        pairs_kept: training pairs, the rest.
+        valid_pairs: validation pairs.
+        test_pairs: test pairs; 0 without test text.
+        src_tokens: sub-word tokens of the kept training pairs' source sides, without end tokens.
+        tgt_tokens: the same for the target sides.
+        unknown_tokens: how many of both are <unk>.
+        mapped_characters: characters such as CR or U+2028 inside lines of all files that became blanks.
+        vocab_size: sub-words, special tokens included.
+        done_before: nothing was done, since the folder holds exactly this already.
+        seconds: how long it took.
+    """
+
+    out: Path
+    langs: str
+    pairs_read: int
+    dropped: dict[str, int]
+    held_out: int
+    pairs_kept: int
+    valid_pairs: int
+    test_pairs: int
+    src_tokens: int
+    tgt_tokens: int
+    unknown_tokens: int
+    mapped_characters: int
+    vocab_size: int
+    done_before: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, int | None]] = [("training pairs read", self.pairs_read)]
+        rows += [(f"  dropped: {REASONS[name]}", count) for name, count in self.dropped.items() if count]
+        rows += [("  held out for validation", self.held_out)] if self.held_out else []
+        rows += [("training pairs kept", self.pairs_kept)]
+        rows += [("  source tokens", self.src_tokens), ("  target tokens", self.tgt_tokens)]
+        rows += [("  unknown tokens", self.unknown_tokens)] if self.unknown_tokens else []
+        rows += [("validation pairs", self.valid_pairs), ("test pairs", self.test_pairs)]
+        rows += [("sub-words in the vocabulary", self.vocab_size)]
+        rows += [("characters mapped to a blank", self.mapped_characters)] if self.mapped_characters else []
+        width = max(len(label) for label, _ in rows)
+        table = "\n".join(f"{label:<{width}}  {count:>13,}" for label, count in rows)
+        return f"{self.out} ({self.langs}), {self.seconds:.1f} seconds\n{table}"
+
+    @classmethod
+    def from_manifest(
+        cls, out: Path, manifest: Mapping[str, Any], *, done_before: bool, seconds: float
+    ) -> "PrepareResult":
+        """Read from manifest.json what there is to report."""
+        splits = manifest["splits"]
+        train = splits["train"]
+        return cls(
+            out=out,
+            langs=f"{manifest['src_lang']}-{manifest['tgt_lang']}",
+            pairs_read=train["pairs_read"],
+            dropped=dict(train["dropped"]),
+            held_out=train["held_out"],
+            pairs_kept=train["pairs_kept"],
+            valid_pairs=splits["valid"]["pairs_kept"] if "valid" in splits else 0,
+            test_pairs=splits["test"]["pairs_kept"] if "test" in splits else 0,
+            src_tokens=train["src_tokens"],
+            tgt_tokens=train["tgt_tokens"],
+            unknown_tokens=train["unknown_tokens"],
+            mapped_characters=sum(split["mapped_characters"] for split in splits.values()),
+            vocab_size=manifest["vocab"]["size"],
+            done_before=done_before,
+            seconds=seconds,
+        )
