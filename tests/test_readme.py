@@ -1,0 +1,130 @@
+"""The README's own commands run, word for word, at reduced size; and it names what is there.
+
+Blocks marked `sh` are run. A block marked `bash` installs (a fresh machine does that in `.ci/run`, through make).
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parent.parent
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+
+# What is added to each command so that it ends in seconds: a network of a few thousand weights, a dozen updates.
+SMALLER = {
+    "train": [
+        *("--device", "cpu", "--set", "model.n_encoder_layers=1", "--set", "model.n_decoder_layers=1"),
+        *("--set", "model.d_model=16", "--set", "model.d_ff=24", "--set", "model.n_heads=2"),
+        *("--set", "model.d_k=5", "--set", "model.d_v=7", "--set", "training.batch_tokens=300"),
+        *("--set", "training.max_updates=12", "--set", "training.save_every_steps=2"),
+        *("--set", "training.validate_every_saves=3", "--set", "training.validation_bleu_pairs=3"),
+    ],
+    "translate": ["--device", "cpu", "--beam", "1", "--max-extra", "1"],
+}
+PAIRS = [
+    (f"{who} {sees} the {thing} number {n}.", f"{wer} {sieht} {was} Nummer {n}.")
+    for who, wer in (("Anna", "Anna"), ("the girl", "das Mädchen"), ("my friend", "mein Freund"))
+    for sees, sieht in (("sees", "sieht"), ("hears", "hört"), ("finds", "findet"))
+    for thing, was in (("house", "das Haus"), ("train", "den Zug"), ("clock", "die Uhr"))
+    for n in range(1, 15)
+]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> "Run":
+    """A fresh folder with train.en, train.de and so on, and an `aiayn` on PATH that adds what SMALLER says."""
+    (tmp_path / "bin").mkdir()
+    cases = "\n".join(f'  {command}) exec {_AIAYN} "$@" {shlex.join(extra)};;' for command, extra in SMALLER.items())
+    script = tmp_path / "bin" / "aiayn"
+    script.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}\n  *) exec {_AIAYN} "$@";;\nesac\n')
+    script.chmod(0o755)
+    (tmp_path / "work").mkdir()
+    for split, pairs in (("train", PAIRS[:-17]), ("valid", PAIRS[-17:-6]), ("test", PAIRS[-6:])):
+        for language, texts in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+            (tmp_path / "work" / f"{split}.{language}").write_text("".join(f"{text}\n" for text in texts))
+    return Run(tmp_path)
+
+
+_AIAYN = shlex.join([sys.executable, "-m", "aiayn_cli"])
+
+
+class Run:
+    def __init__(self, folder: Path) -> None:
+        self.work = folder / "work"
+        self._path = f"{folder / 'bin'}:/usr/bin:/bin"
+
+    def __call__(self, script: str) -> str:
+        done = subprocess.run(
+            ["/bin/sh", "-eu", "-c", script],
+            cwd=self.work,
+            env={"PATH": self._path, "HOME": str(self.work), "OMP_NUM_THREADS": "1", "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+def lines_of(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+def test_the_demo_s_commands_run_from_corpus_to_score(run: Run) -> None:
+    demo = next(block for block in blocks("sh") if "prepare demo" in block)
+    assert [line.split()[1] for line in demo.split("\n") if line] == [
+        "prepare",
+        "train",
+        "average",
+        "translate",
+        "score",
+    ]
+    out = run(demo)
+    assert re.search(r"BLEU.* = [0-9.]+", out)
+    assert "|tok:13a|" in out
+    assert lines_of(run.work / "test.hyp") == lines_of(run.work / "prepared/demo/test.en") > 100
+
+
+def test_the_commands_for_own_text_run_and_keep_every_line(run: Run) -> None:
+    own = next(block for block in blocks("sh") if "--train train.en train.de" in block)
+    out = run(own)
+    assert re.search(r"BLEU.* = [0-9.]+", out)
+    assert lines_of(run.work / "test.hyp") == 6
+
+
+def test_no_other_command_of_the_readme_goes_without_a_test() -> None:
+    for block in blocks("sh"):
+        assert "prepare demo" in block or "--train train.en train.de" in block, block
+    assert not re.findall(r"^```(?!sh$|bash$)\w+$", README, flags=re.MULTILINE)
+
+
+def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
+    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
+    of_make = [line.split("aiayn ")[1] for line in recipe.split("\n") if "/aiayn " in line]
+    demo = next(block for block in blocks("sh") if "prepare demo" in block)
+    of_readme = [line.removeprefix("aiayn ") for line in demo.split("\n") if line]
+    assert [line.replace("runs/demo.hyp", "test.hyp") for line in of_make] == of_readme
+
+
+def test_the_tree_names_every_module_and_folder() -> None:
+    tree = README.partition("## The code")[2]
+    for path in (CHECKOUT / "aiayn_cli").iterdir():
+        if path.name.startswith("__") or (path.is_dir() and not list(path.glob("*.py"))):
+            continue
+        assert f"{path.name}{'/' if path.is_dir() else ''}" in tree, f"the README's tree lacks {path.name}"
+
+
+def test_the_table_of_recipes_names_each_recipe() -> None:
+    for path in (CHECKOUT / "recipes").glob("*.yaml"):
+        assert f"`{path.stem}`" in README, f"the README does not name the recipe {path.stem}"
