@@ -1,0 +1,133 @@
+"""What must not reach an output does not, and what should does: causal, padding and window masks in the whole model."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from aiayn_cli.config import ModelConfig, Norm
+from aiayn_cli.model.transformer import Transformer, build_model
+
+_VOCAB = 100
+_LENGTH = 11
+
+
+def _model(norm: Norm = "post", window: int = 0, encoder_layers: int = 2, decoder_layers: int = 3) -> Transformer:
+    config = ModelConfig(
+        n_encoder_layers=encoder_layers, n_decoder_layers=decoder_layers, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7,
+        dropout=0, norm=norm, attention_window=window, share_embeddings="none",
+    )  # fmt: skip
+    return build_model(config, _VOCAB).double()
+
+
+def _tokens(length: int, first: int = 0) -> Tensor:
+    """[1, length], every token once, so that an embedding's row stands for one position."""
+    return torch.arange(first, first + length)[None]
+
+
+def _moved_and_touched(output: Tensor, changed: Tensor, weight: Tensor, place: int) -> tuple[list[bool], list[bool]]:
+    """Which positions of an output [1, length, d] differ, and which tokens' embeddings have a gradient at one place."""
+    grad = torch.autograd.grad(output[0, place].square().sum(), weight)[0]
+    return (output != changed).any(dim=2)[0].tolist(), (grad != 0).any(dim=1).tolist()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("place", [0, 4, _LENGTH - 1])
+def test_a_target_position_sees_itself_and_its_past_only(norm: Norm, place: int) -> None:
+    model = _model(norm)
+    memory = torch.randn(1, 5, 12).double()
+    tgt_in = _tokens(_LENGTH)
+    other = tgt_in.clone()
+    other[0, place] = 77
+    output, changed = model.decode(tgt_in, memory, None), model.decode(other, memory, None)
+    moved, touched = _moved_and_touched(output, changed, model.tgt_embedding.weight, place)
+    assert moved == [i >= place for i in range(_LENGTH)]
+    assert touched[:_LENGTH] == [i <= place for i in range(_LENGTH)]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("window", [0, 4])
+def test_padding_is_never_read(norm: Norm, window: int) -> None:
+    model = _model(norm, window)
+    src, tgt_in = _tokens(_LENGTH), _tokens(7, first=50)
+    src_mask = torch.arange(_LENGTH)[None] < 8
+    other = src.clone()
+    other[0, 8:] = torch.tensor([91, 92, 93])
+    memory = model.encode(src, src_mask)
+    assert torch.equal(memory[:, :8], model.encode(other, src_mask)[:, :8])
+    logits = model(src, src_mask, tgt_in)
+    assert torch.equal(logits, model(other, src_mask, tgt_in))
+    grad = torch.autograd.grad(logits.square().sum(), model.src_embedding.weight)[0]
+    assert (grad != 0).any(dim=1).tolist() == [i < 8 for i in range(_VOCAB)]
+    cache, other_cache = (model.start(model.encode(x, src_mask), src_mask) for x in (src, other))
+    assert torch.equal(model.step(tgt_in, cache), model.step(tgt_in, other_cache))
+
+
+@pytest.mark.parametrize("window", [0, 1])
+@torch.no_grad()
+def test_a_sentence_is_read_the_same_alone_and_in_a_padded_batch(window: int) -> None:
+    model = _model(window=window)
+    lengths = [11, 2, 6, 1]
+    src, tgt_in = torch.randint(_VOCAB, (4, _LENGTH)), torch.randint(_VOCAB, (4, 7))
+    src_mask = torch.arange(_LENGTH) < torch.tensor(lengths)[:, None]
+    together = model(src, src_mask, tgt_in)
+    for i, length in enumerate(lengths):
+        torch.testing.assert_close(model(src[i : i + 1, :length], None, tgt_in[i : i + 1])[0], together[i])
+
+
+def test_padding_of_the_target_changes_nothing_before_it() -> None:
+    model = _model(window=2)
+    src, tgt_in = torch.randint(_VOCAB, (2, 6)), torch.randint(_VOCAB, (2, 7))
+    other = tgt_in.clone()
+    other[:, 4:] = 0
+    assert torch.equal(model(src, None, tgt_in)[:, :4], model(src, None, other)[:, :4])
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("place", [0, 5, 7])
+def test_a_window_reaches_exactly_its_neighbourhood_in_each_layer(window: int, layers: int, place: int) -> None:
+    model = _model(window=window, encoder_layers=layers, decoder_layers=layers)
+    reach = window * layers
+    src = _tokens(_LENGTH)
+    other = src.clone()
+    other[0, place] = 77
+    output, changed = model.encode(src, None), model.encode(other, None)
+    moved, touched = _moved_and_touched(output, changed, model.src_embedding.weight, place)
+    assert moved == touched[:_LENGTH] == [abs(i - place) <= reach for i in range(_LENGTH)]
+
+    memory = torch.randn(1, 5, 12).double()
+    output, changed = model.decode(src, memory, None), model.decode(other, memory, None)
+    moved, touched = _moved_and_touched(output, changed, model.tgt_embedding.weight, place)
+    assert moved == [place <= i <= place + reach for i in range(_LENGTH)]
+    assert touched[:_LENGTH] == [place - reach <= i <= place for i in range(_LENGTH)]
+
+
+def test_a_window_does_not_limit_what_the_decoder_reads_of_the_source() -> None:
+    model = _model(window=1, encoder_layers=1, decoder_layers=1)
+    memory = torch.randn(1, 9, 12).double().requires_grad_()
+    grad = torch.autograd.grad(model.decode(_tokens(4), memory, None)[0, 0].square().sum(), memory)[0]
+    assert (grad != 0).any(dim=2).all()
+
+
+def test_a_window_that_meets_only_padding_leaves_numbers_and_gradients_finite() -> None:
+    model = _model(window=1)
+    src_mask = torch.arange(_LENGTH) < torch.tensor([[1], [4], [11]])
+    logits = model(torch.randint(_VOCAB, (3, _LENGTH)), src_mask, torch.randint(_VOCAB, (3, 7)))
+    logits.square().sum().backward()
+    assert logits.isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("window", [0, 3])
+@torch.no_grad()
+def test_long_sequences_which_take_the_fused_path_are_blocked_too(window: int) -> None:
+    model = _model(window=window, encoder_layers=1, decoder_layers=1)
+    src, tgt_in = torch.randint(_VOCAB, (2, 300)), torch.randint(_VOCAB, (2, 310))
+    src_mask = torch.arange(300) < torch.tensor([[300], [170]])
+    other_src, other_tgt = src.clone(), tgt_in.clone()
+    other_src[1, 170:] = 5
+    other_tgt[:, 140:] = 6
+    logits = model(src, src_mask, tgt_in)
+    assert torch.equal(logits[:, :140], model(other_src, src_mask, other_tgt)[:, :140])
+    alone = model(src[1:, :170], None, tgt_in[1:, :140])
+    torch.testing.assert_close(logits[1:, :140], alone)

@@ -1,0 +1,202 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from aiayn_cli.config import ModelConfig, Norm, Positions
+from aiayn_cli.errors import DataError
+from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.cache import DecoderCache, LayerCache
+from aiayn_cli.model.transformer import Transformer, build_model
+
+_VOCAB = 19
+
+
+def _model(norm: Norm = "post", positions: Positions = "sinusoidal", window: int = 0) -> Transformer:
+    config = ModelConfig(
+        n_encoder_layers=1, n_decoder_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7, norm=norm,
+        positions=positions, max_positions=90, attention_window=window, attention_bias=True,
+    )  # fmt: skip
+    model = build_model(config, _VOCAB).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model
+
+
+class _Search:
+    """Hypotheses decoded step by step, and beside them the same prefixes run through the model as a whole."""
+
+    def __init__(self, model: Transformer, src_lengths: list[int], n_beams: int) -> None:
+        self.model = model
+        self.src_mask = torch.arange(max(src_lengths)) < torch.tensor(src_lengths)[:, None]
+        self.src = torch.randint(_VOCAB, self.src_mask.shape)
+        self.cache = model.start(model.encode(self.src, self.src_mask), self.src_mask)
+        self.prefixes = torch.zeros(len(src_lengths) * n_beams, 0, dtype=torch.int64)
+
+    def step(self, new_len: int = 1) -> None:
+        """Append random tokens to every hypothesis; both ways must give the same logits."""
+        tokens = torch.randint(_VOCAB, (len(self.prefixes), new_len))
+        logits = self.model.step(tokens, self.cache)
+        self.prefixes = torch.cat([self.prefixes, tokens], dim=1)
+        n_beams = len(self.prefixes) // len(self.src)
+        src, src_mask = (x.repeat_interleave(n_beams, dim=0) for x in (self.src, self.src_mask))
+        expected = self.model(src, src_mask, self.prefixes)[:, -1]
+        assert logits.shape == (len(self.prefixes), _VOCAB)
+        assert self.cache.length == self.prefixes.shape[1]
+        torch.testing.assert_close(logits, expected)
+
+    def reorder(self, n_beams: int) -> None:
+        """Give every sentence n_beams hypotheses, each a random one of its present ones."""
+        old_beams = len(self.prefixes) // len(self.src)
+        first = torch.arange(len(self.src))[:, None] * old_beams
+        rows = (first + torch.randint(old_beams, (len(self.src), n_beams))).flatten()
+        self.cache.reorder(rows)
+        self.prefixes = self.prefixes[rows]
+
+    def keep(self, sentences: list[int]) -> None:
+        """Drop all other sentences and their hypotheses."""
+        n_beams = len(self.prefixes) // len(self.src)
+        index = torch.tensor(sentences)
+        rows = (index[:, None] * n_beams + torch.arange(n_beams)).flatten()
+        self.cache.keep(index, rows)
+        self.src, self.src_mask, self.prefixes = self.src[index], self.src_mask[index], self.prefixes[rows]
+        assert self.cache.n_sentences == len(sentences)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("window", [0, 3])
+@torch.no_grad()
+def test_every_step_equals_the_full_pass(norm: Norm, positions: Positions, window: int) -> None:
+    search = _Search(_model(norm, positions, window), src_lengths=[6, 1, 4], n_beams=2)
+    for _ in range(5):
+        search.step()
+    search.reorder(n_beams=4)
+    search.step()
+    search.keep([2, 0])
+    search.step()
+    search.step()
+    search.reorder(n_beams=4)
+    search.keep([1])
+    search.step()
+
+
+@pytest.mark.parametrize("window", [0, 2])
+@torch.no_grad()
+def test_a_prefix_of_several_tokens_may_be_taken_in_one_step(window: int) -> None:
+    search = _Search(_model(window=window), src_lengths=[3, 5], n_beams=3)
+    search.step(new_len=4)
+    search.step()
+    search.step(new_len=3)
+
+
+@torch.no_grad()
+def test_long_outputs_equal_the_full_pass() -> None:
+    search = _Search(_model(window=0), src_lengths=[7, 5], n_beams=1)
+    for i in range(75):
+        search.step()
+        if i % 10 == 0:
+            search.reorder(n_beams=1 + i % 3)
+
+
+_OPERATIONS = st.one_of(
+    st.tuples(st.just("step"), st.integers(1, 3)),
+    st.tuples(st.just("reorder"), st.integers(1, 4)),
+    st.tuples(st.just("keep"), st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True)),
+)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    operations=st.lists(_OPERATIONS, min_size=1, max_size=8),
+    n_beams=st.integers(1, 3),
+    window=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+@torch.no_grad()
+def test_any_order_of_steps_and_choices_equals_the_full_pass(
+    operations: list[tuple[str, object]], n_beams: int, window: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    search = _Search(_model(window=window), src_lengths=[4, 6, 2], n_beams=n_beams)
+    search.step()
+    for name, value in operations:
+        if isinstance(value, list):
+            search.keep([i for i in value if i < len(search.src)] or [0])
+        elif isinstance(value, int):
+            (search.step if name == "step" else search.reorder)(value)
+    search.step()
+
+
+@torch.no_grad()
+def test_a_source_without_padding_needs_no_mask() -> None:
+    model = _model()
+    src, tokens = torch.randint(_VOCAB, (2, 5)), torch.randint(_VOCAB, (2, 3))
+    cache = model.start(model.encode(src, None), None)
+    torch.testing.assert_close(model.step(tokens, cache), model(src, torch.ones(2, 5).bool(), tokens)[:, -1])
+    cache.keep(torch.tensor([1]), torch.tensor([1]))
+    assert model.step(tokens[:1], cache).shape == (1, _VOCAB)
+
+
+@torch.no_grad()
+def test_the_memory_is_projected_once_and_never_copied_for_a_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model()
+    memory = model.encode(torch.randint(_VOCAB, (3, 5)), None)
+    cache = model.start(memory, None)
+    before = [(layer.memory_k.data_ptr(), layer.memory_v.data_ptr()) for layer in cache.layers]
+
+    def fail(self: MultiHeadAttention, memory: Tensor) -> tuple[Tensor, Tensor]:
+        raise AssertionError("the memory is projected again")
+
+    monkeypatch.setattr(MultiHeadAttention, "project_kv", fail)
+    model.step(torch.randint(_VOCAB, (12, 1)), cache)
+    cache.reorder(torch.tensor([3, 2, 1, 0, 4, 4, 4, 4, 11, 8, 9, 10]))
+    model.step(torch.randint(_VOCAB, (12, 1)), cache)
+    assert [(layer.memory_k.data_ptr(), layer.memory_v.data_ptr()) for layer in cache.layers] == before
+    assert all(layer.memory_k.shape == (3, 3, 5, 5) for layer in cache.layers)
+    assert all(layer.memory_v.shape == (3, 3, 5, 7) for layer in cache.layers)
+
+
+@torch.no_grad()
+def test_two_caches_of_one_model_do_not_disturb_each_other() -> None:
+    first, second = (_Search(model, src_lengths=[4, 2], n_beams=2) for model in [_model()] * 2)
+    for _ in range(3):
+        first.step()
+        second.step(new_len=2)
+
+
+@torch.no_grad()
+def test_learned_positions_end_the_output_with_a_message() -> None:
+    model = _model(positions="learned")
+    cache = model.start(model.encode(torch.randint(_VOCAB, (1, 5)), None), None)
+    model.step(torch.randint(_VOCAB, (1, 90)), cache)
+    with pytest.raises(DataError, match="a sequence of 91 tokens is longer than the 90 learned positions"):
+        model.step(torch.randint(_VOCAB, (1, 1)), cache)
+
+
+def test_a_layers_cache_returns_all_positions_in_order_and_keeps_what_it_returned() -> None:
+    cache = LayerCache(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6))
+    k, v = torch.randn(4, 3, 70, 4), torch.randn(4, 3, 70, 6)
+    for start, end in ((0, 1), (1, 8), (8, 9), (9, 70)):
+        held_k, held_v = cache.append(k[:, :, start:end], v[:, :, start:end])
+        assert torch.equal(held_k, k[:, :, :end])
+        assert torch.equal(held_v, v[:, :, :end])
+        assert cache.length == end
+    cache.select(torch.tensor([3, 0, 3]))
+    held_k, held_v = cache.append(k[[3, 0, 3], :, :2], v[[3, 0, 3], :, :2])
+    assert torch.equal(held_k, torch.cat([k, k[:, :, :2]], dim=2)[[3, 0, 3]])
+    assert torch.equal(held_v, torch.cat([v, v[:, :, :2]], dim=2)[[3, 0, 3]])
+
+
+def test_choices_before_the_first_step_keep_only_the_memory() -> None:
+    memory_k, memory_v = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 6)
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])[:, None, None]
+    cache = DecoderCache([LayerCache(memory_k, memory_v)], mask)
+    cache.keep(torch.tensor([2, 1]), torch.tensor([2, 1]))
+    assert cache.length == 0
+    assert cache.n_sentences == 2
+    assert torch.equal(cache.layers[0].memory_k, memory_k[[2, 1]])
+    assert torch.equal(cache.layers[0].memory_v, memory_v[[2, 1]])
+    assert cache.memory_mask is not None
+    assert torch.equal(cache.memory_mask, mask[[2, 1]])

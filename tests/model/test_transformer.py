@@ -1,0 +1,187 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aiayn_cli.config import ModelConfig, Norm, Positions, ShareEmbeddings
+from aiayn_cli.errors import DataError
+from aiayn_cli.model.positions import sinusoids
+from aiayn_cli.model.transformer import Transformer, build_model, count_parameters
+
+_VOCAB = 29
+_ALMOST_ONE = 1 - 2**-16  # the highest probability that dropout can round to: what it acts on vanishes
+
+
+def _config(**settings: object) -> ModelConfig:
+    small: dict[str, object] = {
+        "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 12, "d_ff": 20, "n_heads": 3, "d_k": 5, "d_v": 7,
+        "dropout": 0.0,
+    }  # fmt: skip
+    return ModelConfig(**(small | settings))
+
+
+def _model(**settings: object) -> Transformer:
+    return build_model(_config(**settings), _VOCAB)
+
+
+def _batch() -> tuple[Tensor, Tensor, Tensor]:
+    src_mask = torch.arange(6) < torch.tensor([[6], [3], [1], [5]])
+    return torch.randint(_VOCAB, (4, 6)), src_mask, torch.randint(_VOCAB, (4, 8))
+
+
+def test_every_documented_shape() -> None:
+    model = _model()
+    src, src_mask, tgt_in = _batch()
+    memory = model.encode(src, src_mask)
+    assert memory.shape == (4, 6, 12)
+    assert model.decode(tgt_in, memory, src_mask).shape == (4, 8, 12)
+    assert model.project(torch.randn(4, 8, 12)).shape == (4, 8, _VOCAB)
+    assert model.project(torch.randn(12)).shape == (_VOCAB,)
+    assert model(src, src_mask, tgt_in).shape == (4, 8, _VOCAB)
+    cache = model.start(memory, src_mask)
+    assert (cache.length, cache.n_sentences) == (0, 4)
+    assert model.step(tgt_in[:, :2], cache).shape == (4, _VOCAB)
+
+
+def test_the_full_pass_is_encode_decode_and_project() -> None:
+    model = _model()
+    src, src_mask, tgt_in = _batch()
+    decoded = model.decode(tgt_in, model.encode(src, src_mask), src_mask)
+    assert torch.equal(model(src, src_mask, tgt_in), model.project(decoded))
+
+
+@pytest.mark.parametrize("share", ["all", "none"])
+def test_tokens_enter_as_embedding_times_the_root_of_d_model_plus_position(share: ShareEmbeddings) -> None:
+    model = _model(share_embeddings=share)
+    src, _, tgt_in = _batch()
+    entered = []
+    for layer in (model.encoder_layers[0], model.decoder_layers[0]):
+        layer.register_forward_pre_hook(lambda _, arguments: entered.append(arguments[0]))
+    model(src, None, tgt_in)
+    for x, tokens, embedding in zip(entered, (src, tgt_in), (model.src_embedding, model.tgt_embedding), strict=True):
+        expected = embedding.weight[tokens] * math.sqrt(12) + sinusoids(tokens.shape[1], 12)
+        torch.testing.assert_close(x, expected)
+
+
+def test_logits_are_products_with_the_unscaled_output_matrix() -> None:
+    model = _model(share_embeddings="decoder")
+    hidden = torch.randn(3, 5, 12)
+    torch.testing.assert_close(model.project(hidden), torch.einsum("bld,vd->blv", hidden, model.tgt_embedding.weight))
+
+
+@pytest.mark.parametrize(
+    ("share", "matrices", "tied"),
+    [("all", 1, ["src", "tgt", "output"]), ("decoder", 2, ["tgt", "output"]), ("none", 3, [])],
+)
+def test_what_is_shared_exists_once(share: ShareEmbeddings, matrices: int, tied: list[str]) -> None:
+    model = _model(share_embeddings=share)
+    weights = {"src": model.src_embedding.weight, "tgt": model.tgt_embedding.weight, "output": model.output.weight}
+    assert len({id(weight) for weight in weights.values()}) == matrices
+    assert len({id(weights[name]) for name in tied}) == min(len(tied), 1)
+    without = count_parameters(_model(share_embeddings="all")) - _VOCAB * 12
+    assert count_parameters(model) == without + matrices * _VOCAB * 12
+
+
+@pytest.mark.parametrize(("share", "tied"), [("all", ["src_embedding", "tgt_embedding", "output"]),
+                                             ("decoder", ["tgt_embedding", "output"])])  # fmt: skip
+def test_a_tied_matrix_gets_the_sum_of_its_gradients(share: ShareEmbeddings, tied: list[str]) -> None:
+    shared, separate = _model(share_embeddings=share).double(), _model(share_embeddings="none").double()
+    separate.load_state_dict(shared.state_dict())
+    src, src_mask, tgt_in = _batch()
+    for model in (shared, separate):
+        model(src, src_mask, tgt_in).log_softmax(dim=-1)[..., 3].sum().backward()
+    parts = [separate.get_parameter(f"{name}.weight").grad for name in tied]
+    assert all(part is not None and part.abs().sum() > 0 for part in parts)
+    torch.testing.assert_close(shared.get_parameter(f"{tied[0]}.weight").grad, sum(parts))
+    if share == "decoder":
+        torch.testing.assert_close(shared.src_embedding.weight.grad, separate.src_embedding.weight.grad)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_every_weight_learns(norm: Norm, positions: Positions) -> None:
+    settings = {"attention_bias": True, "share_embeddings": "none", "max_positions": 8}
+    model = _model(norm=norm, positions=positions, **settings)
+    src, src_mask, tgt_in = _batch()
+    model(src, src_mask, tgt_in).square().mean().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_both_stacks_end_in_a_norm(norm: Norm) -> None:
+    model = _model(norm=norm)
+    src, src_mask, tgt_in = _batch()
+    memory = model.encode(src, src_mask)
+    for x in (memory, model.decode(tgt_in, memory, src_mask)):
+        torch.testing.assert_close(x.mean(dim=2), torch.zeros(x.shape[:2]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(x.var(dim=2, unbiased=False), torch.ones(x.shape[:2]), atol=1e-2, rtol=0)
+
+
+def test_the_sum_of_embedding_and_position_passes_through_dropout_in_both_stacks() -> None:
+    model = _model(norm="pre", dropout=_ALMOST_ONE)  # pre: the residual path alone, so that nothing else remains
+    src, src_mask, tgt_in = _batch()
+    entered = []
+    for layer in (model.encoder_layers[0], model.decoder_layers[0]):
+        layer.register_forward_pre_hook(lambda _, arguments: entered.append(arguments[0]))
+    logits = model(src, src_mask, tgt_in)
+    assert [x.abs().sum().item() for x in entered] == [0, 0]
+    assert logits.abs().sum() == 0  # no sub-layer adds anything either
+
+
+def test_dropout_rates_reach_the_parts_they_are_named_for() -> None:
+    src, src_mask, tgt_in = _batch()
+    for name, part in (("attention_dropout", "w_o.weight"), ("activation_dropout", "w_2.weight")):
+        model = _model(**{name: _ALMOST_ONE})
+        logits = model(src, src_mask, tgt_in)
+        assert not torch.allclose(logits, model.eval()(src, src_mask, tgt_in))
+        for parameter_name, parameter in model.named_parameters():
+            if parameter_name.endswith(part):
+                nn.init.zeros_(parameter)
+        torch.testing.assert_close(logits, model(src, src_mask, tgt_in))
+
+
+def test_evaluation_loses_nothing_and_training_repeats_with_its_seed() -> None:
+    model = _model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
+    src, src_mask, tgt_in = _batch()
+    torch.manual_seed(8)
+    first, second = model(src, src_mask, tgt_in), model(src, src_mask, tgt_in)
+    torch.manual_seed(8)
+    assert torch.equal(model(src, src_mask, tgt_in), first)
+    assert not torch.equal(first, second)
+    without = _model()
+    without.load_state_dict(model.state_dict())
+    assert torch.equal(model.eval()(src, src_mask, tgt_in), without(src, src_mask, tgt_in))
+
+
+def test_any_length_is_read_with_sinusoids_and_learned_positions_say_where_they_end() -> None:
+    long = torch.randint(_VOCAB, (1, 700))
+    assert _model()(long, None, long[:, :400]).isfinite().all()
+    model = _model(positions="learned", max_positions=8)
+    assert model(long[:, :8], None, long[:, :8]).shape == (1, 8, _VOCAB)
+    for src, tgt_in in ((long[:, :9], long[:, :8]), (long[:, :8], long[:, :9])):
+        with pytest.raises(DataError, match="a sequence of 9 tokens is longer than the 8 learned positions"):
+            model(src, None, tgt_in)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("way", ["weights", "autocast"])
+@torch.no_grad()
+def test_bf16_stays_near_fp32(norm: Norm, way: str) -> None:
+    model = build_model(ModelConfig(d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16, norm=norm), 101).eval()
+    src, src_mask, tgt_in = _batch()
+    exact = model(src, src_mask, tgt_in)
+    memory = model.encode(src, src_mask)
+    cache = model.start(memory, src_mask)
+    if way == "weights":
+        model.bfloat16()
+        cache = model.start(memory.bfloat16(), src_mask)
+    with torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast"):
+        found = model(src, src_mask, tgt_in).float()
+        stepped = model.step(tgt_in, cache).float()
+    assert (found - exact).norm() / exact.norm() < 0.03
+    assert (stepped - exact[:, -1]).norm() / exact[:, -1].norm() < 0.03
+    assert (found - exact).norm() > 0
