@@ -127,7 +127,7 @@ class RecordReader:
 
     def _clean(self, line: bytes, crlf: bool) -> str:
         if (nul := line.find(b"\0")) >= 0:
-            line.decode("utf-8")  # what comes first is reported first
+            line[:nul].decode("utf-8")  # what comes first is reported first
             raise UnicodeDecodeError("utf-8", line, nul, nul + 1, "NUL")
         record = line.decode("utf-8")
         if crlf and record.endswith("\r"):
