@@ -1,0 +1,231 @@
+"""A vocabulary gives back what it was given, knows nothing but its file, and never takes text for a special token."""
+
+import hashlib
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.data import vocab as vocab_module
+from aiayn_cli.data.vocab import Vocab, readable
+from aiayn_cli.data.vocab_training import WordCounter, train_vocab
+from aiayn_cli.errors import DataError
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyzäöüßABCDEÄ0123456789.,;!?'\"<>/()-漢字😀\u0301\u3000\xa0"
+WORDS = [
+    "".join(random.Random(i).choices(ALPHABET, weights=[9] * 26 + [1] * (len(ALPHABET) - 26), k=1 + i % 9))
+    for i in range(700)
+]
+COUNTS = {word: 1 + i % 13 for i, word in enumerate(WORDS)} | dict.fromkeys(ALPHABET, 1)
+MODEL = train_vocab(COUNTS, 400)
+VOCAB = Vocab(MODEL, "vocab.model")
+
+known_texts = st.text(st.sampled_from(ALPHABET + "   "))
+any_texts = st.text(
+    st.sampled_from(ALPHABET + "   \t▁\u2047") | st.characters(codec="utf-8", exclude_characters="\0\n")
+)
+
+
+def train_elsewhere(**options: Any) -> bytes:
+    """Train with SentencePiece itself, as another program would."""
+    model = io.BytesIO()
+    defaults: dict[str, Any] = {
+        "vocab_size": 300,
+        "model_type": "bpe",
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": 2,
+        "eos_id": 3,
+    }
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(" ".join(WORDS[i : i + 7]) for i in range(600)),
+        model_writer=model,
+        minloglevel=2,
+        **(defaults | options),
+    )
+    return model.getvalue()
+
+
+@given(known_texts)
+def test_decoding_gives_back_the_text(text: str) -> None:
+    assert VOCAB.decode(VOCAB.encode([text])) == [text]
+
+
+@given(any_texts)
+def test_decoding_gives_back_any_text_but_for_characters_that_it_does_not_have(text: str) -> None:
+    has = set(ALPHABET) | {" "}
+    (decoded,) = VOCAB.decode(VOCAB.encode([text]))
+    # A run of unknown characters is one <unk>.
+    expected = "".join(c if c in has else "\u2047" for c in readable(text))
+    while "\u2047\u2047" in expected:
+        expected = expected.replace("\u2047\u2047", "\u2047")
+    assert decoded == expected
+
+
+@given(st.lists(any_texts))
+def test_the_fast_way_gives_the_same_ids(texts: list[str]) -> None:
+    expected = VOCAB.encode(texts)
+    flat, lengths = VOCAB.encode_flat(texts)
+    assert lengths.tolist() == [len(ids) for ids in expected]
+    assert flat.tolist() == [i for ids in expected for i in ids]
+    assert (flat.dtype, lengths.dtype) == (np.dtype(np.uint16), np.dtype(np.int32))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalization_rule_name": "nmt_nfkc"},
+        {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "split_by_whitespace": False},
+        {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "add_dummy_prefix": False},
+        {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "treat_whitespace_as_suffix": True},
+        {"model_type": "unigram"},
+        {"user_defined_symbols": ["<tag>", "a b"]},
+    ],
+    ids=str,
+)
+def test_the_fast_way_gives_the_same_ids_with_a_vocabulary_made_elsewhere(options: dict[str, Any]) -> None:
+    vocab = Vocab(train_elsewhere(**options), "theirs.model")
+    texts = [" ".join(random.Random(i).choices([*WORDS, "", "a", "<tag>", "b"], k=i % 11)) for i in range(300)]
+    expected = vocab.encode(texts)
+    flat, lengths = vocab.encode_flat(texts)
+    assert flat.tolist() == [i for ids in expected for i in ids]
+    assert lengths.tolist() == [len(ids) for ids in expected]
+
+
+def test_the_fast_way_forgets_words_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocab_module, "CACHED_WORDS", 10)
+    vocab = Vocab(MODEL, "vocab.model")
+    flat, _ = vocab.encode_flat(WORDS)
+    assert flat.tolist() == [i for ids in vocab.encode(WORDS) for i in ids]
+    assert vocab._word_ids is not None
+    assert len(vocab._word_ids) <= 10
+
+
+@given(any_texts, st.sampled_from(["<s>", "</s>", "<pad>", "<unk>"]), any_texts)
+def test_text_that_looks_like_a_special_token_is_text(before: str, token: str, after: str) -> None:
+    (ids,) = VOCAB.encode([before + token + after])
+    assert not {PAD_ID, BOS_ID, EOS_ID} & set(ids)
+    assert token in VOCAB.decode([ids])[0]
+
+
+def test_special_ids_leave_nothing_in_decoded_text() -> None:
+    (ids,) = VOCAB.encode(["abc def"])
+    assert VOCAB.decode([[BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID], [EOS_ID], []]) == ["abc def", "", ""]
+    assert VOCAB.decode([[*ids, UNK_ID]]) == ["abc def\u2047"]
+
+
+def test_the_blank_mark_in_text_is_a_low_line_and_a_tab_a_blank() -> None:
+    assert readable("a▁b\tc") == "a_b c"
+    assert VOCAB.decode(VOCAB.encode(["a\tb"])) == ["a b"]
+
+
+def test_pieces_show_the_text_with_a_mark_for_each_blank() -> None:
+    (ids,) = VOCAB.encode(["abc de"])
+    assert "".join(VOCAB.pieces(ids)) == "▁abc▁de"
+    assert VOCAB.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+def test_a_vocabulary_is_known_by_the_hash_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.model"
+    path.write_bytes(MODEL)
+    loaded = Vocab.load(path)
+    assert (loaded.size, loaded.sha256) == (400, hashlib.sha256(MODEL).hexdigest())
+    assert loaded.encode(WORDS) == VOCAB.encode(WORDS)
+
+
+def test_a_missing_or_foreign_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"vocabulary .*none\.model cannot be read: No such file"):
+        Vocab.load(tmp_path / "none.model")
+    (tmp_path / "text.model").write_text("hello")
+    with pytest.raises(DataError, match=r"text\.model is not a SentencePiece model"):
+        Vocab.load(tmp_path / "text.model")
+    with pytest.raises(DataError, match="have the ids -1, 0, 1, 2, but must have 0, 1, 2, 3"):
+        Vocab(train_elsewhere(pad_id=-1, unk_id=0, bos_id=1, eos_id=2), "theirs.model")
+
+
+def test_training_gives_the_same_bytes_for_any_order_of_the_words() -> None:
+    shuffled = list(COUNTS.items())
+    random.Random(5).shuffle(shuffled)
+    assert train_vocab(dict(shuffled), 400) == MODEL
+
+
+def test_training_learns_what_sentencepiece_learns_from_running_text() -> None:
+    words = random.Random(3).choices(WORDS, k=9_000)
+    counter = WordCounter()
+    counter.add(words)
+    text = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text), model_writer=model, model_type="bpe", vocab_size=350, pad_id=0, unk_id=1,
+        bos_id=2, eos_id=3, character_coverage=1.0, normalization_rule_name="identity", minloglevel=2,
+    )  # fmt: skip
+    theirs = Vocab(model.getvalue(), "theirs.model")
+    ours = Vocab(train_vocab(counter.counts, 350), "ours.model")
+    assert ours.encode(text) != [[]] * len(text)
+    assert set(ours.pieces(range(350))) == set(theirs.pieces(range(350)))
+
+
+def test_every_character_of_the_training_text_is_known() -> None:
+    assert UNK_ID not in [i for ids in VOCAB.encode(list(COUNTS)) for i in ids]
+
+
+def test_a_size_that_the_text_cannot_fill_is_clamped() -> None:
+    vocab = Vocab(train_vocab({"abc": 5, "abd": 3}, 1_000), "vocab.model")
+    assert 4 + 5 <= vocab.size < 20
+    assert vocab.decode(vocab.encode(["abc dab"])) == ["abc dab"]
+
+
+def test_a_size_below_the_number_of_characters_is_refused_with_the_least_that_works() -> None:
+    least = len(set(ALPHABET)) + 1 + 4
+    with pytest.raises(DataError, match=f"of {least - 1} sub-words cannot hold the {least} different") as caught:
+        train_vocab(COUNTS, least - 1)
+    assert caught.value.hint == f"take --vocab-size {least} or more"
+    assert Vocab(train_vocab(COUNTS, least), "vocab.model").size == least
+
+
+@pytest.mark.parametrize("counts", [{}, {"x" * 5_000: 2}])
+def test_no_words_is_no_vocabulary(counts: dict[str, int]) -> None:
+    with pytest.raises(DataError, match="no word to learn a vocabulary from"):
+        train_vocab(counts, 100)
+
+
+def test_sentencepiece_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    train_vocab({"abc": 5, "▅": 1, "x" * 5_000: 1}, 1_000)
+    assert capfd.readouterr() == ("", "")
+
+
+@given(st.lists(st.lists(any_texts)))
+def test_words_are_counted_over_all_records(parts: list[list[str]]) -> None:
+    counter = WordCounter()
+    for part in parts:
+        counter.add(part)
+    words = [word for part in parts for record in part for word in readable(record).split(" ") if word]
+    assert counter.counts == {word: words.count(word) for word in words}
+
+
+def test_the_rarest_words_are_given_up_when_there_are_too_many() -> None:
+    counter = WordCounter(limit=3)
+    counter.add(["a a b c", "b"])
+    assert (dict(counter.counts), counter.forgotten) == ({"a": 2, "b": 2, "c": 1}, 0)
+    counter.add(["d e"])
+    assert (dict(counter.counts), counter.forgotten) == ({"a": 2, "b": 2}, 3)
+
+
+def test_ids_above_65535_take_four_bytes() -> None:
+    least = (1 << 16) - 5
+    counts = {chr(0x20000 + i): 1 for i in range(least)}  # 4 special tokens, a blank, and these
+    assert Vocab(train_vocab(counts, 1 << 16), "vocab.model").dtype == np.dtype(np.uint16)
+    counts |= {"a": 1}
+    vocab = Vocab(train_vocab(counts, (1 << 16) + 1), "vocab.model")
+    texts = [chr(0x20000 + least // 2) + "a", "", chr(0x20000)]
+    flat, lengths = vocab.encode_flat(texts)
+    assert (vocab.size, flat.dtype) == ((1 << 16) + 1, np.dtype(np.int32))
+    assert flat.tolist() == [i for ids in vocab.encode(texts) for i in ids]
+    assert lengths.tolist() == [len(ids) for ids in vocab.encode(texts)]
