@@ -36,9 +36,8 @@ class TokenStore:
     def __init__(self, folder: Path, split: str) -> None:
         self.folder = folder
         self.split = split
-        self._shards: list[_Shard] = []
-        while (folder / _file_name(split, len(self._shards), "src")).exists() or not self._shards:
-            self._shards.append(_Shard.open(folder, split, len(self._shards)))
+        numbers = [int(path.name.split(".")[0][-5:]) for path in folder.glob(f"{split}-*.npy")]
+        self._shards = [_Shard.open(folder, split, number) for number in range(max(numbers, default=0) + 1)]
         self._first_pairs = np.cumsum([0, *(shard.n_pairs for shard in self._shards)])  # [shards + 1]
 
     def __len__(self) -> int:
@@ -129,7 +128,7 @@ def _map(path: Path) -> npt.NDArray[Any]:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", _AGAIN) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise _damaged(path, str(error)) from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise _damaged(path, f"{array.ndim} dimensions of {array.dtype}, not one of whole numbers")

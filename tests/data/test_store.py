@@ -1,0 +1,163 @@
+"""What is written pair by pair is read back in any order, and a damaged file is named."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.data.store import SIDES, Tokens, TokenStore, TokenStoreWriter
+from aiayn_cli.errors import DataError
+
+Pairs = list[tuple[list[int], list[int]]]
+UINT16 = np.dtype("<u2")
+
+pairs_of_ids = st.lists(st.tuples(*[st.lists(st.integers(0, 65_535), max_size=9)] * 2), max_size=30)
+
+
+def flatten(records: list[list[int]]) -> tuple[Tokens, np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    return np.array([i for ids in records for i in ids], np.uint16), np.array([len(ids) for ids in records], np.int32)
+
+
+def write(folder: Path, pairs: Pairs, *, shard_pairs: int = 1_000, chunk: int = 7, split: str = "train") -> None:
+    writer = TokenStoreWriter(folder, split, UINT16, shard_pairs)
+    for start in range(0, len(pairs), chunk):
+        part = pairs[start : start + chunk]
+        writer.add(*flatten([src for src, _ in part]), *flatten([tgt for _, tgt in part]))
+    writer.close()
+
+
+def some_pairs(n: int) -> Pairs:
+    return [([i] * (i % 5), [i, 2 * i, 3 * i][: i % 4]) for i in range(n)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, some_pairs(23), shard_pairs=10)
+    return tmp_path
+
+
+@given(pairs=pairs_of_ids, shard_pairs=st.integers(1, 12), chunk=st.integers(1, 12), data=st.data())
+def test_pairs_come_back_one_by_one_and_gathered(
+    tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, shard_pairs: int, chunk: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    write(folder, pairs, shard_pairs=shard_pairs, chunk=chunk)
+    store = TokenStore(folder, "train")
+    assert len(store) == len(pairs)
+    assert store.src_lengths.tolist() == [len(src) for src, _ in pairs]
+    assert store.tgt_lengths.tolist() == [len(tgt) for _, tgt in pairs]
+    assert [(src.tolist(), tgt.tolist()) for src, tgt in map(store.pair, range(len(pairs)))] == pairs
+    indices = data.draw(st.lists(st.integers(0, len(pairs) - 1)) if pairs else st.just([]))
+    for number, side in enumerate(SIDES):
+        flat, lengths = store.gather(indices, side)
+        assert flat.tolist() == [token for i in indices for token in pairs[i][number]]
+        assert lengths.tolist() == [len(pairs[i][number]) for i in indices]
+        assert (flat.dtype, lengths.dtype) == (UINT16, np.dtype(np.int32))
+
+
+@pytest.mark.parametrize("n_pairs", [0, 1, 9, 10, 11, 20])
+def test_shards_end_at_their_number_of_pairs_whatever_the_chunks(tmp_path: Path, n_pairs: int) -> None:
+    contents = []
+    for chunk in (3, 10, 99):
+        folder = tmp_path / str(chunk)
+        folder.mkdir()
+        write(folder, some_pairs(n_pairs), shard_pairs=10, chunk=chunk)
+        contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert contents[0] == contents[1] == contents[2]
+    assert len(contents[0]) == 4 * max(1, -(-n_pairs // 10))
+
+
+def test_the_files_are_plain_npy(folder: Path) -> None:
+    tokens = np.load(folder / "train-00001.tgt.npy", allow_pickle=False)
+    offsets = np.load(folder / "train-00001.tgt.offsets.npy", allow_pickle=False)
+    assert (tokens.dtype, offsets.dtype) == (UINT16, np.dtype("<i8"))
+    assert tokens[offsets[3] : offsets[4]].tolist() == [13]
+    assert offsets.tolist() == [0, *np.cumsum([i % 4 for i in range(10, 20)])]
+
+
+def test_ids_are_memory_mapped_and_cannot_be_changed(folder: Path) -> None:
+    src, _ = TokenStore(folder, "train").pair(13)
+    assert not src.flags.owndata
+    with pytest.raises(ValueError, match="read-only"):
+        src[0] = 1
+
+
+def test_splits_in_one_folder_do_not_mix(folder: Path) -> None:
+    write(folder, [([5], [6, 7])], split="valid")
+    assert (len(TokenStore(folder, "valid")), len(TokenStore(folder, "train"))) == (1, 23)
+
+
+@pytest.mark.parametrize("index", [-1, 23])
+def test_a_pair_that_is_not_there_is_an_index_error(folder: Path, index: int) -> None:
+    store = TokenStore(folder, "train")
+    with pytest.raises(IndexError, match="of 23"):
+        store.pair(index)
+    with pytest.raises(IndexError, match="of 23"):
+        store.gather([3, index], "src")
+
+
+@pytest.mark.parametrize(
+    "name", ["train-00000.src.npy", "train-00001.src.npy", "train-00001.src.offsets.npy", "train-00002.tgt.npy"]
+)
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(DataError, match=rf"{name} is missing") as caught:
+        TokenStore(folder, "train")
+    assert caught.value.hint == "remove the folder, and run `aiayn prepare` again"
+
+
+def test_a_folder_without_a_store_is_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"train-00000\.src\.npy is missing"):
+        TokenStore(tmp_path, "train")
+
+
+@pytest.mark.parametrize("name", ["train-00000.src.npy", "train-00001.tgt.offsets.npy"])
+@pytest.mark.parametrize("keep", [0, 50, 130])
+def test_a_file_that_is_cut_short_is_named(folder: Path, name: str, keep: int) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:keep])
+    with pytest.raises(DataError, match=rf"{name} is damaged"):
+        TokenStore(folder, "train")
+
+
+def test_offsets_of_other_tokens_are_refused(folder: Path) -> None:
+    np.save(folder / "train-00001.src.npy", np.zeros(5, np.uint16))
+    with pytest.raises(DataError, match=r"train-00001\.src\.offsets\.npy is damaged: its offsets do not end at 5 tok"):
+        TokenStore(folder, "train")
+
+
+def test_sides_of_different_length_are_refused(folder: Path) -> None:
+    np.save(folder / "train-00000.tgt.npy", np.zeros(5, np.uint16))
+    np.save(folder / "train-00000.tgt.offsets.npy", np.array([0, 2, 5]))
+    with pytest.raises(DataError, match=r"tgt\.offsets\.npy is damaged: 10 source sides, but 2 target sides"):
+        TokenStore(folder, "train")
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 3), np.uint16), np.zeros(5, np.float32)], ids=["two-dim", "float"])
+def test_arrays_of_another_kind_are_refused(
+    folder: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+) -> None:
+    np.save(folder / "train-00000.src.npy", array)
+    with pytest.raises(DataError, match=r"train-00000\.src\.npy is damaged: \d dimensions of"):
+        TokenStore(folder, "train")
+
+
+def test_pickled_objects_are_never_loaded(folder: Path) -> None:
+    np.save(folder / "train-00000.src.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match=r"train-00000\.src\.npy is damaged"):
+        TokenStore(folder, "train")
+
+
+def test_the_writer_refuses_sides_that_do_not_belong_together(tmp_path: Path) -> None:
+    writer = TokenStoreWriter(tmp_path, "train", UINT16)
+    with pytest.raises(ValueError, match="2 source sides, but 1 target sides"):
+        writer.add(*flatten([[1], [2]]), *flatten([[3]]))
+
+
+def test_the_writer_counts_pairs_and_tokens(tmp_path: Path) -> None:
+    writer = TokenStoreWriter(tmp_path, "train", UINT16, shard_pairs=2)
+    writer.add(*flatten([[1], [2, 3], []]), *flatten([[4, 5], [], [6, 7, 8]]))
+    writer.close()
+    assert (writer.n_pairs, writer.n_tokens) == (3, {"src": 3, "tgt": 5})
