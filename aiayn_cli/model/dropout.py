@@ -35,11 +35,21 @@ def dropout_add(x: Tensor, residual: Tensor, probability: float) -> Tensor:
     return _DropoutAdd.apply(x, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def _dropped(shape: torch.Size, rounded: int) -> Tensor:
-    """Bool mask, True = dropped, with probability rounded / 65,536, from torch's CPU generator."""
+def _kept(shape: torch.Size, rounded: int) -> Tensor:
+    """int16 mask, all bits set where an element is kept, with probability 1 - rounded / 65,536."""
     count = shape.numel()
     bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-    return (bits.view(torch.int16)[:count] < rounded - _STEPS // 2).view(shape)
+    numbers = bits.view(torch.int16)[:count]
+    # Comparing into the same int16 buffer, and clearing elements by a bitwise and, is vectorised on a CPU;
+    # comparing into bool and masked_fill are not, and took ten times as long.
+    return torch.ge(numbers, rounded - _STEPS // 2, out=numbers).neg_().view(shape)
+
+
+def _clear(x: Tensor, kept: Tensor) -> Tensor:
+    """A copy of x with 0 where the mask is not set."""
+    if x.element_size() == 2:
+        return torch.bitwise_and(x.view(torch.int16), kept).view(x.dtype)
+    return x.masked_fill(kept == 0, 0)
 
 
 class _DropoutAdd(torch.autograd.Function):
@@ -49,12 +59,12 @@ class _DropoutAdd(torch.autograd.Function):
     def forward(ctx, x: Tensor, residual: Tensor | None, probability: float) -> Tensor:  # type: ignore[no-untyped-def]
         rounded = min(max(round(probability * _STEPS), 1), _STEPS - 1)
         ctx.scale = _STEPS / (_STEPS - rounded)
-        mask = _dropped(x.shape, rounded)
+        mask = _kept(x.shape, rounded)
         ctx.save_for_backward(mask)
-        kept = x.masked_fill(mask, 0)
+        kept = _clear(x, mask)
         return kept.mul_(ctx.scale) if residual is None else torch.add(residual, kept, alpha=ctx.scale)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:  # type: ignore[no-untyped-def]
         (mask,) = ctx.saved_tensors
-        return grad.masked_fill(mask, 0).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None
+        return _clear(grad, mask).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None

@@ -30,7 +30,11 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoo
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Computes the gradients in the forward pass, since they need the same logits."""
+    """Computes the gradients in the forward pass, since they need the same logits.
+
+    d loss / d logits = softmax - (1 - smoothing) * one_hot(target) - smoothing / V. The last term is the same for all
+    classes, so what it adds to the gradients is a sum over rows of the weight and of the hidden states.
+    """
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
@@ -42,26 +46,31 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if with_grad else None
         nll_sum = torch.zeros((), device=hidden.device)
         uniform_sum = torch.zeros((), device=hidden.device)
+        weight_sum = weight.sum(dim=0, dtype=torch.float32)  # [d_model]: h @ weight_sum is the sum of h's logits
         rows_at_once = max(1, _BLOCK_ELEMENTS // vocab)
-        for h, target, at in _blocks(hidden, targets, rows_at_once):
-            log_probs = torch.log_softmax(h @ weight.T, dim=-1, dtype=torch.float32)  # [rows, vocab]
-            nll_sum -= log_probs.gather(1, target[:, None]).sum()
-            if smoothing:
-                uniform_sum -= log_probs.sum() / vocab
+        for at in range(0, len(hidden), rows_at_once):
+            h, target = hidden[at : at + rows_at_once], targets[at : at + rows_at_once, None]
+            logits = h @ weight.T  # [rows, vocab]
+            target_logit = logits.gather(1, target).float()
             if grad_hidden is None or grad_weight is None:
-                continue
-            # d loss / d logits = softmax - smoothed target
-            grad = log_probs.exp_()
+                log_total = logits.float().logsumexp(dim=1, keepdim=True)
+            else:
+                probs = logits.softmax(dim=-1)
+                log_total = _log_total(logits, probs, target, target_logit)
+                minus = torch.full_like(target_logit, smoothing - 1, dtype=probs.dtype)
+                grad_logits = probs.scatter_add_(1, target, minus)
+                torch.mm(grad_logits, weight, out=grad_hidden[at : at + rows_at_once])
+                grad_weight += grad_logits.T @ h
+            nll_sum += (log_total - target_logit).sum()
             if smoothing:
-                grad -= smoothing / vocab
-            grad.scatter_add_(1, target[:, None], grad.new_full((len(target), 1), smoothing - 1))
-            grad = grad.to(h.dtype)
-            torch.mm(grad, weight, out=grad_hidden[at : at + len(h)])
-            grad_weight += grad.T @ h
-        loss = (1 - smoothing) * nll_sum + smoothing * uniform_sum
-        if with_grad:
+                uniform_sum += log_total.sum() - (h.float() @ weight_sum).sum() / vocab
+        if grad_hidden is not None and grad_weight is not None:
+            if smoothing:
+                grad_hidden -= (smoothing / vocab * weight_sum).to(hidden.dtype)
+                grad_weight -= smoothing / vocab * hidden.sum(dim=0, dtype=torch.float32)
             ctx.save_for_backward(grad_hidden, grad_weight)
             ctx.weight_dtype = weight.dtype
+        loss = (1 - smoothing) * nll_sum + smoothing * uniform_sum
         ctx.mark_non_differentiable(nll_sum)
         return loss, nll_sum
 
@@ -73,6 +82,14 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return grad_hidden * grad_loss, (grad_weight * grad_loss).to(ctx.weight_dtype), None, None
 
 
-def _blocks(hidden: Tensor, targets: Tensor, rows: int) -> list[tuple[Tensor, Tensor, int]]:
-    starts = range(0, len(hidden), rows)
-    return [(hidden[at : at + rows], targets[at : at + rows], at) for at in starts]
+def _log_total(logits: Tensor, probs: Tensor, target: Tensor, target_logit: Tensor) -> Tensor:
+    """log sum exp of each row of logits: float32 [rows, 1].
+
+    On a CPU it is read off the softmax, as logit - log p of the target; in bf16 that is one rounding of p, which
+    averages out over tokens. A target so improbable that its p is no normal number takes the long way.
+    """
+    if logits.device.type == "cpu":
+        p = probs.gather(1, target).float()
+        if bool((p > 1e-30).all()):
+            return target_logit - p.log()
+    return logits.float().logsumexp(dim=1, keepdim=True)
