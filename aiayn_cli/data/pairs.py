@@ -6,7 +6,7 @@ Pairs travel in chunks: two lists of records of the same length, the source side
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes, write_records
@@ -44,7 +44,7 @@ def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool
         while True:
             src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
             if len(src_chunk) != len(tgt_chunk):
-                for _ in (*src_records, *tgt_records):
+                for _ in chain(src_records, tgt_records):
                     pass  # the message tells both counts
                 raise _unequal(src_reader, tgt_reader)
             if not src_chunk:
