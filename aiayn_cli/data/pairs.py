@@ -64,9 +64,7 @@ def _unequal(src: RecordReader, tgt: RecordReader) -> DataError:
     hint = "each line of one file must translate the same line of the other"
     for reader in (src, tgt):
         if reader.mapped:
-            hint += (
-                f"; {reader.mapped:,} characters in {reader.name}, such as CR or U+2028, pass for line ends elsewhere"
-            )
+            hint += f"; {reader.name} has CR, U+2028 or the like inside lines ({reader.mapped:,}): line ends elsewhere"
     return DataError(f"{src.name} has {src.records:,} records, but {tgt.name} has {tgt.records:,}", hint)
 
 
