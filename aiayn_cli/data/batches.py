@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.store import Side, TokenStore
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
@@ -126,23 +126,15 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, n_ranks: in
 
 def collate(store: TokenStore, pairs: Indices) -> Batch:
     """Read pairs from the store into padded tensors."""
-    src_length, tgt_length = store.src_lengths[pairs] + 1, store.tgt_lengths[pairs] + 1
-    src = np.full((len(pairs), src_length.max()), PAD_ID, dtype=np.int64)
-    tgt_in = np.full((len(pairs), tgt_length.max()), PAD_ID, dtype=np.int64)
-    tgt_out = tgt_in.copy()
-    tgt_in[:, 0] = BOS_ID
-    for row, pair in enumerate(pairs.tolist()):
-        src_ids, tgt_ids = store.pair(pair)
-        src[row, : len(src_ids)] = src_ids
-        src[row, len(src_ids)] = EOS_ID
-        tgt_in[row, 1 : len(tgt_ids) + 1] = tgt_ids
-        tgt_out[row, : len(tgt_ids)] = tgt_ids
-        tgt_out[row, len(tgt_ids)] = EOS_ID
-    mask = None
-    if src_length.min() < src.shape[1]:
-        mask = torch.from_numpy(np.arange(src.shape[1])[None] < src_length[:, None])
-    tensors = (torch.from_numpy(src), mask, torch.from_numpy(tgt_in), torch.from_numpy(tgt_out))
-    return Batch(*tensors, tgt_tokens=int(tgt_length.sum()))
+    src, src_is_token = _rows(store, pairs, "src")
+    tgt, tgt_is_token = _rows(store, pairs, "tgt")
+    return Batch(
+        src=torch.from_numpy(src),
+        src_mask=None if src_is_token.all() else torch.from_numpy(src_is_token),
+        tgt_in=torch.from_numpy(_shifted_right(tgt)),
+        tgt_out=torch.from_numpy(tgt),
+        tgt_tokens=int(np.count_nonzero(tgt_is_token)),
+    )
 
 
 def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
@@ -150,6 +142,25 @@ def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
     pairs = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
     (chunks,) = split_update(store, pairs, max_tokens) if len(pairs) else ([],)
     yield from chunks
+
+
+def _rows(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, NDArray[np.bool_]]:
+    """One side of some pairs, each row ended by EOS_ID and padded: int64 [batch, length], and which are tokens."""
+    flat, lengths = store.gather(pairs, side)
+    columns = np.arange(lengths.max() + 1)
+    is_text = columns < lengths[:, None]
+    rows = np.full(is_text.shape, PAD_ID, dtype=np.int64)
+    rows[is_text] = flat
+    rows[np.arange(len(rows)), lengths] = EOS_ID
+    return rows, columns <= lengths[:, None]
+
+
+def _shifted_right(tgt: Indices) -> Indices:
+    """What the decoder reads: BOS_ID, then the target without the last place; an end token inside becomes padding."""
+    tgt_in = np.empty_like(tgt)
+    tgt_in[:, 0] = BOS_ID
+    tgt_in[:, 1:] = np.where(tgt[:, :-1] == EOS_ID, PAD_ID, tgt[:, :-1])
+    return tgt_in
 
 
 def _pool_updates(store: TokenStore, batch_tokens: int, seed: int, epoch: int, first: int) -> list[Indices]:
