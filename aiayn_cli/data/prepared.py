@@ -145,10 +145,8 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
         raise DataError(f"{path} is damaged: {error}", _AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{path} does not describe prepared data", "name a folder that `aiayn prepare` made")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        problem = (
-            f"{path} has format {manifest.get('format_version')}, but this version of aiayn reads {FORMAT_VERSION}"
-        )
+    if (found := manifest.get("format_version")) != FORMAT_VERSION:
+        problem = f"{path} has format version {found}, but this version of aiayn reads {FORMAT_VERSION}"
         raise DataError(problem, "prepare the data again with this version")
     return manifest, hashlib.sha256(content).hexdigest()
 
