@@ -1,5 +1,6 @@
 """A folder that appears whole or not at all."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -24,7 +25,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     Yields:
         The folder to write into.
     Raises:
-        DataError: `path` holds something, another process is writing it, or it cannot be made.
+        DataError: `path` holds something, another process is writing it, it cannot be made, or the disk is full.
     """
     partial = path.with_name(path.name + ".partial")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
@@ -50,8 +51,11 @@ def new_folder(path: Path) -> Iterator[Path]:
             _flush_to_disk(partial)
             partial.rename(path)  # replaces an empty folder
             _flush_to_disk(path.parent)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                problem = f"{path} does not fit on its disk: {error.strerror}"
+                raise DataError(problem, "free some space, or give another --out") from error
             raise
 
 

@@ -96,7 +96,8 @@ def _check_same(plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict[str, An
     }
     changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
     if changed:
-        what = ", ".join(key if key == "text" else f"{key} {old.get(key)} and not {new.get(key)}" for key in changed)
+        both = {key for key in changed if key in old and key in new and key != "text"}
+        what = ", ".join(f"{key} {old[key]} and not {new[key]}" if key in both else key for key in changed)
         hint = "remove the folder, or give another --out; nothing was changed"
         raise DataError(f"{plan.out} holds data prepared otherwise ({what})", hint)
     return manifest
@@ -112,9 +113,11 @@ def _fill(folder: Path, plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict
     text.dropped["bad_bytes"] = counts["train"].bad_bytes
     held_out = 0
     if "valid" not in scored:
-        scored["valid"] = text.hold_out(HELD_OUT_PAIRS, HELD_OUT_SHARE, plan.config.seed)
-        held_out = len(scored["valid"][0])
+        taken = text.hold_out(HELD_OUT_PAIRS, HELD_OUT_SHARE, plan.config.seed)
+        held_out = len(taken[0])
         logs.notice(f"no validation text given: {held_out:,} training pairs are held out for it")
+        if held_out:
+            scored["valid"] = taken
     if plan.config.dedupe:
         text.drop_repeats()
     _refuse_nothing(len(text), counts["train"], text.dropped)

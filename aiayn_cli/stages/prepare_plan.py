@@ -27,6 +27,7 @@ class PreparePlan:
         source: where the pairs come from.
         config: how they are treated.
         vocab: a vocabulary's file to use; None makes a new one.
+        vocab_sha256: of that file; empty without one.
         workers: processes that encode text.
     """
 
@@ -37,6 +38,7 @@ class PreparePlan:
     source: Source
     config: DataConfig
     vocab: Path | None
+    vocab_sha256: str
     workers: int
 
     def settings(self) -> dict[str, Any]:
@@ -45,7 +47,7 @@ class PreparePlan:
         del values["corpus"]
         if self.vocab:
             del values["vocab_size"]
-            values["vocab_sha256"] = Vocab.load(self.vocab).sha256
+            values["vocab_sha256"] = self.vocab_sha256
         return values
 
 
@@ -96,6 +98,7 @@ def make_plan(
         source=source,
         config=config,
         vocab=vocab,
+        vocab_sha256=Vocab.load(vocab).sha256 if vocab else "",
         workers=workers or available_cores(),
     )
 

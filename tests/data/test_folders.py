@@ -1,5 +1,7 @@
 """A folder appears whole or not at all, also after kill -9, and never in place of another."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -48,6 +50,19 @@ def test_an_exception_leaves_nothing(tmp_path: Path, error: type[BaseException])
 
     with pytest.raises(error):
         fill_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_nothing_and_is_said_plainly(tmp_path: Path, code: int) -> None:
+    def fill_the_disk() -> None:
+        with new_folder(tmp_path / "out") as folder:
+            (folder / "a").write_text("1")
+            raise OSError(code, os.strerror(code))
+
+    with pytest.raises(DataError, match=f"out does not fit on its disk: {os.strerror(code)}") as caught:
+        fill_the_disk()
+    assert caught.value.hint == "free some space, or give another --out"
     assert list(tmp_path.iterdir()) == []
 
 

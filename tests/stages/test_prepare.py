@@ -1,0 +1,479 @@
+"""prepare turns text into training-ready data: nothing shifts, everything is counted, nothing existing is harmed."""
+
+import gzip
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiayn_cli.config import DataConfig
+from aiayn_cli.data import encoding
+from aiayn_cli.data import pairs as pairs_module
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
+from aiayn_cli.stages.prepare import run_prepare
+from aiayn_cli.stages.prepare_result import PrepareResult
+
+Pair = tuple[str, str]
+
+LETTERS = "abcdefghij"
+
+
+def sentence(rng: random.Random, n_words: int) -> str:
+    return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 4))) for _ in range(n_words))
+
+
+def make_pairs(n: int, seed: int) -> list[Pair]:
+    """Different pairs whose sides have as many words."""
+    rng = random.Random(seed)
+    lengths = [rng.randint(3, 9) for _ in range(n)]
+    return [(f"{sentence(rng, k)} s{i}x{seed}", f"{sentence(rng, k)} t{i}x{seed}") for i, k in enumerate(lengths)]
+
+
+TRAIN, VALID, TEST = make_pairs(300, 1), make_pairs(20, 2), make_pairs(30, 3)
+
+
+def write(folder: Path, name: str, pairs: Sequence[Pair]) -> tuple[Path, Path]:
+    paths = folder / f"{name}.en", folder / f"{name}.de"
+    for path, side in zip(paths, zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
+        path.write_bytes("".join(f"{record}\n" for record in side).encode())
+    return paths
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prepare(here: Path, pairs: Sequence[Pair] = TRAIN, **options: Any) -> PrepareResult:
+    """Prepare some pairs with validation and test text, a small vocabulary, and the options of run_prepare."""
+    settings = {"max_ratio": 9.0} | ({} if "vocab" in options else {"vocab_size": 90}) | options.pop("settings", {})
+    defaults: dict[str, Any] = {
+        "train": [write(here, "train", pairs)],
+        "valid": write(here, "v", VALID),
+        "test": write(here, "t", TEST),
+        "langs": "en-de",
+        "out": here / "out",
+    }
+    return run_prepare(settings=settings, **(defaults | options))
+
+
+def decoded(data: PreparedData, store: TokenStore | None) -> list[Pair]:
+    assert store is not None
+    vocab = Vocab.load(data.vocab_path)
+    sides = [[store.pair(i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
+    return list(zip(*map(vocab.decode, sides), strict=True))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_every_pair_comes_out_in_order_in_each_split(here: Path) -> None:
+    result = prepare(here)
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN
+    assert decoded(data, data.valid) == VALID
+    assert decoded(data, data.test) == TEST
+    assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == VALID
+    assert list(zip(data.test_src_text(), data.test_tgt_text(), strict=True)) == TEST
+    assert (result.pairs_read, result.pairs_kept, result.valid_pairs, result.test_pairs) == (300, 300, 20, 30)
+    assert result.src_tokens == data.train.src_lengths.sum()
+    assert result.tgt_tokens == data.train.tgt_lengths.sum()
+    assert (data.src_lang, data.tgt_lang, data.vocab_size) == ("en", "de", 90)
+    assert not result.done_before
+
+
+def test_several_training_files_are_read_one_after_the_other_plain_or_compressed(here: Path) -> None:
+    first = write(here, "first", TRAIN[:170])
+    second = write(here, "second", TRAIN[170:])
+    packed = second[0].with_suffix(".en.gz"), second[1]
+    packed[0].write_bytes(gzip.compress(second[0].read_bytes()))
+    prepare(here, train=[first, packed])
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN
+
+
+def test_each_rule_has_its_count_in_result_and_manifest(here: Path) -> None:
+    train = [
+        *TRAIN[:150],
+        ("", "nothing"),
+        ("nothing", " \u3000"),
+        TRAIN[7],
+        (VALID[3][0], "said otherwise"),
+        ("said otherwise", f" {TEST[4][1]} "),
+        ("a " * 60, "b " * 60),
+        ("a b c", "d " * 30),
+        *TRAIN[150:],
+        TRAIN[7],
+    ]
+    result = prepare(here, train, settings={"max_length": 50, "max_ratio": 2.0})
+    expected = {"bad_bytes": 0, "blank": 2, "overlap": 2, "repeated": 2, "too_long": 1, "length_ratio": 1}
+    assert result.dropped == expected
+    assert (result.pairs_read, result.pairs_kept) == (308, 300)
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN
+    assert data.manifest["splits"]["train"]["dropped"] == expected
+    assert data.manifest["splits"]["train"]["pairs_read"] == 308
+
+
+def test_rules_can_be_turned_off(here: Path) -> None:
+    train = [*TRAIN, TRAIN[7], ("a b c", "d " * 30), ("a " * 200, "b " * 200)]
+    result = prepare(here, train, settings={"dedupe": False, "max_ratio": 99.0, "max_length": 1_000})
+    assert (sum(result.dropped.values()), result.pairs_kept) == (0, 303)
+
+
+def test_validation_and_test_text_is_kept_whole_whatever_the_rules(here: Path) -> None:
+    odd = [("", "blank source"), ("a " * 500, "b"), ("same", "same"), ("same", "same")]
+    result = prepare(here, valid=write(here, "odd", odd))
+    data = PreparedData.load(here / "out")
+    assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == odd
+    assert data.valid is not None
+    assert (len(data.valid), result.valid_pairs) == (4, 4)
+    assert data.valid.src_lengths[0] == 0
+
+
+def test_characters_that_end_lines_elsewhere_are_counted(here: Path) -> None:
+    train = [*TRAIN, ("a\u2028b c", "d\x0be\x85f")]
+    result = prepare(here, train)
+    assert result.mapped_characters == 3
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train)[-1] == ("a b c", "d e f")
+
+
+def test_bad_bytes_stop_by_default_and_leave_nothing(here: Path) -> None:
+    files = write(here, "bad", TRAIN)
+    files[1].write_bytes(files[1].read_bytes().replace(b" t41x1", b" t41x1\xff"))
+    with pytest.raises(DataError, match=r"bad\.de:42: byte .* of the line \(0xFF\) is not UTF-8"):
+        prepare(here, train=[files])
+    assert not (here / "out").exists()
+    assert not list(here.glob("*.partial"))
+
+
+def test_bad_bytes_can_drop_exactly_their_pair(here: Path) -> None:
+    files = write(here, "bad", TRAIN)
+    files[1].write_bytes(files[1].read_bytes().replace(b" t41x1", b" t41x1\xff"))
+    result = prepare(here, train=[files], settings={"on_bad_bytes": "drop"})
+    assert result.dropped["bad_bytes"] == 1
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN[:41] + TRAIN[42:]
+
+
+def test_without_validation_text_some_pairs_are_held_out_and_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = prepare(here, valid=None)
+    assert "no validation text given: 15 training pairs are held out for it" in capsys.readouterr().err
+    data = PreparedData.load(here / "out")
+    held_out = decoded(data, data.valid)
+    assert (len(held_out), result.held_out, result.valid_pairs, result.pairs_kept) == (15, 15, 15, 285)
+    assert sorted([*held_out, *decoded(data, data.train)]) == sorted(TRAIN)
+    assert data.manifest["splits"]["valid"]["held_out_of"] == {"split": "train", "seed": 1}
+
+
+def test_the_seed_chooses_what_is_held_out(here: Path) -> None:
+    held_out = []
+    for seed in (1, 2):
+        prepare(here, valid=None, out=here / str(seed), settings={"seed": seed})
+        held_out.append(set(PreparedData.load(here / str(seed)).valid_src_text()))
+    assert held_out[0] != held_out[1]
+
+
+def test_the_vocabulary_knows_nothing_of_validation_and_test_text(here: Path) -> None:
+    prepare(here, valid=write(here, "odd", [("漢字", "a")]), test=None)
+    data = PreparedData.load(here / "out")
+    assert Vocab.load(data.vocab_path).decode(Vocab.load(data.vocab_path).encode(["漢字"])) == ["\u2047"]
+    assert data.manifest["splits"]["valid"]["unknown_tokens"] == 1
+
+
+def test_the_manifest_chains_inputs_vocabulary_and_outputs(here: Path) -> None:
+    prepare(here)
+    manifest = json.loads((here / "out" / "manifest.json").read_bytes())
+    for entry in manifest["inputs"]:
+        content = Path(entry["path"]).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert [(entry["split"], entry["side"]) for entry in manifest["inputs"]] == [
+        (split, side) for split in ("train", "valid", "test") for side in ("src", "tgt")
+    ]
+    assert manifest["vocab"]["sha256"] == manifest["files"]["vocab.model"]["sha256"]
+    assert manifest["settings"] == {
+        "vocab_size": 90, "max_length": 250, "max_ratio": 9.0, "dedupe": True, "on_bad_bytes": "stop", "seed": 1,
+    }  # fmt: skip
+
+
+def test_the_same_call_gives_the_same_bytes_for_any_number_of_processes(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "CHUNKS_WORTH_A_PROCESS", 3)
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
+    found = []
+    for name, workers in (("one", 1), ("again", 1), ("two", 2)):
+        prepare(here, out=here / name, workers=workers)
+        found.append(contents(here / name))
+    assert found[0] == found[1] == found[2]
+
+
+def test_running_it_again_does_nothing_and_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = prepare(here)
+    before = {path: path.stat().st_mtime_ns for path in (here / "out").iterdir()}
+    capsys.readouterr()
+    again = prepare(here)
+    assert capsys.readouterr().err == f"{here / 'out'} holds exactly this already; nothing to do\n"
+    assert {path: path.stat().st_mtime_ns for path in (here / "out").iterdir()} == before
+    assert again.done_before
+    assert again.pairs_kept == first.pairs_kept
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        ({"settings": {"vocab_size": 80}}, "vocab_size 90 and not 80"),
+        ({"settings": {"max_ratio": 3.0, "seed": 5}}, "max_ratio 9.0 and not 3.0, seed 1 and not 5"),
+        ({"langs": "en-nl"}, "languages en-de and not en-nl"),
+        ({"pairs": TRAIN[:-1]}, "text"),
+        ({"valid": None}, "text"),
+    ],
+    ids=["vocab_size", "two settings", "languages", "training text", "validation text"],
+)
+def test_other_data_is_never_overwritten(here: Path, options: dict[str, Any], difference: str) -> None:
+    prepare(here)
+    before = contents(here / "out")
+    with pytest.raises(DataError) as caught:
+        prepare(here, **options)
+    assert caught.value.problem == f"{here / 'out'} holds data prepared otherwise ({difference})"
+    assert caught.value.hint == "remove the folder, or give another --out; nothing was changed"
+    assert contents(here / "out") == before
+
+
+def test_a_folder_of_something_else_is_never_overwritten(here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("ten years of work")
+    with pytest.raises(DataError, match="out exists already"):
+        prepare(here)
+    assert contents(here / "out") == {"thesis.tex": b"ten years of work"}
+
+
+def test_damaged_data_is_not_taken_for_finished(here: Path) -> None:
+    prepare(here)
+    (here / "out" / "train-00000.src.npy").unlink()
+    with pytest.raises(DataError, match=r"train-00000\.src\.npy is missing"):
+        prepare(here)
+
+
+@pytest.mark.parametrize("moment", ["train_vocab", "encode_chunks", "write_manifest"])
+def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(here: Path, moment: str) -> None:
+    prepare(here, out=here / "undisturbed")
+    program = (
+        "import os, signal, sys; from pathlib import Path; from aiayn_cli.stages import prepare\n"
+        f"prepare.{moment} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "pair = lambda name: (Path(f'{name}.en'), Path(f'{name}.de'))\n"
+        "prepare.run_prepare(train=[pair('train')], valid=pair('v'), langs='en-de', out=Path('out'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, cwd=here, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    assert not (here / "out").exists()
+    assert (here / "out.partial").exists()
+    prepare(here)
+    assert contents(here / "out") == contents(here / "undisturbed")
+    assert not (here / "out.partial").exists()
+
+
+def test_a_vocabulary_can_be_used_again(here: Path) -> None:
+    prepare(here, out=here / "first")
+    other = make_pairs(50, 7)
+    for n, vocab in enumerate((here / "first", here / "first" / "vocab.model")):
+        prepare(here, other, out=here / f"second{n}", vocab=vocab)
+        data = PreparedData.load(here / f"second{n}")
+        assert data.vocab_path.read_bytes() == (here / "first" / "vocab.model").read_bytes()
+        assert data.manifest["settings"]["vocab_sha256"] == data.vocab_sha256
+
+
+def test_a_vocabulary_of_something_else_is_refused(here: Path) -> None:
+    (here / "my.model").write_text("hello")
+    with pytest.raises(DataError, match=r"my\.model is not a SentencePiece model"):
+        prepare(here, vocab=here / "my.model")
+    with pytest.raises(DataError, match="none cannot be read: No such file"):
+        prepare(here, vocab=here / "none")
+    assert not (here / "out").exists()
+
+
+def test_unknown_tokens_of_a_vocabulary_made_elsewhere_are_counted(here: Path) -> None:
+    prepare(here, out=here / "first")
+    result = prepare(here, [*TRAIN, ("漢字 a", "b 漢 c")], out=here / "second", vocab=here / "first")
+    assert result.unknown_tokens == 2
+
+
+def test_a_vocabulary_larger_than_the_text_allows_is_clamped_with_a_notice(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = prepare(here, settings={"vocab_size": 50_000})
+    assert result.vocab_size < 5_000
+    wanted = f"the text has only {result.vocab_size:,} sub-words, so the vocabulary has that many, not 50,000"
+    assert wanted in capsys.readouterr().err
+
+
+def test_a_vocabulary_large_for_the_text_is_remarked_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(here, settings={"vocab_size": 101})
+    assert "101 sub-words are many for 300 pairs; fewer may do better (--vocab-size)" in capsys.readouterr().err
+    prepare(here, out=here / "other", settings={"vocab_size": 100})
+    assert "many for" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pairs", "settings", "problem"),
+    [
+        ([], {}, "no training pair is left of 0"),
+        ([("", "a"), ("b", " ")], {}, "no training pair is left of 2 (2 a blank side)"),
+        (
+            [VALID[0], (" ", "a")],
+            {},
+            "no training pair is left of 2 (1 a blank side, 1 overlap with validation or test text)",
+        ),
+        (TRAIN[:9], {"max_length": 2}, "no training pair is left of 9 (9 too long)"),
+    ],
+)
+def test_an_empty_training_set_says_what_took_its_pairs(
+    here: Path, pairs: list[Pair], settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        prepare(here, pairs, settings=settings)
+    assert caught.value.problem == problem
+    assert caught.value.hint == "look into the files; --max-length, --max-ratio and --no-dedupe let more pass"
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_empty_validation_or_test_files_are_refused(here: Path, split: str) -> None:
+    with pytest.raises(DataError, match=f"the {split} files hold no pair") as caught:
+        prepare(here, TRAIN, **{split: write(here, "empty", [])})
+    assert caught.value.hint == f"leave out --{split}, or give other files"
+
+
+def test_one_pair_cannot_be_trained_and_validated_on(here: Path) -> None:
+    result = prepare(here, TRAIN[:1], valid=None, settings={"vocab_size": 40})
+    assert (result.pairs_kept, result.valid_pairs) == (1, 0)
+    assert PreparedData.load(here / "out").valid is None
+
+
+def test_unequal_files_stop_with_both_counts(here: Path) -> None:
+    files = write(here, "short", TRAIN)
+    files[1].write_bytes(b"one\ntwo\n")
+    with pytest.raises(DataError, match=r"short\.en has 300 records, but .*short\.de has 2"):
+        prepare(here, train=[files])
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("rerun", [False, True])
+def test_the_demo_needs_nothing_but_its_name(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
+) -> None:
+    from aiayn_cli.data import sources
+    from aiayn_cli.data.toy import ToyCorpus
+
+    seeds = []
+
+    def generate(seed: int) -> ToyCorpus:
+        seeds.append(seed)
+        return ToyCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
+
+    monkeypatch.setattr(sources, "generate", generate)
+    result = run_prepare(corpus="demo", settings={"seed": 4})
+    assert "writing to prepared/demo" in capsys.readouterr().err
+    assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_000, "en-de")
+    assert (result.pairs_read, result.valid_pairs, result.test_pairs) == (6_100, 20, 30)
+    data = PreparedData.load(result.out)
+    assert decoded(data, data.valid) == VALID
+    assert data.manifest["corpus"] == "demo"
+    if rerun:
+        assert run_prepare(corpus="demo", settings={"seed": 4}).done_before
+        with pytest.raises(DataError, match=r"seed 4 and not 5"):
+            run_prepare(corpus="demo", settings={"seed": 5})
+    assert set(seeds) <= {4, 5}
+
+
+def test_a_recipe_gives_what_the_user_does_not(here: Path) -> None:
+    recipe = here / "mine.yaml"
+    recipe.write_text("data:\n  corpus: my-corpus\n  vocab_size: 66\n  max_length: 11\n  seed: 6\n")
+    result = prepare(here, recipe=str(recipe), out=None, settings={"seed": 8, "vocab_size": 77})
+    settings = PreparedData.load(Path("prepared/my-corpus")).manifest["settings"]
+    assert result.out == Path("prepared/my-corpus")
+    assert (settings["vocab_size"], settings["max_length"], settings["seed"]) == (77, 11, 8)
+
+
+def test_without_recipe_the_defaults_and_the_languages_name_the_result(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run_prepare(train=[write(here, "train", TRAIN)], valid=write(here, "v", VALID), langs="en-de")
+    assert result.out == Path("prepared/en-de")
+    assert "writing to prepared/en-de (--out chooses another folder)" in capsys.readouterr().err
+    assert PreparedData.load(result.out).manifest["settings"]["max_length"] == DataConfig().max_length
+
+
+def test_a_recipe_of_a_corpus_that_has_no_name_yet_asks_for_files(here: Path) -> None:
+    recipe = here / "mine.yaml"
+    recipe.write_text("data:\n  corpus: my-corpus\n")
+    with pytest.raises(DataError, match="unknown corpus 'my-corpus'") as caught:
+        run_prepare(recipe=str(recipe))
+    assert caught.value.hint.endswith("(for files of your own give --train)")
+
+
+FILES = (Path("a.en"), Path("a.de"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "problem"),
+    [
+        ({}, UsageError, "nothing to prepare"),
+        ({"corpus": "demo", "train": [FILES]}, UsageError, "corpus demo and --train together"),
+        ({"corpus": "demo", "langs": "en-de"}, UsageError, "corpus demo and --langs together"),
+        ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid without --train"),
+        ({"train": [FILES]}, UsageError, "--train without --langs"),
+        ({"train": [FILES], "langs": "en"}, UsageError, "--langs is 'en', but must be source-target"),
+        ({"train": [FILES], "langs": "en-de", "workers": 0}, UsageError, "--workers is 0, but must be at least 1"),
+        (
+            {"corpus": "demo", "vocab": Path("v"), "settings": {"vocab_size": 99}},
+            UsageError,
+            "--vocab and --vocab-size together",
+        ),
+        ({"corpus": "dmo"}, DataError, "unknown corpus 'dmo'"),
+        (
+            {"corpus": "demo", "settings": {"max_ratio": 0.5}},
+            ConfigError,
+            "data.max_ratio is 0.5, but must be at least 1.0",
+        ),
+        ({"train": [FILES], "langs": "en-de"}, DataError, "a.en does not exist"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_does_not_go_together_is_refused_before_anything_is_done(
+    here: Path, options: dict[str, Any], error: type[AiaynError], problem: str
+) -> None:
+    with pytest.raises(error) as caught:
+        run_prepare(**options)
+    assert caught.value.problem == problem
+    assert caught.value.hint
+    assert list(here.iterdir()) == []
+
+
+def test_the_result_prints_itself_as_a_table(here: Path) -> None:
+    text = str(prepare(here, [*TRAIN, TRAIN[3], ("", "x"), ("", "y")]))
+    lines = [line.rsplit(maxsplit=1) for line in text.splitlines()]
+    assert text.startswith(f"{here / 'out'} (en-de), ")
+    table = {label.strip(): number for label, number in lines[1:]}
+    assert table["training pairs read"] == "303"
+    assert table["dropped: repeated pair"] == "1"
+    assert table["dropped: a blank side"] == "2"
+    assert "dropped: too long" not in table
+    assert table["training pairs kept"] == "300"
+    assert table["sub-words in the vocabulary"] == "90"
+    assert len({len(line) for line in text.splitlines()[1:]}) == 1
