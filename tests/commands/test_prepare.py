@@ -1,0 +1,114 @@
+"""`aiayn prepare` as typed: options become one call, results go to stdout, the rest to stderr."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.app import main
+from aiayn_cli.commands.prepare import repeat_option
+from aiayn_cli.data.prepared import PreparedData
+
+SENTENCES = [(f"the house number {i} is big", f"das Haus Nummer {i} ist groß") for i in range(60)]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, pairs in (("a", SENTENCES[:30]), ("b", SENTENCES[30:50]), ("v", SENTENCES[50:57]), ("t", SENTENCES[57:])):
+        for lang, side in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+            Path(f"{name}.{lang}").write_text("".join(f"{record}\n" for record in side), "utf-8")
+    return tmp_path
+
+
+def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = (
+        "prepare --train a.en a.de --train b.en b.de --valid v.en v.de --test t.en t.de --langs en-de --out out "
+        "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5"
+    )
+    assert main(line.split()) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("out (en-de), ")
+    assert "training pairs kept" in out
+    assert err == "60 sub-words are many for 50 pairs; fewer may do better (--vocab-size)\n"
+    data = PreparedData.load(Path("out"))
+    assert data.manifest["settings"] == {
+        "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "dedupe": False, "on_bad_bytes": "drop", "seed": 5,
+    }  # fmt: skip
+    assert data.valid is not None
+    assert data.test is not None
+    assert (len(data.train), len(data.valid), len(data.test)) == (50, 7, 3)
+
+
+def test_json_is_one_object_on_stdout(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "prepare --train a.en a.de b.en b.de --langs en-de --vocab-size 60 --json --quiet"
+    assert main(line.split()) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert (result["out"], result["pairs_read"], result["held_out"]) == ("prepared/en-de", 50, 2)
+    assert err == ""
+
+
+def test_a_vocabulary_and_a_recipe_can_be_named(here: Path) -> None:
+    recipe = "--recipe mine.yaml"
+    Path("mine.yaml").write_text("data:\n  corpus: mine\n  vocab_size: 50\n")
+    files = "--train a.en a.de --valid v.en v.de --langs en-de"
+    assert main(f"prepare {files} {recipe}".split()) == 0
+    assert main(f"prepare {files} --vocab prepared/mine --out second".split()) == 0
+    data = PreparedData.load(Path("second"))
+    assert data.vocab_size == 50
+    assert data.vocab_path.read_bytes() == Path("prepared/mine/vocab.model").read_bytes()
+
+
+def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "--list"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("demo  en-de  ")
+    assert err == ""
+    assert main(["prepare", "--list", "--json"]) == 0
+    corpora = json.loads(capsys.readouterr().out)["corpora"]
+    assert [corpus["name"] for corpus in corpora] == ["demo"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "problem"),
+    [
+        ("", 2, "nothing to prepare"),
+        ("dmeo", 1, "unknown corpus 'dmeo'"),
+        ("--train a.en --langs en-de", 2, "--train needs files in pairs, but has 1: a.en"),
+        ("--train a.en a.de b.en --langs en-de", 2, "--train needs files in pairs, but has 3: a.en, a.de, b.en"),
+        ("--train a.en a.de", 2, "--train without --langs"),
+        ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
+        ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
+        ("--train a.en a.de --langs en-de --max-length 0", 1, "data.max_length is 0, but must be at least 1"),
+        ("demo --quiet --verbose", 2, "--quiet and --verbose contradict each other"),
+    ],
+)
+def test_mistakes_are_answered_with_a_problem_and_a_hint(
+    here: Path, capsys: pytest.CaptureFixture[str], line: str, code: int, problem: str
+) -> None:
+    before = sorted(here.iterdir())
+    assert main(["prepare", *line.split()]) == code
+    out, err = capsys.readouterr()
+    error, hint = err.splitlines()[-2:]
+    assert error == f"error: {problem}"
+    assert hint.startswith("hint: ")
+    assert out == ""
+    assert [path for path in sorted(here.iterdir()) if path.name != "prepared"] == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("--train a b", "--train a --train b"),
+        ("--train a b --train c d --seed 3", "--train a --train b --train c --train d --seed 3"),
+        ("--train a b c d", "--train a --train b --train c --train d"),
+        ("--valid v w --train a b", "--valid v w --train a --train b"),
+        ("--train a - -q x", "--train a --train - -q x"),
+        ("demo", "demo"),
+        ("--train", "--train"),
+        ("", ""),
+    ],
+)
+def test_an_option_is_put_before_each_of_its_values(typed: str, read: str) -> None:
+    assert repeat_option(typed.split(), "--train") == read.split()
