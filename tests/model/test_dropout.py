@@ -54,19 +54,36 @@ def test_the_sum_with_a_residual_is_the_residual_plus_dropout() -> None:
     torch.testing.assert_close(dropout_add(x, residual, 0.4), residual + alone)
 
 
-def test_the_backward_pass_loses_the_same_elements_and_leaves_the_residual_unscaled() -> None:
-    x = torch.randn(6, 35, requires_grad=True)
-    residual = torch.randn(6, 35, requires_grad=True)
-    grad = torch.randn(6, 35)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_backward_pass_loses_the_same_elements_and_leaves_the_residual_unscaled(dtype: torch.dtype) -> None:
+    x = torch.randn(6, 35).to(dtype).requires_grad_()
+    residual = torch.zeros(6, 35, dtype=dtype, requires_grad=True)
+    grad = torch.randn(6, 35).to(dtype)
     y = dropout_add(x, residual, 0.4)
     y.backward(grad)
-    lost = y == residual
+    lost = y == 0
     assert 0 < lost.sum() < lost.numel()
     assert x.grad is not None
     assert residual.grad is not None
     assert torch.equal(residual.grad, grad)
     assert torch.equal(x.grad == 0, lost)
-    torch.testing.assert_close(x.grad[~lost], grad[~lost] / 0.6, rtol=1e-4, atol=0)
+    expected = grad.double()[~lost] / 0.6
+    torch.testing.assert_close(
+        x.grad.double()[~lost], expected, rtol=2**-8 if dtype == torch.bfloat16 else 1e-4, atol=0
+    )
+
+
+def test_bf16_added_to_fp32_as_under_autocast_stays_fp32_and_gives_gradients_of_each_type() -> None:
+    x = torch.ones(8, 9, dtype=torch.bfloat16, requires_grad=True)
+    residual = torch.full((8, 9), 0.3, requires_grad=True)
+    y = dropout_add(x, residual, 0.5)
+    y.sum().backward()
+    assert y.dtype == torch.float32
+    assert set(y.unique().tolist()) == {residual[0, 0].item(), (residual[0, 0] + 2).item()}
+    assert x.grad is not None
+    assert residual.grad is not None
+    assert (x.grad.dtype, residual.grad.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(x.grad != 0, y > 1)
 
 
 @pytest.mark.parametrize("needs", [(True, True), (True, False), (False, True)])
@@ -112,15 +129,17 @@ def test_probability_zero_is_the_identity() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3), (5,), (2, 3, 1)])
-def test_any_shape_is_kept(shape: tuple[int, ...]) -> None:
-    x = torch.ones(shape)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_any_shape_is_kept(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = torch.ones(shape, dtype=dtype)
     assert dropout(x, 0.5).shape == shape
     assert dropout_add(x, x, 0.5).shape == shape
 
 
-def test_a_transposed_input_loses_single_elements_too() -> None:
-    x = torch.randn(40, 50).t()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_transposed_input_loses_single_elements_too(dtype: torch.dtype) -> None:
+    x = torch.randn(40, 50).to(dtype).t()
     y = dropout(x, 0.5)
     kept = y != 0
     assert 0.4 < kept.float().mean() < 0.6
-    torch.testing.assert_close(y[kept], 2 * x[kept], rtol=1e-4, atol=0)
+    assert torch.equal(y[kept], 2 * x[kept])

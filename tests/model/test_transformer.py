@@ -185,3 +185,21 @@ def test_bf16_stays_near_fp32(norm: Norm, way: str) -> None:
     assert (found - exact).norm() / exact.norm() < 0.03
     assert (stepped - exact[:, -1]).norm() / exact[:, -1].norm() < 0.03
     assert (found - exact).norm() > 0
+
+
+@torch.no_grad()
+def test_no_memory_is_read_before_it_is_written() -> None:
+    model = _model(dropout=0.2, attention_dropout=0.2)
+    src, src_mask, tgt_in = _batch()
+    torch.use_deterministic_algorithms(True)  # fills what torch.empty returns with NaN
+    try:
+        assert torch.empty(3).isnan().all()
+        for mask in (src_mask, None):
+            memory = model.encode(src, mask)
+            assert model(src, mask, tgt_in).isfinite().all()
+            cache = model.start(memory, mask)
+            for start, end in ((0, 1), (1, 4), (4, 8)):
+                assert model.step(tgt_in[:, start:end], cache).isfinite().all()
+                cache.reorder(torch.arange(4))
+    finally:
+        torch.use_deterministic_algorithms(False)
