@@ -1,0 +1,204 @@
+import copy
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aiayn_cli.config import DecodingConfig
+from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.decoding.beam_search import Hypothesis
+from aiayn_cli.decoding.translator import LONGEST_SOURCE, Translation, Translator
+from aiayn_cli.device import Device
+from aiayn_cli.errors import CheckpointError
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+
+ModelMaker = Callable[..., Transformer]  # seed, then fields of ModelConfig
+
+WORDS = ["der", "die", "eine", "hund", "katze", "maus", "frau", "läuft", "springt", "sieht", "klein", "schnell", "und"]
+DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
+
+
+def random_lines(count: int, longest: int = 12) -> list[str]:
+    source = random.Random(7)
+    return [" ".join(source.choices(WORDS, k=source.randint(1, longest))) + "." for _ in range(count)]
+
+
+@pytest.fixture
+def translator(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> Translator:
+    return Translator([make_model()], vocab, cpu, DECODING)
+
+
+def test_text_does_not_depend_on_batch_size_order_or_neighbours(
+    make_model: ModelMaker, vocab: Vocab, cpu: Device
+) -> None:
+    lines = random_lines(64, longest=7)
+    model = make_model()
+    alone = Translator([model], vocab, cpu, replace(DECODING, batch_tokens=1))
+    expected = [alone.translate([line])[0] for line in lines]
+    assert len(set(expected)) > 32, "the model has to say different things for this test to mean anything"
+    shuffled = random.Random(3).sample(range(64), 64)
+    for size in (1, 7, 64):
+        translator = Translator([model], vocab, cpu, replace(DECODING, batch_tokens=100_000))
+        in_order = [text for start in range(0, 64, size) for text in translator.translate(lines[start : start + size])]
+        assert in_order == expected
+        mixed = [lines[number] for number in shuffled]
+        found = [text for start in range(0, 64, size) for text in translator.translate(mixed[start : start + size])]
+        assert found == [expected[number] for number in shuffled]
+    for batch_tokens in (1, 50, 333):
+        assert (
+            Translator([model], vocab, cpu, replace(DECODING, batch_tokens=batch_tokens)).translate(lines) == expected
+        )
+
+
+@given(lines=st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=9)), max_size=9))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_has_one_output_and_blank_lines_stay_blank(translator: Translator, lines: list[str]) -> None:
+    found = translator.translate(lines)
+    assert len(found) == len(lines)
+    assert all(text == "" for line, text in zip(lines, found, strict=True) if not line.strip())
+
+
+def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+    model = make_model()
+    seen = []
+    original = model.encode
+
+    def encode(src: torch.Tensor, src_mask: torch.Tensor | None) -> torch.Tensor:
+        seen.append(len(src))
+        return original(src, src_mask)
+
+    model.encode = encode  # type: ignore[method-assign]
+    translator = Translator([model], vocab, cpu, DECODING, n_best=2)
+    blanks = ["", " ", "\t \r", "\u00a0\u2003", "\u3000"]
+    assert translator.translate_n_best(blanks) == [[Translation("", 0.0, 0.0)] * 2] * 5
+    assert seen == []
+    translator.translate_n_best([*blanks, "der hund", *blanks])
+    assert seen == [1]
+
+
+def test_n_best_gives_that_many_outputs_best_first_and_scores_that_a_full_pass_confirms(
+    make_model: ModelMaker, vocab: Vocab, cpu: Device
+) -> None:
+    model = make_model()
+    translator = Translator([model], vocab, cpu, DECODING, n_best=3)
+    lines = random_lines(5)
+    single = Translator([model], vocab, cpu, DECODING).translate(lines)
+    for outputs, best in zip(translator.translate_n_best(lines), single, strict=True):
+        assert len(outputs) == 3
+        assert outputs[0].text == best
+        assert [each.score for each in outputs] == sorted((each.score for each in outputs), reverse=True)
+    found = Translator([model], vocab, cpu, replace(DECODING, beam_size=1)).translate_n_best(["die katze springt"])[0][
+        0
+    ]
+    src = torch.tensor([[*vocab.encode(["die katze springt"])[0], EOS_ID]])
+    tgt = greedy(model, src, src.shape[1] + DECODING.max_extra)
+    log_probs = model(src, None, torch.tensor([[BOS_ID, *tgt[:-1]]]))[0].log_softmax(-1)
+    log_prob = sum(float(log_probs[position, token]) for position, token in enumerate(tgt))
+    assert found.text == vocab.decode([tgt])[0]
+    assert found.log_prob == pytest.approx(log_prob, rel=1e-4)
+    assert found.score == pytest.approx(log_prob / ((5 + len(tgt)) / 6) ** DECODING.alpha, rel=1e-4)
+
+
+def greedy(model: Transformer, src: torch.Tensor, max_length: int) -> list[int]:
+    """Greedy search with full passes, without cache; the special tokens that are never produced left out."""
+    tokens: list[int] = []
+    while len(tokens) + 1 < max_length and EOS_ID not in tokens:
+        logits = model(src, None, torch.tensor([[BOS_ID, *tokens]]))[0, -1]
+        tokens.append(EOS_ID + int(logits[EOS_ID:].argmax()))
+    return tokens if EOS_ID in tokens else [*tokens, EOS_ID]
+
+
+def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
+    translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = random_lines(90, longest=18)
+    sentences = [sentence for sentence in sentences if sentence.count(" ") > 11]
+    line = " ".join(sentences)
+    found = translator.translate(["der hund", line])
+    assert found == [translator.translate(["der hund"])[0], " ".join(translator.translate(sentences))]
+    assert translator.split_lines == 1
+    assert "line 2 has" in capsys.readouterr().err
+
+
+def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
+    make_model: ModelMaker, vocab: Vocab, cpu: Device
+) -> None:
+    line = " ".join(random_lines(60, longest=18))
+    plain = Translator([make_model()], vocab, cpu, DECODING, n_best=2).translate_n_best([line])[0]
+    chinese = Translator([make_model()], vocab, cpu, DECODING, n_best=2, tgt_lang="zh_Hans").translate_n_best([line])[0]
+    for one, other in zip(plain, chinese, strict=True):
+        assert len(one.text) > len(other.text)
+        assert one.text.replace(" ", "") == other.text.replace(" ", "")
+
+
+def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    translator._search_batch = lambda sources: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
+    translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
+    assert translator.split_lines == 9
+    err = capsys.readouterr().err
+    assert err.count("sub-words, more than 250") == 5
+    assert "line 1,001 has" in err
+
+
+def test_a_word_of_200_000_characters_is_translated_in_parts(translator: Translator) -> None:
+    def search(sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
+        assert sum(map(len, sources)) <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
+        return [[Hypothesis(tuple(ids[:-1]), -1.0, -1.0)] for ids in sources]
+
+    translator._search_batch = search  # type: ignore[method-assign]
+    word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
+    [found] = translator.translate([word])
+    assert found.replace(" ", "") == word
+
+
+def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+    model = make_model(positions="learned", max_positions=19)
+    translator = Translator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
+    found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
+    assert all(found)
+    assert translator.split_lines == 1
+
+
+def test_short_lines_are_not_all_put_into_one_step_of_a_large_vocabulary(translator: Translator) -> None:
+    translator._decoding = replace(DECODING, batch_tokens=10**9)
+    sizes = [len(batch) for batch in translator._batches([1] * 200_000)]
+    assert max(sizes) * DECODING.beam_size * translator._vocab.size <= 1 << 25
+    assert sum(sizes) == 200_000
+
+
+@given(lengths=st.lists(st.integers(1, 60), max_size=60), batch_tokens=st.integers(1, 300))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_hold_each_sentence_once_within_the_token_limit(
+    translator: Translator, lengths: list[int], batch_tokens: int
+) -> None:
+    translator._decoding = replace(DECODING, batch_tokens=batch_tokens)
+    batches = list(translator._batches(lengths))
+    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
+    for batch in batches:
+        width = max(lengths[number] for number in batch) + 1
+        assert len(batch) == 1 or len(batch) * width <= batch_tokens
+
+
+def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+    model = make_model(dropout=0.5).train()
+    before = copy.deepcopy(model.state_dict())
+    bf16 = replace(cpu, dtype=torch.bfloat16)
+    first = Translator([model], vocab, bf16, DECODING).translate(random_lines(3))
+    assert first == Translator([model], vocab, bf16, DECODING).translate(random_lines(3)), "dropout was on"
+    assert model.training
+    assert all(weight.requires_grad and weight.dtype == torch.float32 for weight in model.parameters())
+    torch.testing.assert_close(model.state_dict(), before)
+    model(torch.tensor([[5, EOS_ID]]), None, torch.tensor([[BOS_ID] * 600])).sum().backward()  # longer than any so far
+
+
+def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+    model = make_model()
+    with torch.no_grad():
+        model.output.weight[0, 0] = torch.nan
+    with pytest.raises(CheckpointError, match="no probabilities but NaN"):
+        Translator([model], vocab, cpu, DECODING).translate(["der hund"])
