@@ -1,0 +1,288 @@
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from aiayn_cli.app import main
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.data.vocab_training import train_vocab
+from aiayn_cli.decoding.translator import Translation, Translator
+from aiayn_cli.device import Device
+from aiayn_cli.model.transformer import build_model
+from aiayn_cli.stages.translate import run_translate
+
+LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
+DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
+
+
+def make_checkpoint(
+    path: Path, seed: int, corpus: str = "der die eine hund katze maus läuft springt sieht und"
+) -> Path:
+    vocab_file = path.parent / f"{path.name}.vocab"
+    vocab_file.write_bytes(train_vocab(Counter(corpus.split(" ")) + Counter("abcdefghijklmnopqrstuvwxyz"), 60))
+    vocab = Vocab.load(vocab_file)
+    shape = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
+    torch.manual_seed(seed)
+    model = build_model(shape, vocab.size)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1 and "embedding" not in name:
+                weight.mul_(3)  # fresh weights hardly look at the source
+    checkpoint = Checkpoint(
+        path=path, step=1200 + seed, model=shape, decoding=DECODING, vocab_size=vocab.size, vocab_sha256=vocab.sha256,
+        data_sha256="d", src_lang="de", tgt_lang="en", run_id="r",
+    )  # fmt: skip
+    save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
+    return path
+
+
+def translations(
+    paths: list[Path], lines: list[str], decoding: DecodingConfig = DECODING, n_best: int = 1
+) -> list[list[Translation]]:
+    """What the Translator itself says."""
+    models = []
+    for checkpoint in map(load_checkpoint, paths):
+        models.append(build_model(checkpoint.model, checkpoint.vocab_size).eval())
+        checkpoint.load_into(models[-1])
+    vocab = Vocab.load(paths[0] / "vocab.model")
+    cpu = Device(torch.device("cpu"), torch.float32, 1, "")
+    return Translator(models, vocab, cpu, decoding, n_best=n_best).translate_n_best(lines)
+
+
+def best(outputs: list[list[Translation]]) -> str:
+    return "".join(each[0].text + "\n" for each in outputs)
+
+
+def feed_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("models") / "one", seed=1)
+
+
+def test_stdin_is_translated_to_stdout_line_by_line_and_all_else_goes_to_stderr(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\r\n".join(LINES).encode())
+    assert main(["translate", "--model", str(model), "--precision", "fp32"]) == 0
+    out, err = capsys.readouterr()
+    assert out == best(translations([model], LINES))
+    assert out.count("\n") == 6
+    assert len(set(out.split("\n"))) > 3
+    assert f"model: {model}, de-en, step 1,201" in err
+    assert "device: CPU" in err
+    assert "translated 6 lines in " in err
+    assert ", 2 blank" in err
+
+
+def test_quiet_says_nothing_on_stderr(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").write_text("hund\n")
+    assert main(["translate", "-m", str(model), "-i", str(tmp_path / "in"), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_model_the_newest_run_is_taken_and_named(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoints = tmp_path / "runs" / "first" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    make_checkpoint(checkpoints / "step-00001207", seed=7)
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate"]) == 0
+    assert "model: runs/first/checkpoints/step-00001207, de-en, step 1,207" in capsys.readouterr().err
+
+
+def test_a_file_is_written_under_its_name_only_when_all_is_done(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "in.gz", tmp_path / "out"
+    source.write_bytes(gzip.compress("\n".join(LINES).encode()))
+    output.write_text("old")
+    arguments = ["translate", "-m", str(model), "-o", str(output), "--precision", "fp32"]
+    assert main([*arguments, "-i", str(source)]) == 0
+    assert output.read_text(encoding="utf-8") == best(translations([model], LINES))
+    assert capsys.readouterr().out == ""
+    output.write_text("old")
+    source.write_bytes(source.read_bytes()[:-9])  # cut short
+    assert main([*arguments, "-i", str(source)]) == 1
+    assert output.read_text() == "old"
+    assert "cannot be read after record" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.gz", "out", "out.unfinished"]
+
+
+def test_options_override_the_models_own_settings(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    options = ["--beam", "5", "--alpha", "2", "--max-extra", "2", "--batch-tokens", "11", "--nbest", "4", "--scores"]
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 0
+    decoding = replace(DECODING, beam_size=5, alpha=2.0, max_extra=2, batch_tokens=11)
+    expected = [each for line in translations([model], LINES, decoding, n_best=4) for each in line]
+    found = [line.split("\t") for line in capsys.readouterr().out.split("\n")[:-1]]
+    assert len(found) == 24
+    assert [text for _, text in found] == [each.text for each in expected]
+    assert [float(score) for score, _ in found] == pytest.approx([each.score for each in expected], abs=1e-3)
+
+
+def test_two_models_are_an_ensemble(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = make_checkpoint(tmp_path / "two", seed=2)
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    assert main(["translate", "-m", str(model), "-m", str(second), "--precision", "fp32"]) == 0
+    assert capsys.readouterr().out == best(translations([model, second], LINES))
+
+
+def test_models_with_different_vocabularies_are_no_ensemble(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_checkpoint(tmp_path / "other", seed=2, corpus="le la une chien chat souris court saute voit et")
+    (tmp_path / "in").write_text("hund\n")
+    assert main(["translate", "-m", str(model), "-m", str(other), "-i", str(tmp_path / "in")]) == 1
+    assert f"{model} and {other} have different vocabularies" in capsys.readouterr().err
+
+
+def test_a_vocabulary_that_is_not_the_models_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = make_checkpoint(tmp_path / "changed", seed=1)
+    other = make_checkpoint(tmp_path / "other", seed=1, corpus="le la une chien chat souris court saute voit et")
+    (changed / "vocab.model").write_bytes((other / "vocab.model").read_bytes())
+    (tmp_path / "in").write_text("hund\n")
+    assert main(["translate", "-m", str(changed), "-i", str(tmp_path / "in")]) == 1
+    assert "is not the vocabulary that the model was trained with" in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_text_keep_their_line(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [b"hund", b"l\xe4uft", b"katze", b"a\0b", *[b"\xff"] * 5, b"maus"]
+    feed_stdin(monkeypatch, b"\n".join(lines) + b"\n")
+    assert main(["translate", "-m", str(model), "--precision", "fp32", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert out == best(translations([model], ["hund", "", "katze", "", *[""] * 5, "maus"]))
+    assert "warning: stdin:2: not UTF-8, or holds NUL: left blank" in err
+    assert err.count("left blank") == 5
+    assert "7 lines of stdin in all could not be read" in err
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\n\nhund\n\n", "hund\x0bhund\u2028hund\x85\rhund".encode()])
+def test_a_record_ends_at_lf_and_nowhere_else(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: bytes
+) -> None:
+    feed_stdin(monkeypatch, data)
+    assert main(["translate", "-m", str(model)]) == 0
+    records = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+    assert capsys.readouterr().out.count("\n") == records
+
+
+def test_json_holds_the_translations_or_counts_what_a_file_holds(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.write_text("\n".join(LINES), encoding="utf-8")
+    arguments = ["translate", "-m", str(model), "-i", str(source), "--json", "--nbest", "2", "--precision", "fp32"]
+    assert main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["lines"], found["blank_lines"], found["unreadable_lines"], found["split_lines"]) == (6, 2, 0, 0)
+    expected = [[each.text for each in line] for line in translations([model], LINES, n_best=2)]
+    assert [[each["text"] for each in line] for line in found["translations"]] == expected
+    assert main([*arguments, "-o", str(output)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["translations"] is None
+    assert found["lines_per_second"] > 0
+    assert output.read_text(encoding="utf-8").count("\n") == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "problem"),
+    [
+        (["--nbest", "4"], 2, "--nbest 4 is more than the beam of 3 holds"),
+        (["--beam", "0"], 2, "beam"),
+        (["--alpha", "-1"], 2, "alpha"),
+        (["-o", "out.gz"], 2, "out.gz would hold plain text"),
+        (["-o", "nowhere/out"], 1, "cannot write nowhere/out"),
+        (["-i", "missing"], 1, "missing does not exist"),
+        (["-m", "missing"], 1, "missing"),
+        (["--device", "tpu"], 1, "tpu"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_any_work(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    options: list[str], code: int, problem: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate", "-m", str(model), *options]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert problem in err
+
+
+def test_a_buffer_full_of_lines_is_not_the_end(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiayn_cli.stages.translate._LINES_TOGETHER", 7)
+    lines = [f"{word} hund" for word in "abcdefghijklmnopqrstuvwxyz"] * 2
+    (tmp_path / "in").write_text("".join(line + "\n" for line in lines))
+    result = run_translate([model], source=str(tmp_path / "in"), output=tmp_path / "out", precision="fp32")
+    assert result.lines == 52
+    assert (tmp_path / "out").read_text(encoding="utf-8") == best(translations([model], lines))
+
+
+# ---- as a process: pipes and signals
+
+
+def start(model: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "aiayn_cli", "translate", "-m", str(model), "--device", "cpu", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+
+
+def test_each_line_of_a_slow_pipe_is_answered_before_the_next_and_ctrl_c_ends_with_130(model: Path) -> None:
+    with start(model) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in (b"hund\n", b"\n", b"katze\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer.endswith(b"\n")
+            assert (answer == b"\n") == (line == b"\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stdout.read() == b""
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(model: Path) -> None:
+    with start(model) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"hund\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"hund\n" * 50)
+        process.stdin.close()
+        deadline = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert process.returncode == 141
+        err = process.stderr.read()
+        assert b"Traceback" not in err
+        assert b"rror" not in err
