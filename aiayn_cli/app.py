@@ -4,21 +4,35 @@ Exit codes: 0 done; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the re
 143 SIGTERM after saving. Anything else is our own bug and keeps its traceback.
 """
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from aiayn_cli import __version__
+from aiayn_cli.commands.average import average
+from aiayn_cli.commands.prepare import PrepareCommand, prepare
+from aiayn_cli.commands.score import score
+from aiayn_cli.commands.train import train
+from aiayn_cli.commands.translate import translate
 from aiayn_cli.errors import AiaynError
 
 WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
+
+# What a machine may refuse to any command at any write or read; other kinds of OSError are our own bugs.
+_REFUSALS = {
+    errno.ENOSPC: "free some space, or write to another disk",
+    errno.EDQUOT: "free some space, or write to another disk",
+    errno.EACCES: "change the permissions, or choose another place",
+    errno.EPERM: "change the permissions, or choose another place",
+    errno.EROFS: "choose a place that can be written to",
+}
 
 # What Typer raises for a wrong command line; its common base has no public name.
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -76,10 +90,11 @@ def _options(
     pass
 
 
-for _name in ("prepare", "train", "average", "translate", "score"):
-    if find_spec(f"aiayn_cli.commands.{_name}"):
-        _module = __import__(f"aiayn_cli.commands.{_name}", fromlist=[_name])
-        app.command(cls=getattr(_module, f"{_name.capitalize()}Command", None))(getattr(_module, _name))
+app.command(cls=PrepareCommand, short_help="Turn text in two languages into training data.")(prepare)
+app.command(short_help="Train a model, or go on with a run that stopped.")(train)
+app.command(short_help="Average a run's last checkpoints into one model.")(average)
+app.command(short_help="Translate text: one line in, one line out.")(translate)
+app.command(short_help="Score translations with BLEU, and print its signature.")(score)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,6 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AiaynError as error:
         _print_error(error.problem, error.hint)
         code = error.exit_code
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        place = f"{error.filename}: " if error.filename is not None else ""
+        _print_error(f"{place}{error.strerror}", _REFUSALS[error.errno])
+        code = AiaynError.exit_code
     except _TyperUsageError as error:
         _print_error(*_explain_usage(error))
         code = WRONG_USAGE

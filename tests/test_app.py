@@ -1,5 +1,6 @@
 """The command line as a whole: messages, exit codes, help, versions, completion."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -63,9 +64,28 @@ def test_an_error_without_a_hint_is_one_line(command: Any, capsys: pytest.Captur
     assert capsys.readouterr().err == "error: no checkpoint in runs/x\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (PermissionError(errno.EACCES, "Permission denied", "runs/x"), "runs/x: Permission denied"),
+        (OSError(errno.EROFS, "Read-only file system", "runs"), "runs: Read-only file system"),
+    ],
+)
+def test_what_the_machine_refuses_is_an_error_with_a_place_and_a_hint(
+    command: Any, capsys: pytest.CaptureFixture[str], error: OSError, problem: str
+) -> None:
+    command(error)
+    assert main(["probe"]) == 1
+    first, second, end = capsys.readouterr().err.split("\n")
+    assert first == f"error: {problem}"
+    assert second.startswith("hint: ")
+    assert end == ""
+
+
 def test_our_own_bugs_keep_their_traceback(command: Any) -> None:
-    command(ZeroDivisionError("ours"))
-    with pytest.raises(ZeroDivisionError, match="ours"):
+    command(FileNotFoundError(errno.ENOENT, "ours"))
+    with pytest.raises(FileNotFoundError, match="ours"):
         main(["probe"])
 
 
@@ -133,6 +153,7 @@ def test_aiayn_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == alone
     assert alone.out.startswith("Usage: aiayn [OPTIONS] COMMAND [ARGS]...\n")
     assert alone.err == ""
+    assert "..." not in alone.out.partition("Commands:")[2], "a command's short help is cut off on 80 columns"
 
 
 def test_version_names_what_matters_for_a_result() -> None:
