@@ -79,8 +79,8 @@ def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Positio
 
     Args:
         store: the training pairs.
-        batch_tokens: most tokens in an update, counting each pair's longer side with its end token; a single longer
-            pair is an update by itself.
+        batch_tokens: tokens in an update, counting each pair's longer side with its end token; an update may have more
+            by less than one pair, and a pair that is longer by itself is an update of its own.
         seed: of the order.
         start: where to begin, from an earlier Update.after with the same arguments.
     Raises:
@@ -138,10 +138,19 @@ def collate(store: TokenStore, pairs: Indices) -> Batch:
 
 
 def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
-    """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side."""
+    """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side.
+
+    A single longer pair is a batch by itself.
+    """
     pairs = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
-    (chunks,) = split_update(store, pairs, max_tokens) if len(pairs) else ([],)
-    yield from chunks
+    lengths = _lengths(store, pairs)
+    first = 0
+    while first < len(pairs):
+        some = lengths[first : first + max_tokens]  # no batch has more pairs, and the last is the longest of any first
+        padded = some * np.arange(1, len(some) + 1)
+        after = first + max(1, int(np.searchsorted(padded, max_tokens, side="right")))
+        yield pairs[first:after]
+        first = after
 
 
 def _rows(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, NDArray[np.bool_]]:
@@ -175,8 +184,13 @@ def _pool_updates(store: TokenStore, batch_tokens: int, seed: int, epoch: int, f
 
 
 def _sorted_by_length(store: TokenStore, pairs: Indices) -> Indices:
+    """Sort by the longer side, then by the difference of the sides, upwards and downwards in turn.
+
+    Neighbours then differ little in either side, so that cutting the sequence anywhere leaves little padding in both.
+    """
     src, tgt = store.src_lengths[pairs], store.tgt_lengths[pairs]
-    return pairs[np.lexsort((pairs, src, tgt))]
+    longer = np.maximum(src, tgt)
+    return pairs[np.lexsort((pairs, np.where(longer % 2, src - tgt, tgt - src), longer))]
 
 
 def _lengths(store: TokenStore, pairs: Indices) -> Indices:

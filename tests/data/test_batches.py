@@ -1,0 +1,299 @@
+"""Every pair once in an epoch, in updates that depend on seed and place alone, however they are divided."""
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiayn_cli.data import batches
+from aiayn_cli.data.batches import Position, Update, collate, in_order, mixed_seed, plan_updates, split_update
+from aiayn_cli.data.store import TokenStore, TokenStoreWriter
+from aiayn_cli.errors import DataError
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+Lengths = list[tuple[int, int]]
+some_lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40)
+
+
+def make_store(folder: Path, lengths: Lengths, split: str = "train") -> TokenStore:
+    """Pairs of the given lengths (source, target); no two tokens next to each other are the same."""
+    writer = TokenStoreWriter(folder, split, np.dtype("<u2"))
+    sides = []
+    for side in (0, 1):
+        counts = np.array([pair[side] for pair in lengths], np.int32)
+        sides += [(np.arange(counts.sum()) * 7 % 60_000 + 4).astype(np.uint16), counts]
+    writer.add(*sides)
+    writer.close()
+    return TokenStore(folder, split)
+
+
+@pytest.fixture(scope="module")
+def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Lengths], TokenStore]:
+    return lambda lengths: make_store(tmp_path_factory.mktemp("store"), lengths)
+
+
+@pytest.fixture(scope="module")
+def multilingual_lengths() -> Lengths:
+    """One pool of lengths as cleaned corpora have them: log-normal, the target correlated with the source."""
+    random = np.random.default_rng(3)
+    src = np.clip(random.lognormal(3.1, 0.6, 70_000), 1, 250)
+    tgt = np.clip(src * random.lognormal(0.05, 0.2, len(src)), 1, 250)
+    kept = np.flatnonzero(np.maximum(src, tgt) / np.minimum(src, tgt) < 1.5)[:65_000]
+    return list(zip(src[kept].astype(int).tolist(), tgt[kept].astype(int).tolist(), strict=True))
+
+
+def epoch(store: TokenStore, batch_tokens: int, seed: int, number: int = 0) -> list[Update]:
+    found = []
+    for update in plan_updates(store, batch_tokens, seed, Position(number)):
+        found.append(update)
+        if update.after.epoch > number:
+            break
+    return found
+
+
+def order(updates: list[Update]) -> list[int]:
+    return [int(pair) for update in updates for pair in update.pairs]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 15, 16, 17, 41])
+def test_an_epoch_has_each_pair_once(
+    size: int, store_of: Callable[[Lengths], TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_POOL_PAIRS", 8)
+    updates = epoch(store_of([(i % 5, i % 3) for i in range(size)]), batch_tokens=11, seed=4)
+    assert sorted(order(updates)) == list(range(size))
+    assert [update.after.pairs for update in updates] == [*np.cumsum([len(u.pairs) for u in updates])[:-1], 0]
+    assert [update.after.epoch for update in updates] == [0] * (len(updates) - 1) + [1]
+
+
+def test_epochs_and_seeds_have_orders_of_their_own_and_keep_them(
+    store_of: Callable[[Lengths], TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_POOL_PAIRS", 16)
+    store = store_of([(3 + i % 4, 5) for i in range(60)])
+    seen = {(seed, number): order(epoch(store, 40, seed, number)) for seed in (1, 2) for number in (0, 1, 2)}
+    assert len({tuple(each) for each in seen.values()}) == len(seen)
+    assert seen[2, 1] == order(epoch(store, 40, 2, 1))
+    # The second pool is not the first one's neighbours: pairs of all places of the corpus are in it.
+    pool = seen[1, 0][16:32]
+    assert min(pool) < 16
+    assert max(pool) >= 44
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, batch_tokens=st.integers(1, 60), seed=st.integers(0, 2**63), data=st.data())
+def test_from_every_position_the_rest_follows_exactly(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, batch_tokens: int, seed: int, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "_POOL_PAIRS", data.draw(st.integers(1, 50), label="pool"))
+        store = store_of(lengths)
+        updates = [*epoch(store, batch_tokens, seed), *epoch(store, batch_tokens, seed, 1)]
+        stop = data.draw(st.integers(0, len(updates) - 1), label="stop")
+        start = updates[stop - 1].after if stop else Position()
+        rest = list(islice(plan_updates(store, batch_tokens, seed, start), len(updates) - stop))
+    for one, other in zip(rest, updates[stop:], strict=True):
+        assert one.pairs.tolist() == other.pairs.tolist()
+        assert (one.tgt_tokens, one.after) == (other.tgt_tokens, other.after)
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, batch_tokens=st.integers(1, 60))
+def test_an_update_is_not_longer_than_asked_for_by_a_whole_pair(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, batch_tokens: int
+) -> None:
+    store = store_of(lengths)
+    updates = epoch(store, batch_tokens, seed=5)
+    longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
+    for update in updates:
+        assert longer[update.pairs].sum() < batch_tokens + longer[update.pairs].max()
+        assert update.tgt_tokens == store.tgt_lengths[update.pairs].sum() + len(update.pairs)
+    assert len(updates) <= -(-longer.sum() // batch_tokens)
+
+
+def test_a_pair_longer_than_an_update_is_one_by_itself(store_of: Callable[[Lengths], TokenStore]) -> None:
+    store = store_of([(4, 6), (90, 80), (5, 5), (100, 99), (6, 6), (2, 1)])
+    sizes = {tuple(update.pairs.tolist()) for update in epoch(store, batch_tokens=30, seed=1)}
+    assert {(1,), (3,)} < sizes
+
+
+def test_an_update_holds_pairs_of_similar_length(
+    store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
+) -> None:
+    store = store_of(multilingual_lengths)
+    longer = np.maximum(store.src_lengths, store.tgt_lengths)
+    spans = [np.ptp(longer[u.pairs]) for u in epoch(store, batch_tokens=4_096, seed=1)]
+    assert np.median(spans) <= 1
+    assert np.ptp(longer) > 200
+
+
+@pytest.mark.parametrize("batch_tokens", [4_096, 25_000])
+def test_padding_is_below_5_percent_of_either_side_in_batches_of_4096_tokens(
+    batch_tokens: int, store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
+) -> None:
+    store = store_of(multilingual_lengths)
+    for lengths in (store.src_lengths, store.tgt_lengths):
+        tokens = padded = 0
+        for update in epoch(store, batch_tokens, seed=1):
+            for pairs in split_update(store, update.pairs, max_tokens=4_096)[0]:
+                tokens += int(lengths[pairs].sum()) + len(pairs)
+                padded += (int(lengths[pairs].max()) + 1) * len(pairs)
+        assert 1 - tokens / padded < 0.05
+
+
+def test_an_empty_store_is_refused_and_says_where_to_look(store_of: Callable[[Lengths], TokenStore]) -> None:
+    with pytest.raises(DataError, match="no training pairs") as error:
+        next(plan_updates(store_of([]), 100, 1, Position()))
+    assert "drops" in error.value.hint
+
+
+def test_planning_reads_lengths_and_no_tokens(store_of: Callable[[Lengths], TokenStore]) -> None:
+    store = store_of([(240, 250)] * 12_000)  # 12 MB of tokens
+    lengths_too = store.src_lengths.nbytes + store.tgt_lengths.nbytes
+    tracemalloc.start()
+    for _ in zip(range(20), plan_updates(store, 4_096, 1, Position()), strict=False):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * lengths_too < 2_000_000
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 257, 3_000])
+@pytest.mark.parametrize("key", [0, 1, 2**64 - 1])
+def test_shuffling_loses_nothing(size: int, key: int) -> None:
+    places = batches._shuffled(np.arange(size, dtype=np.uint64), size, key)
+    assert sorted(places.tolist()) == list(range(size))
+
+
+@given(size=st.integers(1, 3_000), key=st.integers(0, 2**64 - 1))
+def test_any_part_of_a_permutation_is_the_same_by_itself(size: int, key: int) -> None:
+    whole = batches._shuffled(np.arange(size, dtype=np.uint64), size, key)
+    assert len(set(whole.tolist())) == size
+    part = np.arange(size // 3, size, dtype=np.uint64)
+    assert batches._shuffled(part, size, key).tolist() == whole[size // 3 :].tolist()
+
+
+def test_shuffling_leaves_no_pattern() -> None:
+    size, rounds = 1_000, 40
+    places = np.stack([batches._shuffled(np.arange(size, dtype=np.uint64), size, key) for key in range(rounds)])
+    steps = np.abs(np.diff(places, axis=1))
+    assert abs(steps.mean() - size / 3) < size / 30  # the mean distance of two random places
+    correlation = np.corrcoef(places.ravel(), np.tile(np.arange(size), rounds))[0, 1]
+    assert abs(correlation) < 4 / np.sqrt(size * rounds)
+
+
+def test_each_number_changes_the_whole_mixed_seed() -> None:
+    seeds = [mixed_seed(1, 2, 3), mixed_seed(1, 2, 4), mixed_seed(1, 3, 3), mixed_seed(2, 2, 3), mixed_seed(1, 2)]
+    seeds += [mixed_seed(3, 2, 1), mixed_seed(0), mixed_seed(0, 0), mixed_seed(2**64 - 1)]
+    flipped = [(one ^ other).bit_count() for i, one in enumerate(seeds) for other in seeds[:i]]
+    assert 10 < min(flipped)
+    assert max(flipped) < 54
+    assert torch.manual_seed(max(seeds)) is not None  # torch takes all 64 bits
+
+
+@settings(max_examples=50)
+@given(
+    lengths=some_lengths,
+    max_tokens=st.integers(1, 120),
+    n_ranks=st.integers(1, 5),
+)
+def test_an_update_is_divided_without_loss_and_no_part_is_too_large(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, max_tokens: int, n_ranks: int
+) -> None:
+    store = store_of(lengths)
+    pairs = epoch(store, batch_tokens=10_000, seed=2)[0].pairs
+    ranks = split_update(store, pairs, max_tokens, n_ranks)
+    assert [len(parts) for parts in ranks] == [len(ranks[0])] * n_ranks
+    chunks = [chunk for parts in ranks for chunk in parts]
+    assert sorted(pair for chunk in chunks for pair in chunk.tolist()) == list(range(len(lengths)))
+    longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
+    for chunk in chunks:
+        assert len(chunk) <= 1 or longer[chunk].max() * len(chunk) <= max_tokens
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
+def test_parts_of_an_update_are_about_equal(
+    n_ranks: int, store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
+) -> None:
+    store = store_of(multilingual_lengths)
+    longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
+    for update in islice(plan_updates(store, 25_000, 1, Position()), 6):
+        sizes = [longer[chunk].sum() for parts in split_update(store, update.pairs, 4_096, n_ranks) for chunk in parts]
+        assert len(sizes) <= 12 + n_ranks  # few more than 25,000 / 4,096, for padding
+        assert max(sizes) - min(sizes) <= 2 * longer[update.pairs].max()
+
+
+def test_1x4_and_2x2_and_4x1_have_the_same_micro_batches(
+    store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
+) -> None:
+    store = store_of(multilingual_lengths)
+    pairs = next(plan_updates(store, 4_000, 1, Position())).pairs
+    tokens = int((np.maximum(store.src_lengths, store.tgt_lengths)[pairs] + 1).sum())
+    divided = {
+        n_ranks: split_update(store, pairs, max_tokens=tokens // 4 + 300, n_ranks=n_ranks) for n_ranks in (1, 2, 4)
+    }
+    assert [len(divided[n][0]) for n in (1, 2, 4)] == [4, 2, 1]
+    as_sets = [sorted(tuple(chunk.tolist()) for parts in ranks for chunk in parts) for ranks in divided.values()]
+    assert as_sets[0] == as_sets[1] == as_sets[2]
+
+
+def test_more_ranks_than_pairs_leave_some_without_work(store_of: Callable[[Lengths], TokenStore]) -> None:
+    ranks = split_update(store_of([(3, 4), (2, 2)]), np.array([1, 0]), max_tokens=100, n_ranks=5)
+    assert sorted(len(chunk) for parts in ranks for chunk in parts) == [0, 0, 0, 1, 1]
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, data=st.data())
+def test_collate_equals_a_loop_over_pairs(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject
+) -> None:
+    store = store_of(lengths)
+    pairs = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9)))
+    batch = collate(store, pairs)
+    src_width, tgt_width = (int(x[pairs].max()) + 1 for x in (store.src_lengths, store.tgt_lengths))
+    for row, pair in enumerate(pairs.tolist()):
+        src, tgt = (ids.tolist() for ids in store.pair(pair))
+        assert batch.src[row].tolist() == [*src, EOS_ID] + [PAD_ID] * (src_width - len(src) - 1)
+        assert batch.tgt_in[row].tolist() == [BOS_ID, *tgt] + [PAD_ID] * (tgt_width - len(tgt) - 1)
+        assert batch.tgt_out[row].tolist() == [*tgt, EOS_ID] + [PAD_ID] * (tgt_width - len(tgt) - 1)
+    if len(set(store.src_lengths[pairs].tolist())) == 1:
+        assert batch.src_mask is None
+    else:
+        assert batch.src_mask is not None
+        assert batch.src_mask.dtype is torch.bool
+        assert torch.equal(batch.src_mask, batch.src != PAD_ID)
+    assert batch.tgt_tokens == int((batch.tgt_out != PAD_ID).sum())
+    assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, max_tokens=st.integers(1, 80))
+def test_in_order_has_each_pair_once_in_batches_that_fit(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, max_tokens: int
+) -> None:
+    store = store_of(lengths)
+    chunks = [chunk.tolist() for chunk in in_order(store, max_tokens)]
+    pairs = [pair for chunk in chunks for pair in chunk]
+    assert sorted(pairs) == list(range(len(lengths)))
+    longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
+    assert longer[pairs].tolist() == sorted(longer.tolist())
+    for chunk, following in zip(chunks, [*chunks[1:], None], strict=True):
+        assert len(chunk) == 1 or longer[chunk].max() * len(chunk) <= max_tokens
+        if following is not None:  # no batch could have taken one more
+            assert longer[following[0]] * (len(chunk) + 1) > max_tokens
+
+
+def test_in_order_of_nothing_is_nothing(store_of: Callable[[Lengths], TokenStore]) -> None:
+    assert list(in_order(store_of([]), 100)) == []
+
+
+def test_one_pair_of_odd_lengths_does_not_make_all_batches_small(store_of: Callable[[Lengths], TokenStore]) -> None:
+    # Validation text is not cleaned, so a line of 400 tokens may stand beside a translation of 3.
+    store = store_of([(20, 21)] * 2_000 + [(400, 3)])
+    assert sum(1 for _ in in_order(store, max_tokens=4_096)) <= 2_000 * 22 // 4_096 + 2
