@@ -34,7 +34,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         partial.mkdir(parents=True, exist_ok=True)
         lock = (partial / _LOCK).open("ab")
     except OSError as error:
-        raise DataError(f"{partial} cannot be made: {error.strerror}", "give another --out") from error
+        raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from aiayn_cli.data.encoding import available_cores
 from aiayn_cli.data.prepared import PREPARED_FOLDER, VOCAB
 from aiayn_cli.data.sources import DemoSource, FileSource, PairOfFiles, Source
 from aiayn_cli.data.vocab import Vocab
-from aiayn_cli.errors import UsageError
+from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
 
 
@@ -76,7 +76,7 @@ def make_plan(
     if corpus is not None:
         known = find_corpus(corpus)
         base = base or replace(DataConfig(), vocab_size=known.vocab_size)
-        config = replace(base, **{"corpus": corpus, **settings})
+        config = _change(base, {"corpus": corpus, **settings})
         src_lang, tgt_lang = known.src_lang, known.tgt_lang
         source: Source = DemoSource(config.seed)
         name = corpus
@@ -84,7 +84,7 @@ def make_plan(
         if langs is None:
             raise UsageError("--train without --langs", "say which languages these are, such as --langs en-de")
         src_lang, tgt_lang = parse_langs(langs)
-        config = replace(base or DataConfig(), **settings)
+        config = _change(base or DataConfig(), settings)
         given = {split: pairs for split, pairs in files.items() if pairs}
         source = FileSource(given, drop_bad_bytes=config.on_bad_bytes == "drop")
         name = config.corpus if recipe else f"{src_lang}-{tgt_lang}"
@@ -121,3 +121,11 @@ def _refuse_contradictions(
         raise UsageError("--vocab and --vocab-size together", "a vocabulary that exists has its size: give one of them")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}, but must be at least 1", "leave it out to use all cores")
+
+
+def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
+    try:
+        return replace(config, **settings)
+    except ConfigError as error:  # the user typed an option, and knows nothing of a recipe's key
+        option = "--" + error.key.removeprefix("data.").replace("_", "-")
+        raise UsageError(error.problem.replace(error.key, option), error.hint) from error

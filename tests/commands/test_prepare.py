@@ -80,7 +80,7 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         ("--train a.en a.de", 2, "--train without --langs"),
         ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
         ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
-        ("--train a.en a.de --langs en-de --max-length 0", 1, "data.max_length is 0, but must be at least 1"),
+        ("--train a.en a.de --langs en-de --max-length 0", 2, "--max-length is 0, but must be at least 1"),
         ("demo --quiet --verbose", 2, "--quiet and --verbose contradict each other"),
     ],
 )

@@ -121,8 +121,21 @@ def test_special_ids_leave_nothing_in_decoded_text() -> None:
     assert VOCAB.decode([[*ids, UNK_ID]]) == ["abc def\u2047"]
 
 
+def test_every_character_can_be_learnt_but_for_four_that_are_read_as_others() -> None:
+    characters = [
+        chr(code) for code in (*range(1, 0x3000), *range(0xF000, 0x10000), *range(0x1F000, 0x1F800), 0x10FFFF)
+    ]
+    counter = WordCounter()
+    counter.add(characters)
+    vocab = Vocab(train_vocab(counter.counts, len(counter.counts) + 6), "vocab.model")
+    ids = vocab.encode(characters)
+    assert not [character for character, own in zip(characters, ids, strict=True) if UNK_ID in own]
+    changed = {c: decoded for c, decoded in zip(characters, vocab.decode(ids), strict=True) if decoded != c}
+    assert changed == {"\t": " ", "\x1f": " ", "\u2581": "_", "\u2585": "\u2586"}
+
+
 def test_the_blank_mark_in_text_is_a_low_line_and_a_tab_a_blank() -> None:
-    assert readable("a▁b\tc") == "a_b c"
+    assert readable("a▁b\tc\x1fd▅") == "a_b c d▆"
     assert VOCAB.decode(VOCAB.encode(["a\tb"])) == ["a b"]
 
 

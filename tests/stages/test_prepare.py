@@ -19,7 +19,7 @@ from aiayn_cli.data import pairs as pairs_module
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.data.vocab import Vocab
-from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
+from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.prepare_result import PrepareResult
 
@@ -448,8 +448,8 @@ FILES = (Path("a.en"), Path("a.de"))
         ({"corpus": "dmo"}, DataError, "unknown corpus 'dmo'"),
         (
             {"corpus": "demo", "settings": {"max_ratio": 0.5}},
-            ConfigError,
-            "data.max_ratio is 0.5, but must be at least 1.0",
+            UsageError,
+            "--max-ratio is 0.5, but must be at least 1.0",
         ),
         ({"train": [FILES], "langs": "en-de"}, DataError, "a.en does not exist"),
     ],
