@@ -25,6 +25,8 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoo
         Two float32 scalars: the smoothed loss, which has gradients, and the plain negative log-likelihood in nats,
         which has none.
     """
+    if not torch.is_grad_enabled():  # which a Function cannot see: a weight asks for gradients all the same
+        hidden, weight = hidden.detach(), weight.detach()
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss, nll
 
