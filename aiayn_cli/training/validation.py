@@ -8,6 +8,7 @@ import torch
 from aiayn_cli.data.batches import collate, in_order
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.loss import smoothed_cross_entropy
 
 
@@ -40,7 +41,7 @@ def validation_loss(model: Transformer, store: TokenStore, max_tokens: int, devi
     for pairs in in_order(store, max_tokens):
         batch = collate(store, pairs).to(device)
         hidden = model.decode(batch.tgt_in, model.encode(batch.src, batch.src_mask), batch.src_mask)
-        kept = batch.tgt_out != 0
+        kept = batch.tgt_out != PAD_ID
         _, nll = smoothed_cross_entropy(hidden[kept], model.output.weight, batch.tgt_out[kept], 0.0)
         total += float(nll)
         tokens += batch.tgt_tokens

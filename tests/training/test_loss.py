@@ -142,7 +142,7 @@ def test_gradients_predict_how_the_loss_changes() -> None:
         for sign in (1, -1):
             moved = [hidden.detach(), weight.detach()]
             moved[number] = moved[number] + sign * 1e-2 * direction
-            values.append(float(smoothed_cross_entropy(*moved, targets, 0.2)[0]))
+            values.append(float(smoothed_cross_entropy(moved[0], moved[1], targets, 0.2)[0]))
         assert (values[0] - values[1]) / 2e-2 == pytest.approx(float((gradient * direction).sum()), rel=1e-2)
 
 
