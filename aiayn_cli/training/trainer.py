@@ -63,8 +63,8 @@ class Hooks:
     """What the loop asks of its surroundings.
 
     Attributes:
-        save: write a checkpoint of the present weights; `best` says that it is the best so far; `final` is False where
-            the step is not one of the run's regular checkpoints (an interruption).
+        save: write a checkpoint of the present weights, called as save(state, best, regular): `best` says that it is
+            the best so far; `regular` is False where the step is not one of the run's checkpoints (an interruption).
         bleu: translate validation pairs with the present weights and score them; None where none is wanted.
         interrupted: name of the signal that asks for an end, or "".
     """
@@ -230,7 +230,8 @@ class Trainer:
         higher_is_better = self._config.best_metric == "bleu" and bleu is not None
         value = bleu if higher_is_better and bleu is not None else result.loss
         before = self.state.best_value
-        best = before is None or (value > before if higher_is_better else value < before)
+        is_better = before is None or (value > before if higher_is_better else value < before)
+        best = math.isfinite(value) and is_better
         self.state = replace(
             self.state,
             best_value=value if best else before,

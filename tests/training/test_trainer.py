@@ -1,0 +1,352 @@
+"""One update is the same however it is divided; what goes wrong is counted, and what is best is kept."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from aiayn_cli.config import TrainingConfig
+from aiayn_cli.data.batches import Position, plan_updates
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.training import trainer as trainer_module
+from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.metrics import MetricsLog, read_metrics
+from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.schedule import learning_rate
+from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+from aiayn_cli.training.validation import ValidationLoss
+
+CONFIG = TrainingConfig(
+    batch_tokens=120, max_tokens=1_000, max_updates=6, warmup_steps=4, save_every_steps=2, log_every_steps=1, seed=5
+)
+
+
+@dataclass
+class Watched:
+    """A trainer, and what it asked of its surroundings."""
+
+    trainer: Trainer
+    saves: list[tuple[int, bool, bool]] = field(default_factory=list)  # step, best, regular
+    gradients: list[Tensor] = field(default_factory=list)  # as they were applied
+    rates: list[float] = field(default_factory=list)
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        return self.trainer.optimizer.weights()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., Transformer]) -> Any:
+    def make(
+        *,
+        state: TrainingState | None = None,
+        bleu: Iterable[float] | None = None,
+        signals: Callable[[], str] = lambda: "",
+        with_valid: bool = True,
+        dropout: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+        **settings: Any,
+    ) -> Watched:
+        config = replace(CONFIG, **settings)
+        model = model_of(dtype, dropout=dropout)
+        optimizer = MasterAdam(model, config)
+        found: Watched
+        hooks = Hooks(
+            save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
+            bleu=None if bleu is None else iter(bleu).__next__,
+            interrupted=signals,
+        )
+        step = optimizer.step
+
+        def watched_step(learning_rate: float) -> None:
+            found.gradients.append(optimizer.gradient.clone())
+            found.rates.append(learning_rate)
+            step(learning_rate)
+
+        optimizer.step = watched_step  # type: ignore[method-assign]
+        found = Watched(
+            Trainer(
+                model,
+                optimizer,
+                store_of(90),
+                store_of(11, split="valid", seed=1) if with_valid else None,
+                config,
+                d_model=16,
+                device=torch.device("cpu"),
+                worker=Worker(),
+                metrics=MetricsLog(tmp_path / "metrics.jsonl"),
+                hooks=hooks,
+                state=state or TrainingState(),
+            )
+        )
+        return found
+
+    return make
+
+
+def naive_gradient(model: Transformer, store: TokenStore, pairs: list[int], smoothing: float) -> Tensor:
+    """The gradient of the mean smoothed loss over all target tokens, a pair at a time, by torch's own loss."""
+    total, tokens = torch.zeros(()), 0
+    for pair in pairs:
+        src, tgt = (ids.tolist() for ids in store.pair(pair))
+        logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
+        targets = torch.tensor([*tgt, EOS_ID])
+        total = total + functional.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+        tokens += len(targets)
+    return torch.cat([g.flatten() for g in torch.autograd.grad(total / tokens, list(model.parameters()))])
+
+
+@pytest.mark.parametrize("max_tokens", [1_000, 60, 17, 1])  # one micro-batch; several; one for each pair
+def test_an_update_is_the_mean_over_its_target_tokens_however_it_is_divided(
+    max_tokens: int,
+    watched: Any,
+    model_of: Callable[..., Transformer],
+    store_of: Callable[..., TokenStore],
+) -> None:
+    run = watched(max_tokens=max_tokens, max_updates=1, label_smoothing=0.2, with_valid=False)
+    run.trainer.train()
+    store = store_of(90)
+    update = next(plan_updates(store, CONFIG.batch_tokens, CONFIG.seed, Position()))
+    expected = naive_gradient(model_of(), store, update.pairs.tolist(), 0.2)
+    torch.testing.assert_close(run.gradients[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_depends_on_the_place_in_the_run_alone(watched: Any) -> None:
+    runs = [watched(dropout=0.3, max_updates=n, max_tokens=40) for n in (2, 3)]
+    for run in runs:
+        torch.manual_seed(len(run.saves) + id(run) % 100)  # whatever was drawn before
+        run.trainer.train()
+    assert torch.equal(runs[0].gradients[0], runs[1].gradients[0])
+    assert torch.equal(runs[0].gradients[1], runs[1].gradients[1])
+    other_seed = watched(dropout=0.3, max_updates=1, max_tokens=40, seed=6)
+    other_seed.trainer.train()
+    assert not torch.equal(runs[0].gradients[0], other_seed.gradients[0])
+
+
+def test_bf16_learns_what_float32_learns(watched: Any) -> None:
+    single, half = watched(max_updates=1, max_tokens=50), watched(max_updates=1, max_tokens=50, dtype=torch.bfloat16)
+    single.trainer.train()
+    half.trainer.train()
+    difference = float((single.gradients[0] - half.gradients[0]).norm() / single.gradients[0].norm())
+    assert difference < 0.06  # of a network 16 wide; two roundings to 8 bits are 0.004 each
+
+
+def test_rates_follow_the_schedule(watched: Any) -> None:
+    run = watched(learning_rate_scale=0.5)
+    run.trainer.train()
+    assert run.rates == [learning_rate(step, 16, 4, 0.5) for step in range(1, 7)]
+
+
+def test_training_learns(watched: Any, tmp_path: Path) -> None:
+    run = watched(max_updates=150, batch_tokens=400, learning_rate_scale=0.2, warmup_steps=30, save_every_steps=150)
+    run.trainer.train()
+    losses = [record["loss"] for record in read_metrics(tmp_path / "metrics.jsonl") if record["event"] == "train"]
+    assert losses[0] == pytest.approx(math.log(31), abs=0.8)  # as good as guessing
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_going_on_from_any_update_is_exact(watched: Any) -> None:
+    whole = watched(dropout=0.2, max_tokens=40)
+    whole.trainer.train()
+    for stop in range(1, 6):
+        calls: Iterator[str] = iter([""] * (stop - 1) + ["SIGTERM"])
+        first = watched(dropout=0.2, max_tokens=40, signals=calls.__next__)
+        assert first.trainer.train() == "SIGTERM"
+        state = TrainingState.from_json(json.loads(json.dumps(first.trainer.state.to_json())))
+        assert state == first.trainer.state
+        second = watched(dropout=0.2, max_tokens=40, state=state)
+        weights = {name: weight.clone() for name, weight in first.weights.items()}
+        second.trainer.optimizer.__init__(second.trainer.model, CONFIG, weights)
+        second.trainer.optimizer.load_moments(first.trainer.optimizer.moments(), state.step)
+        assert second.trainer.train() == "max_updates"
+        assert all(torch.equal(weight, whole.weights[name]) for name, weight in second.weights.items())
+        assert replace(second.trainer.state, seconds=0) == replace(whole.trainer.state, seconds=0)
+
+
+@pytest.mark.parametrize(("stop", "saved"), [(3, (3, False, False)), (4, (4, False, True))])
+def test_a_signal_saves_the_place_once(stop: int, saved: tuple[int, bool, bool], watched: Any) -> None:
+    calls = iter([""] * (stop - 1) + ["SIGINT"])
+    run = watched(signals=calls.__next__, with_valid=False)
+    assert run.trainer.train() == "SIGINT"
+    assert run.saves == [(2, False, True), saved]
+    assert run.trainer.state.step == stop
+
+
+def test_a_signal_during_the_last_update_changes_nothing(watched: Any) -> None:
+    run = watched(signals=lambda: "SIGTERM", max_updates=1)
+    assert run.trainer.train() == "max_updates"
+    assert run.saves == [(1, True, True)]
+
+
+def spoil(run: Watched, updates: Iterable[int], value: float = math.nan) -> None:
+    """Make the gradients of some updates, counted from 1, not finite."""
+    optimizer, count = run.trainer.optimizer, iter(range(1, 1_000))
+    accumulate = optimizer.accumulate
+
+    def spoilt() -> None:
+        accumulate()
+        if next(count) in updates:
+            optimizer.gradient[7] = value
+
+    optimizer.accumulate = spoilt  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_an_update_without_a_finite_gradient_is_left_out_and_counted(
+    value: float, watched: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = watched(max_updates=3, save_every_steps=3, with_valid=False)
+    before = {name: weight.clone() for name, weight in run.weights.items()}
+    spoil(run, range(1, 3), value)
+    assert run.trainer.train() == "max_updates"
+    assert len(run.gradients) == 1
+    assert torch.isfinite(run.gradients[0]).all()
+    assert run.rates == [learning_rate(3, 16, 4)]
+    assert run.trainer.state.skipped == 2
+    assert run.trainer.state.step == 3
+    assert not all(torch.equal(weight, before[name]) for name, weight in run.weights.items())
+    assert all(weight.isfinite().all() for weight in run.weights.values())
+    records = read_metrics(tmp_path / "metrics.jsonl")
+    assert [(r["event"], r["step"]) for r in records] == [
+        ("skipped", 1), ("train", 1), ("skipped", 2), ("train", 2), ("train", 3),
+    ]  # fmt: skip
+    assert [r["loss"] is None for r in records if r["event"] == "train"] == [True, True, False]
+    err = capsys.readouterr().err
+    assert f"warning: update 2 is skipped: its gradient norm is {'nan' if math.isnan(value) else 'inf'}" in err
+
+
+def test_ten_such_updates_in_a_row_end_training_and_weights_are_those_before(watched: Any) -> None:
+    run = watched(max_updates=40, with_valid=False, save_every_steps=100)
+    before = {name: weight.clone() for name, weight in run.weights.items()}
+    spoil(run, range(1, 100))
+    with pytest.raises(AiaynError, match="10 updates in a row up to 10 had no finite gradient") as error:
+        run.trainer.train()
+    assert "learning_rate_scale" in error.value.hint
+    assert all(torch.equal(weight, before[name]) for name, weight in run.weights.items())
+
+
+def test_nine_in_a_row_now_and_then_do_not(watched: Any) -> None:
+    run = watched(max_updates=20, with_valid=False, save_every_steps=20)
+    spoil(run, {*range(1, 10), *range(11, 20)})
+    assert run.trainer.train() == "max_updates"
+    assert run.trainer.state.skipped == 18
+
+
+def test_a_gradient_is_cut_to_the_norm_and_a_smaller_one_is_left_alone(watched: Any, tmp_path: Path) -> None:
+    free = watched(max_updates=1)
+    free.trainer.train()
+    norm = float(free.gradients[0].norm())
+    for clip_norm, expected in ((norm / 3, free.gradients[0] / 3), (norm * 1.01, free.gradients[0])):
+        run = watched(max_updates=1, clip_norm=clip_norm)
+        run.trainer.train()
+        torch.testing.assert_close(run.gradients[0], expected)
+        record = [r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "train"][-1]
+        assert record["gradient_norm"] == pytest.approx(norm)  # the log has the norm before cutting
+
+
+def test_the_best_bleu_is_the_highest(watched: Any) -> None:
+    run = watched(bleu=[10.0, 12.0, 12.0], best_metric="bleu")
+    run.trainer.train()
+    assert run.saves == [(2, True, True), (4, True, True), (6, False, True)]  # an equal one is no better
+    state = run.trainer.state
+    assert (state.best_value, state.best_step, state.worse_validations) == (12.0, 4, 1)
+
+
+def scripted_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
+    results = iter(ValidationLoss(loss, 10) for loss in losses)
+    monkeypatch.setattr(trainer_module, "validation_loss", lambda *_: next(results))
+
+
+@pytest.mark.parametrize("bleu", [None, [1.0, 2.0, 3.0]])
+def test_the_best_loss_is_the_lowest(bleu: list[float] | None, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted_losses(monkeypatch, [3.0, 2.5, 2.75])
+    run = watched(bleu=bleu, best_metric="loss")
+    run.trainer.train()
+    assert [best for _, best, _ in run.saves] == [True, True, False]
+    assert (run.trainer.state.best_value, run.trainer.state.best_step) == (2.5, 4)
+
+
+def test_a_loss_that_is_not_a_number_is_never_the_best(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted_losses(monkeypatch, [math.nan, 2.5, math.nan])
+    run = watched(best_metric="loss")
+    run.trainer.train()
+    assert [best for _, best, _ in run.saves] == [False, True, False]
+    assert (run.trainer.state.best_value, run.trainer.state.worse_validations) == (2.5, 1)
+
+
+def test_patience_counts_validations_in_a_row_without_a_better_one(watched: Any) -> None:
+    run = watched(bleu=[5.0, 4.0, 6.0, 6.0, 5.0, 9.0], max_updates=12, patience=2)
+    assert run.trainer.train() == "patience"
+    assert run.trainer.state.step == 10
+    assert run.saves[-1] == (10, False, True)
+
+
+def test_validation_comes_every_so_many_checkpoints_and_after_the_last(watched: Any, tmp_path: Path) -> None:
+    run = watched(max_updates=9, validate_every_saves=2, bleu=[1.0, 2.0, 3.0])
+    run.trainer.train()
+    assert [step for step, _, _ in run.saves] == [2, 4, 6, 8, 9]
+    validations = [r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "validation"]
+    assert [record["step"] for record in validations] == [4, 8, 9]
+    assert [record["bleu"] for record in validations] == [1.0, 2.0, 3.0]
+
+
+def test_records_are_complete_and_finite(watched: Any, tmp_path: Path) -> None:
+    run = watched(max_updates=5, log_every_steps=2)
+    run.trainer.train()
+    records = read_metrics(tmp_path / "metrics.jsonl")
+    train = [record for record in records if record["event"] == "train"]
+    assert [record["step"] for record in train] == [2, 4, 5]
+    fields = {
+        "event", "time", "step", "epoch", "seconds", "loss", "perplexity", "learning_rate", "gradient_norm",
+        "tokens_per_second", "pairs",
+    }  # fmt: skip
+    for record in train:
+        assert record.keys() == fields
+        assert all(math.isfinite(value) for name, value in record.items() if name != "event")
+        assert record["perplexity"] == pytest.approx(math.exp(record["loss"]))
+    validations = [record for record in records if record["event"] == "validation"]
+    assert [record["step"] for record in validations] == [2, 4, 5]
+    assert all(math.isfinite(record[name]) for record in validations for name in ("loss", "perplexity", "seconds"))
+    assert all(record["bleu"] is None for record in validations)
+
+
+def test_the_logged_loss_is_per_target_token_and_without_smoothing(
+    watched: Any, tmp_path: Path, model_of: Callable[..., Transformer], store_of: Callable[..., TokenStore]
+) -> None:
+    watched(max_updates=1, max_tokens=30, label_smoothing=0.4).trainer.train()
+    logged = next(record for record in read_metrics(tmp_path / "metrics.jsonl") if record["event"] == "train")
+    store, model = store_of(90), model_of()
+    update = next(plan_updates(store, CONFIG.batch_tokens, CONFIG.seed, Position()))
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for pair in update.pairs.tolist():
+            src, tgt = (ids.tolist() for ids in store.pair(pair))
+            logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
+            total += float(functional.cross_entropy(logits, torch.tensor([*tgt, EOS_ID]), reduction="sum"))
+            tokens += len(tgt) + 1
+    assert logged["loss"] == pytest.approx(total / tokens, rel=1e-5)
+    assert logged["pairs"] == len(update.pairs)
+
+
+def test_the_position_moves_through_the_data_and_over_its_end(
+    watched: Any, store_of: Callable[..., TokenStore]
+) -> None:
+    run = watched(max_updates=7, with_valid=False)
+    run.trainer.train()
+    store, state = store_of(90), run.trainer.state
+    updates = [
+        u for u, _ in zip(plan_updates(store, CONFIG.batch_tokens, CONFIG.seed, Position()), range(7), strict=False)
+    ]
+    assert state.position == updates[-1].after
+    assert state.position.epoch >= 1
+    assert state.tgt_tokens == sum(update.tgt_tokens for update in updates)
