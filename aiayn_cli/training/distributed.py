@@ -28,8 +28,9 @@ class Worker:
     @classmethod
     def from_environment(cls) -> "Worker":
         """Read what torchrun sets; without it this is the only process."""
-        rank, world_size, local_rank = (int(os.environ.get(name, default)) for name, default in _VARIABLES)
-        return cls(rank, world_size, local_rank)
+        if "WORLD_SIZE" not in os.environ:
+            return cls()
+        return cls(*(int(os.environ.get(name, default)) for name, default in _VARIABLES))
 
     def join(self, device: torch.device) -> None:
         """Meet the other processes; returns when all are there."""
@@ -47,10 +48,21 @@ class Worker:
             dist.all_reduce(tensor)
         return tensor
 
+    def agree(self, signal: str, device: torch.device) -> str:
+        """The signal that any process has received, or "".
+
+        All then stop after the same update; one that went on alone would wait for the others for ever.
+        """
+        if self.world_size == 1:
+            return signal
+        received = self.sum(torch.tensor([float(signal == name) for name in _SIGNALS], device=device)).tolist()
+        return next((name for name, count in zip(_SIGNALS, received, strict=True) if count), "")
+
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.world_size > 1:
             dist.barrier()
 
 
+_SIGNALS = ("SIGTERM", "SIGINT")
 _VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))

@@ -138,7 +138,7 @@ class Trainer:
                     meter.restart_clock()
                     if config.patience and self.state.worse_validations >= config.patience:
                         return "patience"
-                signal = self._hooks.interrupted()
+                signal = self._worker.agree(self._hooks.interrupted(), self._device)
                 if signal and not last:
                     if not regular:
                         self._hooks.save(self.state, False, False)
