@@ -3,9 +3,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, Norm, Positions
 from aiayn_cli.errors import DataError
+from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, LayerCache
 from aiayn_cli.model.transformer import Transformer, build_model
@@ -79,6 +81,17 @@ def test_every_step_equals_the_full_pass(norm: Norm, positions: Positions, windo
     search.step()
     search.reorder(n_beams=4)
     search.keep([1])
+    search.step()
+
+
+@torch.no_grad()
+def test_steps_through_the_fused_path_equal_the_full_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "written_out_attention", functional.scaled_dot_product_attention)
+    search = _Search(_model(), src_lengths=[6, 1, 4], n_beams=2)
+    search.step()
+    search.step(new_len=2)
+    search.reorder(n_beams=3)
+    search.keep([2, 1])
     search.step()
 
 
