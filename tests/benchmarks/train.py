@@ -1,0 +1,164 @@
+"""Training speed on a CPU or GPU: target tokens a second without padding, for the small and the base model.
+
+    python tests/benchmarks/train.py --data prepared/multi30k [--sizes small,base] [--seconds 60] [--precision auto]
+
+The real trainer runs on real data: dropout, masks, label smoothing, Adam, batches of at most 4,096 tokens; validation
+and checkpoints are left out. Each size runs in a process of its own, so that its peak memory is its own. The first
+seconds warm up and are not counted. The peers' figures beside it were measured on the same kind of machine (2 cores
+with AVX-512 and bf16) and the same data, with an 8,000-entry vocabulary, by their own logs.
+"""
+
+import argparse
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+SIZES = {
+    "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
+    "base": {},
+}
+PEERS = {  # target tokens/s without padding: (small, base)
+    "eole 0.6.4, bf16": (3698, 1233),
+    "fairseq 0.12.3.1, fp32 by oneDNN": (2991, 850),
+    "fairseq 0.12.3.1, fp32": (2160, 534),
+    "OpenNMT-py 3.5.1, fp32": (2011, 513),
+    "Marian 1.12.42, fp32": (1953, 464),
+    "Sockeye 3.1.34, fp32": (1728, 408),
+    "JoeyNMT 2.3.0, fp32": (861, 226),
+}
+WARM_UP_SECONDS = 10.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("prepared/multi30k"), help="folder made by aiayn prepare")
+    parser.add_argument("--sizes", default="small,base")
+    parser.add_argument("--seconds", type=float, default=60.0, help="measured seconds of each size")
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--max-tokens", type=int, default=0, help="padded tokens of a micro-batch; 0 = the device's")
+    parser.add_argument("--precision", default="auto", choices=("auto", "bf16", "fp32"))
+    parser.add_argument("--one-size", help=argparse.SUPPRESS)  # what each child process measures
+    arguments = parser.parse_args()
+    if arguments.one_size:
+        measure(arguments)
+        return
+    print(f"{date.today()}  {' '.join(sys.argv)}")
+    print(f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {cores()} cores")
+    print(f"{'':34}" + "".join(f"{size:>10}" for size in SIZES))
+    for peer, figures in PEERS.items():
+        print(f"{peer:34}" + "".join(f"{figure:10,}" for figure in figures))
+    for size in arguments.sizes.split(","):
+        subprocess.run([sys.executable, *sys.argv, "--one-size", size], check=True)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Train one size for a while and print what it did."""
+    import torch
+
+    from aiayn_cli.config import ModelConfig, TrainingConfig
+    from aiayn_cli.data.prepared import PreparedData
+    from aiayn_cli.device import choose_device
+    from aiayn_cli.model.transformer import build_model, count_parameters
+    from aiayn_cli.training.distributed import Worker
+    from aiayn_cli.training.metrics import MetricsLog
+    from aiayn_cli.training.optimizer import MasterAdam
+    from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+
+    device = choose_device("auto", arguments.precision)
+    rate = matmul_gflops(device.device, device.dtype)
+    data = PreparedData.load(arguments.data)
+    torch.manual_seed(1)
+    shape = ModelConfig(**SIZES[arguments.one_size])
+    model = build_model(shape, data.vocab_size).to(device.device, device.dtype)
+    config = TrainingConfig(
+        batch_tokens=arguments.batch_tokens,
+        max_tokens=arguments.max_tokens or 4096,
+        max_updates=10**9,
+        save_every_steps=10**9,
+        log_every_steps=10**9,
+    )
+    start = time.perf_counter()
+    marks: list[tuple[float, TrainingState]] = []  # when the warm-up and the measured time ended
+
+    def enough() -> str:
+        now = time.perf_counter()
+        if not marks and now - start > WARM_UP_SECONDS:
+            marks.append((now, trainer.state))
+        elif marks and now - marks[0][0] > arguments.seconds:
+            marks.append((now, trainer.state))
+            return "enough"
+        return ""
+
+    trainer = Trainer(
+        model,
+        MasterAdam(model, config),
+        data.train,
+        None,
+        config,
+        d_model=shape.d_model,
+        device=device.device,
+        worker=Worker(),
+        metrics=MetricsLog(None),
+        hooks=Hooks(save=lambda *_: None, bleu=None, interrupted=enough),
+        state=TrainingState(),
+    )
+    trainer.train()
+    (began, before), (ended, after) = marks
+    speed = (after.tgt_tokens - before.tgt_tokens) / (ended - began)
+    # 6 operations for each weight and token: the encoder sees source tokens, decoder and projection target tokens.
+    encoder = count_parameters(model.encoder_layers)
+    decoder = count_parameters(model.decoder_layers) + model.output.weight.numel()
+    src_per_tgt = (data.train.src_lengths.sum() + len(data.train)) / (data.train.tgt_lengths.sum() + len(data.train))
+    gflops = 6e-9 * speed * (encoder * float(src_per_tgt) + decoder)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    column = list(SIZES).index(arguments.one_size)
+    label = f"aiayn, {'bf16' if device.dtype is torch.bfloat16 else 'fp32'}"
+    print(
+        f"{label:34}{'':{10 * column}}{speed:10,.0f}{'':{10 * (1 - column)}}  "
+        f"{count_parameters(model):,} parameters, {gflops:,.0f} GFLOP/s = {100 * gflops / rate:.0f} % of the "
+        f"{rate:,.0f} of a matrix product, {100 * padding_share(data.train, config):.1f} % padding, peak {peak:,.0f} MB"
+    )
+
+
+def padding_share(store: object, config: object) -> float:
+    """Share of places on either side that hold padding, over the updates of the first epoch."""
+    from aiayn_cli.data.batches import Position, plan_updates, split_update
+
+    places = tokens = 0
+    for update in plan_updates(store, config.batch_tokens, config.seed, Position()):
+        for pairs in split_update(store, update.pairs, config.max_tokens)[0]:
+            for lengths in (store.src_lengths[pairs] + 1, store.tgt_lengths[pairs] + 1):
+                places += len(pairs) * int(lengths.max())
+                tokens += int(lengths.sum())
+        if update.after.epoch:
+            return 1 - tokens / places
+    raise AssertionError("an epoch ends")
+
+
+def matmul_gflops(device: object, dtype: object) -> float:
+    """Best of several timings of one large product, in 1e9 operations a second."""
+    import torch
+
+    x, w = (torch.randn(shape, device=device).to(dtype) for shape in ((4096, 512), (2048, 512)))
+    best = 0.0
+    for _ in range(30):
+        start = time.perf_counter()
+        torch.nn.functional.linear(x, w)
+        if x.is_cuda:
+            torch.cuda.synchronize()
+        best = max(best, 2e-9 * 4096 * 512 * 2048 / (time.perf_counter() - start))
+    return best
+
+
+def cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    main()
