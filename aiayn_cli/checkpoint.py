@@ -9,7 +9,6 @@
 A directory is written under a temporary name, flushed to the disk, read back, and renamed.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 
 from aiayn_cli import __version__
 from aiayn_cli.config import DecodingConfig, ModelConfig
-from aiayn_cli.errors import CheckpointError
+from aiayn_cli.errors import CheckpointError, ConfigError
 
 FORMAT = 1
 _TEMPORARY = ".unfinished-"
@@ -136,6 +135,8 @@ def save_checkpoint(
         for written in (*temporary.rglob("*"), temporary):
             _flush(written)
         _check_written(temporary / "weights.safetensors", weights)
+        if training is not None:
+            _check_written(temporary / "training" / "moments.safetensors", training.moments)
         _replace_directory(temporary, path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -164,7 +165,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         fields["decoding"] = DecodingConfig(**content["decoding"])
         fields["parents"] = tuple(content["parents"])
         return Checkpoint(path=path, **fields)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(
             f"{path / 'model.json'} is not a checkpoint's: {error}", "train or average again"
         ) from error
@@ -216,6 +217,9 @@ def mark_best(run: Path, path: Path) -> None:
     link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{_TEMPORARY}best"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
+    if link.is_dir() and not link.is_symlink():  # a copy of the run that followed its links
+        link.rename(doomed := link.with_name(f"{_TEMPORARY}old-best"))
+        _remove(doomed)
     temporary.replace(link)
 
 
@@ -291,12 +295,6 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     return content
 
 
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def at(checkpoint: Checkpoint, path: Path, **changes: Any) -> Checkpoint:
     """The same description for another directory, with some fields changed."""
     return replace(checkpoint, path=path, **changes)
@@ -329,12 +327,12 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{path} cannot be read: {error}", "it is damaged; use another checkpoint") from error
 
 
-def _check_written(path: Path, weights: Mapping[str, Tensor]) -> None:
+def _check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         written = _read_tensors(path)
     except CheckpointError as error:
         raise OSError(f"what was written cannot be read back: {error.problem}") from error
-    for name, tensor in weights.items():
+    for name, tensor in tensors.items():
         if not torch.equal(written[name].nan_to_num(), tensor.detach().to("cpu", torch.float32).nan_to_num()):
             raise OSError(f"{name} was read back other than it was written")
 
@@ -355,14 +353,26 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def _remove(path: Path) -> None:
+    """Remove a directory, or a link to one, as far as that is possible."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _replace_directory(new: Path, path: Path) -> None:
     """Rename a directory to a name that may be taken; what was there is removed only when the new one is in place."""
     if path.exists():
         old = path.with_name(f"{_TEMPORARY}old-{path.name}")
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
         path.rename(old)
-        new.rename(path)
-        shutil.rmtree(old)
+        try:
+            new.rename(path)
+        except OSError:
+            old.rename(path)
+            raise
+        _remove(old)
     else:
         new.rename(path)
     _flush(path.parent)

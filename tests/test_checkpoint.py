@@ -1,0 +1,562 @@
+"""A checkpoint is there whole or not at all, comes back bit for bit, and says in one line what is wrong with it."""
+
+import ast
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from aiayn_cli import checkpoint as module
+from aiayn_cli.checkpoint import (
+    Checkpoint,
+    TrainingSnapshot,
+    checkpoint_path,
+    find_model,
+    interrupted_path,
+    list_checkpoints,
+    load_checkpoint,
+    load_training,
+    mark_best,
+    newest_resumable,
+    newest_run,
+    prune_checkpoints,
+    remove_leftovers,
+    save_checkpoint,
+)
+from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.errors import CheckpointError
+
+PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
+STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
+
+
+def described(path: Path, step: int = 7) -> Checkpoint:
+    return Checkpoint(
+        path=path,
+        step=step,
+        model=ModelConfig(d_model=6, d_ff=11, n_heads=3, d_k=5, d_v=4, dropout=0.3),
+        decoding=DecodingConfig(beam_size=5, alpha=0.75),
+        vocab_size=9,
+        vocab_sha256="a1" * 32,
+        data_sha256="b2" * 32,
+        src_lang="en",
+        tgt_lang="de",
+        run_id="c3" * 16,
+    )
+
+
+def some_weights(seed: int = 0) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    weights = {"embedding.weight": torch.randn(9, 6, generator=random), "norm.bias": torch.randn(6, generator=random)}
+    weights["norm.bias"][:3] = torch.tensor([-0.0, 1e-42, 3e38])  # a sign, a subnormal number, nearly infinite
+    return weights
+
+
+def some_moments(seed: int = 0) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(seed + 50)
+    return {"exp_avg": torch.randn(60, generator=random), "exp_avg_sq": torch.rand(60, generator=random)}
+
+
+@pytest.fixture(autouse=True)
+def _quick_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of real ones would wait for the disk
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    path = tmp_path / "some.vocab"
+    path.write_bytes(bytes(range(256)) * 3)
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
+    """Write a resumable checkpoint of a run, or one at a path."""
+
+    def save(step: int = 7, *, seed: int = 0, path: Path | None = None, run: str = "run") -> Path:
+        path = path or checkpoint_path(tmp_path / run, step)
+        snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
+        save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot)
+        return path
+
+    return save
+
+
+def bits(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, bytes]]:
+    return {name: (tensor.shape, tensor.contiguous().numpy().tobytes()) for name, tensor in tensors.items()}
+
+
+def is_whole(path: Path, seed: int, vocab: Path) -> bool:
+    found, training = load_checkpoint(path), load_training(path)
+    return (
+        bits(found.weights()) == bits(some_weights(seed))
+        and bits(training.moments) == bits(some_moments(seed))
+        and found.vocab_path.read_bytes() == vocab.read_bytes()
+    )
+
+
+def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab: Path) -> None:
+    path = saved()
+    assert is_whole(path, 0, vocab)
+    assert load_checkpoint(path) == described(path)
+    assert load_training(path).state == STATE
+    assert {tensor.dtype for tensor in load_checkpoint(path).weights().values()} == {torch.float32}
+
+
+def test_parents_come_back_as_they_were(tmp_path: Path, vocab: Path) -> None:
+    averaged = replace(described(tmp_path / "averaged"), parents=("step-00000002", "step-00000004"))
+    save_checkpoint(averaged, some_weights(), vocab)
+    assert load_checkpoint(averaged.path) == averaged
+    assert not (averaged.path / "training").exists()
+
+
+def test_views_of_one_tensor_and_other_types_are_stored_as_float32_by_themselves(tmp_path: Path, vocab: Path) -> None:
+    flat = torch.arange(10.0)
+    weights = {"a": flat[:6].view(2, 3), "b": flat[6:], "c": torch.tensor([1.5, -3.0], dtype=torch.bfloat16)}
+    found = save_checkpoint(described(tmp_path / "views"), weights, vocab).weights()
+    assert bits(found) == bits({name: tensor.float().clone() for name, tensor in weights.items()})
+
+
+def test_model_json_says_it_all_without_torch(saved: Callable[..., Path]) -> None:
+    content = json.loads((saved() / "model.json").read_text(encoding="utf-8"))
+    assert (content["format"], content["step"], content["src_lang"], content["tgt_lang"]) == (1, 7, "en", "de")
+    assert content["model"]["d_ff"] == 11
+    assert content["decoding"]["beam_size"] == 5
+    assert (content["vocab_sha256"], content["data_sha256"], content["run_id"]) == ("a1" * 32, "b2" * 32, "c3" * 16)
+    assert "path" not in content  # a checkpoint may be moved
+
+
+def test_a_checkpoint_may_be_moved(saved: Callable[..., Path], tmp_path: Path, vocab: Path) -> None:
+    saved().rename(tmp_path / "elsewhere")
+    assert is_whole(tmp_path / "elsewhere", 0, vocab)
+    assert load_checkpoint(tmp_path / "elsewhere").path == tmp_path / "elsewhere"
+
+
+def fail_at(patch: pytest.MonkeyPatch, owner: object, name: str, number: int, act: Callable[[], None]) -> list[int]:
+    """Do something else at the n-th call of a function; returns a list that grows with each call."""
+    original = getattr(owner, name)
+    calls: list[int] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == number:
+            act()
+        return original(*args, **kwargs)
+
+    patch.setattr(owner, name, watched)
+    return calls
+
+
+def refuse() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# Every call by which writing touches the disk, and how often it does so under a new name.
+STAGES: list[tuple[Any, str, int]] = [
+    *((shutil, "copyfile", number) for number in (1,)),
+    *((module, "save_file", number) for number in (1, 2)),
+    *((Path, "write_text", number) for number in (1, 2)),
+    *((Path, "mkdir", number) for number in (1, 2, 3)),
+    *((os, "fsync", number) for number in range(1, 9)),
+    (Path, "rename", 1),
+]
+WHEN_REPLACING = [*STAGES, (Path, "rename", 2)]  # what was there gets out of the way first
+
+
+def test_the_stages_below_are_all_there_are(saved: Callable[..., Path]) -> None:
+    taken = saved(99)
+    for stages in (STAGES, WHEN_REPLACING):
+        for owner, name in {(owner, name) for owner, name, _ in stages}:
+            path = taken if stages is WHEN_REPLACING else taken.with_name(name)
+            with pytest.MonkeyPatch.context() as patch:
+                calls = fail_at(patch, owner, name, 0, refuse)
+                saved(path=path)
+            assert len(calls) == max(number for _, other, number in stages if other == name), name
+
+
+def stage_names(stages: list[tuple[Any, str, int]]) -> list[str]:
+    return [f"{name}-{number}" for _, name, number in stages]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "number", "replaced"),
+    [*((*stage, True) for stage in WHEN_REPLACING), *((*stage, False) for stage in STAGES)],
+    ids=[*stage_names(WHEN_REPLACING), *(f"new-{name}" for name in stage_names(STAGES))],
+)
+def test_a_disk_that_fails_at_any_stage_harms_no_checkpoint(
+    owner: object,
+    name: str,
+    number: int,
+    replaced: bool,
+    saved: Callable[..., Path],
+    vocab: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    before = saved(5)
+    target = checkpoint_path(tmp_path / "run", 5 if replaced else 6)
+    with monkeypatch.context() as patch:
+        fail_at(patch, owner, name, number, refuse)
+        with pytest.raises(CheckpointError) as error:
+            saved(path=target, seed=1)
+    assert "\n" not in error.value.problem
+    assert "cannot write the checkpoint" in error.value.problem
+    assert "Input/output error" in error.value.problem
+    assert "are whole" in error.value.hint
+    if replaced:
+        assert is_whole(before, 0, vocab) or (name == "fsync" and is_whole(before, 1, vocab))
+    else:
+        assert is_whole(before, 0, vocab)
+    for path in list_checkpoints(tmp_path / "run"):
+        assert is_whole(path, 0, vocab) or is_whole(path, 1, vocab)
+
+
+@pytest.mark.parametrize(("owner", "name", "number"), STAGES, ids=stage_names(STAGES))
+def test_a_kill_at_any_stage_leaves_only_what_the_next_run_removes(
+    owner: object, name: str, number: int, saved: Callable[..., Path], vocab: Path, tmp_path: Path
+) -> None:
+    before, run = saved(5), tmp_path / "run"
+    new = checkpoint_path(run, 6)
+    child = os.fork()
+    if child == 0:  # no test's clean-up may run here: the child ends by the signal, or at once
+        with pytest.MonkeyPatch.context() as patch:
+            fail_at(patch, owner, name, number, kill)
+            saved(path=new, seed=1)
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert is_whole(before, 0, vocab)
+    assert list_checkpoints(run) in ([before], [before, new])
+    if new in list_checkpoints(run):
+        assert is_whole(new, 1, vocab)
+    odd = {path.name for path in (run / "checkpoints").iterdir()} - {before.name, new.name}
+    assert all(name.startswith(".unfinished-") for name in odd)
+    remove_leftovers(run)
+    assert set((run / "checkpoints").iterdir()) == set(list_checkpoints(run))
+    saved(6, seed=2)
+    assert is_whole(new, 2, vocab)
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(
+    saved: Callable[..., Path], vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = saved(5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10 << 30, 10 << 30, 3 << 20))
+    monkeypatch.setattr(module, "save_file", lambda *_: pytest.fail("it wrote"))
+    with pytest.raises(CheckpointError, match="it takes 16 MB, and 3 MB are free") as error:
+        saved(6)
+    assert "free some space" in error.value.hint
+    assert list_checkpoints(tmp_path / "run") == [before]
+    assert is_whole(before, 0, vocab)
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limits of resources")
+@pytest.mark.parametrize("size", [0, 100, 400, 800])
+def test_a_file_that_cannot_grow_leaves_what_was_there(
+    size: int, saved: Callable[..., Path], vocab: Path, tmp_path: Path
+) -> None:
+    before = saved(5)
+    with files_no_larger_than(size), pytest.raises(CheckpointError, match=r"cannot write .*File too large") as error:
+        saved(5, seed=1)
+    assert "\n" not in error.value.problem
+    assert is_whole(before, 0, vocab)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == [before.name]
+
+
+@pytest.mark.parametrize("damaged", ["weights.safetensors", "moments.safetensors"])
+def test_what_reads_back_other_than_it_was_written_is_no_checkpoint(
+    damaged: str, saved: Callable[..., Path], vocab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = saved(5)
+
+    def lossy(content: dict[str, Tensor], path: Path) -> None:
+        save_file(content, path)
+        if path.name == damaged:
+            data = bytearray(path.read_bytes())
+            data[-3] ^= 1
+            path.write_bytes(data)
+
+    monkeypatch.setattr(module, "save_file", lossy)
+    with pytest.raises(CheckpointError, match="read back other than it was written"):
+        saved(6)
+    assert list_checkpoints(tmp_path / "run") == [before]
+
+
+def overwrite(name: str, content: bytes | Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        file = path / name
+        file.write_bytes(content if isinstance(content, bytes) else content(file.read_bytes()))
+
+    return change
+
+
+def model_json(**changes: Any) -> Callable[[Path], None]:
+    """Change values of model.json; None takes the name out."""
+
+    def change(path: Path) -> None:
+        content = {**json.loads((path / "model.json").read_bytes()), **changes}
+        content = {name: value for name, value in content.items() if value is not None}
+        (path / "model.json").write_text(json.dumps(content), encoding="utf-8")
+
+    return change
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda path: (path / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (remove("model.json"), "is not a checkpoint: it has no model.json"),
+        (remove("weights.safetensors"), "weights.safetensors cannot be read"),
+        (remove("training/state.json"), "is not a checkpoint that training can go on from: it has no state.json"),
+        (remove("training/moments.safetensors"), "moments.safetensors cannot be read"),
+        (overwrite("model.json", b""), "model.json cannot be read"),
+        (overwrite("model.json", b"[1, 2]"), "model.json holds no JSON object"),
+        (overwrite("model.json", b"{}"), "model.json is not a checkpoint's: 'format'"),
+        (overwrite("model.json", b'{"format": 1'), "model.json cannot be read"),
+        (overwrite("model.json", b'\xff\xfe{"'), "model.json cannot be read"),
+        (overwrite("training/state.json", b"\x00" * 40), "state.json cannot be read"),
+        (model_json(format=2, aiayn="9.1"), "written by aiayn 9.1 in format 2"),
+        (model_json(format="one"), "is not a checkpoint's"),
+        (model_json(step=None), "is not a checkpoint's: 'step'"),
+        (model_json(model={"d_mode": 3}), "is not a checkpoint's.*d_mode"),
+        (model_json(model={"d_model": -3}), "is not a checkpoint's.*d_model is -3"),
+        (model_json(decoding={"beam_size": 0}), "is not a checkpoint's.*beam_size is 0"),
+        (model_json(parents=7), "is not a checkpoint's"),
+        *(
+            (overwrite(name, change), f"{Path(name).name} cannot be read")
+            for name in ("weights.safetensors", "training/moments.safetensors")
+            for change in (
+                b"",
+                lambda content: content[:5],
+                lambda content: content[:40],
+                lambda content: content[:-1],
+                lambda content: content + b"x",
+                lambda content: b"\xff" * 8 + content[8:],  # a header longer than the file
+                lambda content: content[:9] + b"\x00\x01" + content[11:],
+            )
+        ),
+    ],
+)
+def test_damage_is_one_clear_message(damage: Callable[[Path], None], message: str, saved: Callable[..., Path]) -> None:
+    path = saved()
+    damage(path)
+    with pytest.raises(CheckpointError, match=message) as error:
+        read_all(path)
+    assert "\n" not in error.value.problem
+    assert str(path) in error.value.problem
+    assert error.value.hint
+
+
+def read_all(path: Path) -> None:
+    load_checkpoint(path).weights()
+    load_training(path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere is not a checkpoint: it has no model\.json"):
+        load_checkpoint(tmp_path / "nowhere")
+
+
+def test_weights_of_another_model_are_refused_by_name(saved: Callable[..., Path]) -> None:
+    class Model(nn.Module):
+        def __init__(self, rows: int, bias: bool = True) -> None:
+            super().__init__()
+            self.embedding, self.norm = nn.Embedding(rows, 6), nn.LayerNorm(6, bias=bias)
+            del self.norm.weight
+
+    found = load_checkpoint(saved())
+    with pytest.raises(CheckpointError, match=r"embedding.weight has shape \[9, 6\], expected \[8, 6\]"):
+        found.load_into(Model(8))
+    with pytest.raises(CheckpointError, match=r"weights and model differ in norm\.bias"):
+        found.load_into(Model(9, bias=False))
+    model = Model(9).to(torch.bfloat16)
+    found.load_into(model)
+    assert torch.equal(model.embedding.weight, some_weights()["embedding.weight"].to(torch.bfloat16))
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    steps = [100, 9, 10, 1_000_000_000, 99]
+    run = tmp_path / "run"
+    for step in steps:
+        checkpoint_path(run, step).mkdir(parents=True)
+    (run / "checkpoints" / "step-7").mkdir()  # without the zeros, as another version may write
+    assert [int(path.name[5:]) for path in list_checkpoints(run)] == sorted([*steps, 7])
+    assert newest_resumable(run) == checkpoint_path(run, 1_000_000_000)
+
+
+def test_only_whole_checkpoints_of_the_run_itself_are_listed(saved: Callable[..., Path], tmp_path: Path) -> None:
+    first, second = saved(3), saved(4)
+    folder = first.parent
+    (folder / "step-00000009").symlink_to(first.name)
+    (folder / ".unfinished-step-00000008").mkdir()
+    (folder / "step-last").mkdir()
+    (folder / "step-00000006").write_text("a file")
+    interrupted_path(tmp_path / "run", 5).mkdir()
+    mark_best(tmp_path / "run", first)
+    assert list_checkpoints(tmp_path / "run") == [first, second]
+    assert newest_resumable(tmp_path / "run") == interrupted_path(tmp_path / "run", 5)
+    assert list_checkpoints(tmp_path / "other") == []
+    assert newest_resumable(tmp_path / "other") is None
+
+
+def names(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def test_pruning_keeps_the_newest_and_the_best(saved: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    paths = {step: saved(step) for step in (2, 4, 10, 100)}
+    mark_best(run, paths[2])
+    assert prune_checkpoints(run, keep=2) == [paths[4]]
+    assert names(run) == ["best", "step-00000002", "step-00000010", "step-00000100"]
+    mark_best(run, paths[100])
+    assert prune_checkpoints(run, keep=2) == [paths[2]]
+    assert prune_checkpoints(run, keep=2) == []
+    assert load_checkpoint(run / "checkpoints" / "best").path == paths[100]
+
+
+def test_the_place_of_an_interruption_goes_when_there_is_a_later_one(
+    saved: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    saved(2)
+    place = saved(3, path=interrupted_path(run, 3))
+    assert prune_checkpoints(run, keep=1) == []
+    later = saved(4)
+    assert newest_resumable(run) == later
+    assert prune_checkpoints(run, keep=5) == [place]
+
+
+def test_a_kill_while_pruning_leaves_no_half_checkpoint(
+    saved: Callable[..., Path], vocab: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    for step in (2, 4, 6):
+        saved(step)
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            fail_at(patch, os, "unlink", 2, kill)
+            prune_checkpoints(run, keep=1)
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert all(is_whole(path, 0, vocab) for path in list_checkpoints(run))
+    assert checkpoint_path(run, 6) in list_checkpoints(run)
+    remove_leftovers(run)
+    assert len(names(run)) == len(list_checkpoints(run))
+
+
+def test_the_best_is_a_link_that_moves_with_the_run(saved: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first, second = saved(2), saved(4)
+    mark_best(run, first)
+    mark_best(run, second)
+    run.rename(tmp_path / "moved")
+    assert load_checkpoint(tmp_path / "moved" / "checkpoints" / "best").step == 4
+
+
+def test_a_best_that_a_copy_turned_into_a_folder_becomes_a_link_again(
+    saved: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    first, second = saved(2), saved(4)
+    shutil.copytree(first, run / "checkpoints" / "best")  # as `cp -rL` and many archives do
+    mark_best(run, second)
+    assert (run / "checkpoints" / "best").is_symlink()
+    assert load_checkpoint(run / "checkpoints" / "best").step == 4
+    assert is_dir_without_leftovers(run)
+
+
+def is_dir_without_leftovers(run: Path) -> bool:
+    return not [name for name in names(run) if name.startswith(".unfinished-")]
+
+
+def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
+    saved: Callable[..., Path], vocab: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    first, second = saved(9), saved(10)
+    assert find_model(run) == second
+    mark_best(run, first)
+    assert find_model(run) == run / "checkpoints" / "best"
+    assert load_checkpoint(find_model(run)).step == 9
+    save_checkpoint(replace(described(run / "averaged"), parents=("x",)), some_weights(), vocab)
+    assert find_model(run) == run / "averaged"
+    assert find_model(second) == second
+    shutil.rmtree(run / "averaged")
+    shutil.rmtree(first)  # best points nowhere
+    assert find_model(run) == second
+
+
+def test_without_a_path_the_run_that_was_trained_last_is_taken(
+    saved: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(50, run="runs/a")
+    saved(60, run="runs/b")
+    saved(2, run="runs/a")
+    (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / "notes.txt").write_text("")
+    os.utime(checkpoint_path(Path("runs/a"), 50), ns=(1, 1_000))
+    os.utime(checkpoint_path(Path("runs/b"), 60), ns=(1, 2_000))
+    assert newest_run() == Path("runs/b")
+    assert find_model() == checkpoint_path(Path("runs/b"), 60)
+    os.utime(checkpoint_path(Path("runs/a"), 50), ns=(1, 3_000))
+    assert newest_run() == Path("runs/a")
+
+
+def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for path, message in ((None, "no trained model in runs/"), (Path("empty"), "empty holds no model")):
+        with pytest.raises(CheckpointError, match=message) as error:
+            find_model(path)
+        assert error.value.hint
+    with pytest.raises(CheckpointError, match="there is no nowhere"):
+        find_model(Path("nowhere"))
+
+
+def test_nothing_in_the_package_unpickles() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            where = f"{path.name}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import):
+                assert not {alias.name.split(".")[0] for alias in node.names} & {"pickle", "shelve", "dill"}, where
+            if isinstance(node, ast.ImportFrom):
+                assert node.module not in ("pickle", "shelve", "marshal"), where
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
+                owner = ast.unparse(node.func.value)
+                allowed = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                assert owner != "torch", where
+                assert owner not in ("np", "numpy") or allowed.get("allow_pickle") == "False", where
