@@ -1,0 +1,118 @@
+"""The device is chosen once, said in one line, and a product in float32 stays one."""
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from aiayn_cli import device as module
+from aiayn_cli.device import choose_device
+from aiayn_cli.errors import AiaynError
+
+
+@pytest.fixture(autouse=True)
+def _torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    yield
+    torch.set_float32_matmul_precision(precision)
+    torch.set_num_threads(threads)
+
+
+def cpu_has(monkeypatch: pytest.MonkeyPatch, **capabilities: bool) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_without_a_gpu_the_cpu_is_taken_and_one_line_says_so(name: str) -> None:
+    found = choose_device(name)
+    assert found.device == torch.device("cpu")
+    assert found.threads == torch.get_num_threads() > 0
+    assert found.explanation.startswith(f"device: CPU, {found.threads} threads; ")
+    assert "\n" not in found.explanation
+
+
+@pytest.mark.parametrize("instruction", ["avx512_bf16", "amx_bf16", "bf16"])
+def test_bf16_is_chosen_where_the_processor_multiplies_it(instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_has(monkeypatch, avx2=True, **{instruction: True})
+    found = choose_device("cpu")
+    assert found.dtype is torch.bfloat16
+    assert "bf16 (bf16 instructions)" in found.explanation
+
+
+def test_float32_is_chosen_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_has(monkeypatch, avx2=True, avx512_bf16=False)
+    found = choose_device("cpu")
+    assert found.dtype is torch.float32
+    assert "fp32 (no bf16 instructions)" in found.explanation
+
+
+def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert choose_device("cpu").dtype is torch.float32
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_named_precision_is_taken_as_asked(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_has(monkeypatch, avx512_bf16=fast)
+    assert choose_device("cpu", "bf16").dtype is torch.bfloat16
+    assert choose_device("cpu", "fp32").dtype is torch.float32
+    assert "fp32 (as asked)" in choose_device("cpu", "fp32").explanation
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:3"])
+def test_a_gpu_that_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(AiaynError, match=rf"device {name}.* was asked for, but 0 GPUs are visible") as error:
+        choose_device(name)
+    assert "--device cpu" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["gpu", "CPU", "cuda:", "cuda:x", "cuda:-1", "tpu", "", "cpu:0"])
+def test_an_unknown_device_is_refused(name: str) -> None:
+    with pytest.raises(AiaynError, match="unknown device") as error:
+        choose_device(name)
+    assert repr(name) in error.value.problem
+    assert "auto, cpu, cuda or cuda:N" in error.value.hint
+
+
+def test_auto_and_cuda_take_this_ranks_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    for name, rank, expected in (("auto", 2, 2), ("cuda", 3, 3), ("cuda:1", 3, 1)):
+        assert module._named_device(name, rank) == torch.device(f"cuda:{expected}")
+    with pytest.raises(AiaynError, match="device cuda:4 was asked for, but 4 GPUs are visible"):
+        module._named_device("auto", 4)
+
+
+def test_threads_follow_the_environment_and_the_processors_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(3)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert choose_device("cpu").threads == 3
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 7}, raising=False)
+    assert choose_device("cpu").threads == 2
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert choose_device("cpu").threads == 2  # torch's own number, which knows what the machine is good for
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 64, 64), (7, 33, 5), (256, 256, 256), (300, 128, 700)])
+def test_products_in_float32_keep_their_precision(rows: int, inner: int, columns: int) -> None:
+    choose_device("cpu", "fp32")
+    random = torch.Generator().manual_seed(rows)
+    a, b = torch.randn(rows, inner, generator=random), torch.randn(inner, columns, generator=random)
+    exact = a.double() @ b.double()
+    for found in (a @ b, torch.baddbmm(torch.zeros(1, 1, 1), a[None], b[None])[0], torch.nn.functional.linear(a, b.T)):
+        assert float((found - exact).abs().max()) < 1e-5 * inner**0.5  # bf16 would miss by a thousand times as much
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
+def test_a_library_without_these_settings_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> None:
+        raise OSError("libc.so.6: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert "malloc" not in choose_device("cpu").explanation
