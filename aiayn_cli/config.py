@@ -16,6 +16,20 @@ Precision = Literal["auto", "bf16", "fp32"]
 Compile = Literal["auto", "on", "off"]
 BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
+VocabType = Literal["bpe", "unigram"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig:
+    """What is done to text before it is split into sub-words; `translate` does the same, and undoes it after."""
+
+    normalise_punctuation: bool = False  # quotation marks, dashes and the like, as the Moses script does
+    moses_tokenise: bool = False  # blanks around punctuation, as the Moses script does
+
+    @property
+    def changes_text(self) -> bool:
+        """Whether anything is done at all."""
+        return self.normalise_punctuation or self.moses_tokenise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +40,18 @@ class DataConfig:
     vocab_size: int = 37_000  # joint sub-word vocabulary, special tokens included (Section 5.1)
     max_length: int = 250  # sub-word tokens on either side; a longer training pair is dropped
     max_ratio: float = 1.5  # longer side / shorter side in tokens; see data/clean.py for short pairs
+    max_words: int = 250  # words between blanks on either side; a longer training pair is dropped; 0 = no limit
     dedupe: bool = True  # drop a training pair that was seen before
+    drop_identical: bool = True  # drop a training pair whose sides are the same text
+    drop_no_letters: bool = True  # drop a training pair with a side that has no letter
+    drop_wrong_script: bool = True  # drop a training pair with a side in a script its language is not written in
+    drop_overlap: bool = True  # drop a training pair of which a side is in the validation or test text
+    drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see data/drift.py
+    case_copies: float = 0.05  # share of the training pairs of which a copy in upper or title case is added
+    normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
+    moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
+    vocab_type: VocabType = "bpe"  # byte-pair encoding (Section 5.1), or a unigram language model (Kudo 2018)
+    byte_fallback: bool = False  # write characters outside the vocabulary as bytes instead of <unk>
     on_bad_bytes: OnBadBytes = "stop"  # invalid UTF-8 or NUL: stop with its place, or drop that pair
     seed: int = 1  # vocabulary sample and held-out split
 
@@ -34,10 +59,18 @@ class DataConfig:
         _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
+        _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
+        _check_probability("data.case_copies", self.case_copies, "0.05 is usual; 0 adds none")
+        _check_one_of("data.vocab_type", self.vocab_type, get_args(VocabType))
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
         _check_at_least("data.seed", self.seed, 0, "any whole number from 0 on gives its own sample")
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
+
+    @property
+    def text(self) -> TextConfig:
+        """What is done to text before it is split into sub-words."""
+        return TextConfig(normalise_punctuation=self.normalise_punctuation, moses_tokenise=self.moses_tokenise)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,24 +1,90 @@
-"""A folder that appears whole or not at all."""
+"""A folder that appears whole or not at all, and that an interrupted call goes on with where it stopped."""
 
 import errno
 import fcntl
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from aiayn_cli.errors import DataError
+from aiayn_cli.errors import AiaynError, DataError, Terminated
 
 _LOCK = ".lock"  # its lock goes with the process that holds it, even after kill -9
+_STEPS = ".steps"  # what steps keep: their markers, and text on its way
+_PLAN = "plan.json"
+
+
+class Unfinished(DataError):
+    """What ends the work, but not because of the data: the same call goes on from there."""
+
+
+class Steps:
+    """The steps of a longer work in a folder, each with a marker once it is done and its files are on the disk.
+
+    Args:
+        folder: where the work is done.
+        plan: all that the result depends on; what was done after another plan is removed.
+
+    Attributes:
+        folder: where the results go.
+        scratch: a folder for files that are in the way once all is done.
+    """
+
+    def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.scratch = folder / _STEPS
+        wanted = _to_json(plan)
+        try:
+            found = (self.scratch / _PLAN).read_bytes()
+        except OSError:
+            found = b""
+        self.resumed = found == wanted
+        if not self.resumed:
+            _clear(folder, keep=_LOCK)
+            self.scratch.mkdir()
+            _write_whole(self.scratch / _PLAN, wanted)
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """What a step gave, or None where it is not done yet."""
+        try:
+            result: dict[str, Any] = json.loads((self.scratch / f"{name}.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        return result
+
+    def finish(self, name: str, result: Mapping[str, Any], files: Iterable[Path] = ()) -> dict[str, Any]:
+        """Mark a step as done.
+
+        Args:
+            name: of the step.
+            result: what it gave, in JSON's types.
+            files: what it wrote.
+        Returns:
+            The result as `result` will give it.
+        """
+        paths = list(files)
+        for path in (*paths, *{path.parent for path in paths}):
+            flush_to_disk(path)
+        content = _to_json(result)
+        _write_whole(self.scratch / f"{name}.json", content)
+        again: dict[str, Any] = json.loads(content)
+        return again
+
+    def do(self, name: str, work: Callable[[], Mapping[str, Any]], files: Iterable[Path] = ()) -> dict[str, Any]:
+        """Do a step unless it is done already, and give what it gave."""
+        done = self.result(name)
+        return self.finish(name, work(), files) if done is None else done
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Fill a folder under a temporary name beside `path`, and rename it at the end.
 
-    Killed at any moment, this leaves no `path`, and at most a folder PATH.partial that the next call clears away.
-    An exception clears it away at once.
+    Interrupted at any moment, by kill -9 or a full disk, this leaves no `path`, but a folder PATH.partial that the next
+    call is given again; `Steps` finds out what of it is done. An error in the data clears it away.
 
     Args:
         path: must not exist, or be an empty folder.
@@ -43,24 +109,45 @@ def new_folder(path: Path) -> Iterator[Path]:
                 f"{path} is being written by another process", "wait for it, or give another --out"
             ) from None
         try:
-            _clear(partial, keep=_LOCK)
             yield partial
-            (partial / _LOCK).unlink()
             for file in partial.iterdir():
-                _flush_to_disk(file)
-            _flush_to_disk(partial)
+                if not file.name.startswith("."):
+                    flush_to_disk(file)
+            flush_to_disk(partial)
             partial.rename(path)  # replaces an empty folder
-            _flush_to_disk(path.parent)
-        except BaseException as error:
-            shutil.rmtree(partial, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                problem = f"{path} does not fit on its disk: {error.strerror}"
-                raise DataError(problem, "free some space, or give another --out") from error
+            flush_to_disk(path.parent)
+        except AiaynError as error:
+            if not isinstance(error, Unfinished | Terminated):
+                shutil.rmtree(partial, ignore_errors=True)
             raise
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                problem = f"{path} does not fit on its disk: {error.strerror}"
+                hint = "free some space: the same command goes on from there; or give another --out"
+                raise Unfinished(problem, hint) from error
+            raise
+        remove_leftovers(path)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what steps kept in a folder that is finished."""
+    shutil.rmtree(path / _STEPS, ignore_errors=True)
+    (path / _LOCK).unlink(missing_ok=True)
+
+
+def _to_json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False).encode()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f"{path.name}.unfinished")
+    temporary.write_bytes(content)
+    flush_to_disk(temporary)
+    temporary.replace(path)
+    flush_to_disk(path.parent)
 
 
 def _clear(folder: Path, keep: str) -> None:
-    """Delete what a killed run left."""
     for entry in folder.iterdir():
         if entry.name == keep:
             continue
@@ -70,7 +157,8 @@ def _clear(folder: Path, keep: str) -> None:
             entry.unlink()
 
 
-def _flush_to_disk(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file or folder would survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -43,11 +43,13 @@ class LinePairs:
         src: source sides.
         tgt: target sides.
         drop_bad_bytes: drop and count a pair with bad bytes, instead of stopping there.
+        drift_alarm: stop where one side has lost or gained lines.
     """
 
     src: Input
     tgt: Input
     drop_bad_bytes: bool = False
+    drift_alarm: bool = False
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
         """Give both files."""
@@ -64,6 +66,7 @@ class LinePairs:
                 RecordReader(src, self.src.name, keep_going=self.drop_bad_bytes),
                 RecordReader(tgt, self.tgt.name, keep_going=self.drop_bad_bytes),
                 counts,
+                drift_alarm=self.drift_alarm,
             )
 
 

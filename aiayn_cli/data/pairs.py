@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from aiayn_cli.data.drift import DriftAlarm
 from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes, write_records
 from aiayn_cli.errors import DataError
 
@@ -44,16 +45,20 @@ def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool
         yield from pair_up(src_reader, tgt_reader, counts)
 
 
-def pair_up(src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCounts) -> Iterator[Chunk]:
+def pair_up(
+    src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCounts, *, drift_alarm: bool = False
+) -> Iterator[Chunk]:
     """Read two sides in lock-step; a pair with a record that is None (bad bytes) is dropped and counted.
 
     Args:
         src_reader: source sides, not read yet.
         tgt_reader: target sides, likewise.
         counts: is added to as chunks are given.
+        drift_alarm: stop where one side has lost or gained lines in the middle.
     Raises:
-        DataError: a side cannot be read, or has more records than the other.
+        DataError: a side cannot be read, has more records than the other, or is moved against it.
     """
+    alarm = DriftAlarm(src_reader.name, tgt_reader.name) if drift_alarm else None
     src_records, tgt_records = iter(src_reader), iter(tgt_reader)
     while True:
         src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
@@ -63,6 +68,8 @@ def pair_up(src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCoun
             raise _unequal(src_reader, tgt_reader)
         if not src_chunk:
             break
+        if alarm is not None:
+            alarm.add(src_chunk, tgt_chunk)
         counts.pairs += len(src_chunk)
         if None in src_chunk or None in tgt_chunk:
             both = zip(src_chunk, tgt_chunk, strict=True)
@@ -71,6 +78,8 @@ def pair_up(src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCoun
             yield [s for s, _ in good], [t for _, t in good]
         else:
             yield src_chunk, tgt_chunk  # type: ignore[misc]  # no None in them
+    if alarm is not None:
+        alarm.close()
     counts.mapped += src_reader.mapped + tgt_reader.mapped
 
 

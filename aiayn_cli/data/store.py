@@ -148,18 +148,28 @@ def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:
 class TokenStoreWriter:
     """Writes the pairs of one split, shard by shard; memory holds the lengths of one shard and no ids.
 
+    `n_pairs`, `n_tokens` (by side) and `paths` tell what was written so far.
+
     Args:
         folder: where the files go.
         split: "train", "valid" or "test".
         dtype: of an id, `Vocab.dtype`.
         shard_pairs: pairs in a shard; where a shard ends depends on nothing else.
+        first_shard: number of the first shard.
     """
 
     def __init__(
-        self, folder: Path, split: str, dtype: np.dtype[np.integer[Any]], shard_pairs: int = SHARD_PAIRS
+        self,
+        folder: Path,
+        split: str,
+        dtype: np.dtype[np.integer[Any]],
+        shard_pairs: int = SHARD_PAIRS,
+        first_shard: int = 0,
     ) -> None:
         self.n_pairs = 0
         self.n_tokens: dict[Side, int] = {"src": 0, "tgt": 0}
+        self.paths: list[Path] = []
+        self._first_shard = first_shard
         self._folder, self._split, self._dtype, self._shard_pairs = folder, split, dtype, shard_pairs
         self._files: dict[Side, BinaryIO] = {}
         self._lengths: dict[Side, list[npt.NDArray[np.int32]]] = {}
@@ -207,14 +217,15 @@ class TokenStoreWriter:
             start = stop
 
     def _open_shard(self) -> None:
-        number = self.n_pairs // self._shard_pairs
+        number = self._first_shard + self.n_pairs // self._shard_pairs
         for side in SIDES:
+            self.paths += [self._folder / _file_name(self._split, number, side, what) for what in ("", ".offsets")]
             self._files[side] = (self._folder / _file_name(self._split, number, side)).open("wb", 1 << 20)
             self._files[side].write(bytes(_HEADER_BYTES))
             self._lengths[side] = []
 
     def _close_shard(self) -> None:
-        number = (self.n_pairs - 1) // self._shard_pairs if self.n_pairs else 0
+        number = self._first_shard + max(self.n_pairs - 1, 0) // self._shard_pairs
         for side in SIDES:
             lengths = np.concatenate([np.zeros(1, np.int32), *self._lengths[side]])
             offsets = np.cumsum(lengths, dtype=np.int64)

@@ -197,6 +197,16 @@ def map_line_breaks(text: str) -> tuple[str, int]:
     return _LINE_BREAKS_AND_LF.subn(" ", text)
 
 
+def join_records(records: Iterable[str]) -> bytes:
+    """Write records that came from a reader, each with an LF after it, for `split_records`."""
+    return "".join([f"{record}\n" for record in records]).encode()
+
+
+def split_records(content: bytes) -> list[str]:
+    """Read what `join_records` wrote."""
+    return content.decode().split("\n")[:-1]
+
+
 def is_blank(record: str) -> bool:
     """Whether a record holds nothing but Unicode white space, or nothing at all."""
     return not record or record.isspace()

@@ -1,16 +1,19 @@
-"""A folder appears whole or not at all, also after kill -9, and never in place of another."""
+"""A folder appears whole or not at all, never in place of another, and goes on after kill -9 where it stopped."""
 
 import errno
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from aiayn_cli.data.folders import new_folder
-from aiayn_cli.errors import DataError
+from aiayn_cli.data.folders import Steps, Unfinished, new_folder, remove_leftovers
+from aiayn_cli.errors import AiaynError, DataError, Terminated
+
+PLAN = {"seed": 3, "größe": [1, 2]}
 
 
 def test_a_folder_appears_with_all_its_files_and_nothing_else(tmp_path: Path) -> None:
@@ -18,9 +21,18 @@ def test_a_folder_appears_with_all_its_files_and_nothing_else(tmp_path: Path) ->
     with new_folder(out) as folder:
         (folder / "a").write_text("1")
         (folder / "b").mkdir()
+        Steps(folder, PLAN)
         assert not out.exists()
-    assert sorted(path.name for path in out.iterdir()) == ["a", "b"]
-    assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
+
+
+def test_only_what_steps_and_locks_keep_is_removed_at_the_end(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as folder:
+        steps = Steps(folder, PLAN)
+        (folder / "a").write_text("1")
+        (folder / "b").mkdir()
+        (steps.scratch / "text").write_text("2")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
 
 
 def test_an_empty_folder_may_become_the_result(tmp_path: Path) -> None:
@@ -41,35 +53,76 @@ def test_what_exists_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine too"
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_exception_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
-    def fill_half() -> None:
-        with new_folder(tmp_path / "out") as folder:
-            (folder / "a").write_text("1")
-            raise error
+def fill_half(out: Path, error: BaseException) -> None:
+    with new_folder(out) as folder:
+        steps = Steps(folder, PLAN)
+        (folder / "a").write_text("1")
+        steps.finish("first", {"n": 1}, [folder / "a"])
+        raise error
 
-    with pytest.raises(error):
-        fill_half()
+
+@pytest.mark.parametrize("error", [DataError("bad text"), AiaynError("other")], ids=str)
+def test_an_error_that_the_same_call_would_meet_again_leaves_nothing(tmp_path: Path, error: AiaynError) -> None:
+    with pytest.raises(type(error)):
+        fill_half(tmp_path / "out", error)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt(), Terminated("SIGTERM"), Unfinished("a process was killed"), OSError(errno.EIO, "I/O error")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_interruption_leaves_what_is_done_to_the_next_call(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        fill_half(tmp_path / "out", error)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+    with new_folder(tmp_path / "out") as folder:
+        steps = Steps(folder, PLAN)
+        assert steps.resumed
+        assert steps.result("first") == {"n": 1}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_leaves_nothing_and_is_said_plainly(tmp_path: Path, code: int) -> None:
-    def fill_the_disk() -> None:
-        with new_folder(tmp_path / "out") as folder:
-            (folder / "a").write_text("1")
-            raise OSError(code, os.strerror(code))
-
+def test_a_full_disk_is_said_plainly_and_loses_nothing(tmp_path: Path, code: int) -> None:
     with pytest.raises(DataError, match=f"out does not fit on its disk: {os.strerror(code)}") as caught:
-        fill_the_disk()
-    assert caught.value.hint == "free some space, or give another --out"
-    assert list(tmp_path.iterdir()) == []
+        fill_half(tmp_path / "out", OSError(code, os.strerror(code)))
+    assert caught.value.hint == "free some space: the same command goes on from there; or give another --out"
+    with new_folder(tmp_path / "out") as folder:
+        assert Steps(folder, PLAN).result("first") == {"n": 1}
 
 
-def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
+def test_work_after_another_plan_starts_over(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fill_half(tmp_path / "out", KeyboardInterrupt())
+    with new_folder(tmp_path / "out") as folder:
+        steps = Steps(folder, PLAN | {"seed": 4})
+        assert not steps.resumed
+        assert steps.result("first") is None
+        assert not (folder / "a").exists()
+
+
+def test_a_step_is_done_once(tmp_path: Path) -> None:
+    calls = []
+
+    def work() -> Mapping[str, object]:
+        calls.append(1)
+        (tmp_path / "a").touch()
+        return {"tuple": (1, 2)}
+
+    for _ in range(2):
+        assert Steps(tmp_path, PLAN).do("only", work, [tmp_path / "a"]) == {"tuple": [1, 2]}
+    assert len(calls) == 1
+
+
+def test_a_killed_process_leaves_its_finished_steps(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys; from pathlib import Path; from aiayn_cli.data.folders import new_folder\n"
+        "import os, signal, sys; from pathlib import Path\n"
+        "from aiayn_cli.data.folders import Steps, new_folder\n"
         "with new_folder(Path(sys.argv[1])) as folder:\n"
+        "    steps = Steps(folder, {})\n"
+        "    (folder / 'whole').write_text('y'); steps.finish('first', {'n': 2}, [folder / 'whole'])\n"
         "    (folder / 'half').write_text('x'); (folder / 'sub').mkdir(); (folder / 'sub' / 'file').touch()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -77,9 +130,18 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
     with new_folder(tmp_path / "out") as folder:
-        (folder / "whole").write_text("y")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["whole"]
+        assert Steps(folder, {}).result("first") == {"n": 2}
+        assert (folder / "whole").read_text() == "y"
+    with pytest.raises(DataError, match="out exists already"), new_folder(tmp_path / "out"):
+        pytest.fail("entered")
+
+
+def test_a_damaged_plan_is_another_plan(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, PLAN)
+    (steps.scratch / "plan.json").write_bytes(b'{"seed')
+    (tmp_path / "old").touch()
+    assert not Steps(tmp_path, PLAN).resumed
+    assert not (tmp_path / "old").exists()
 
 
 def test_two_processes_do_not_write_the_same_folder(tmp_path: Path) -> None:
@@ -95,3 +157,12 @@ def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="out cannot be made"), new_folder(tmp_path / "file" / "out"):
         pytest.fail("entered")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_leftovers_of_a_kill_at_the_very_end_can_be_removed(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, PLAN)
+    (steps.scratch / "text").touch()
+    (tmp_path / "a").touch()
+    for _ in range(2):
+        remove_leftovers(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]

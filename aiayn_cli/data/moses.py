@@ -1,0 +1,69 @@
+"""Punctuation normalisation and tokenisation as the Moses scripts do them, through the optional package sacremoses.
+
+The default of this toolkit is raw text. These two are for comparison with work that used the scripts, and for text
+whose quotation marks and dashes vary without meaning.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiayn_cli.config import TextConfig
+from aiayn_cli.data.pairs import Chunk
+from aiayn_cli.errors import DataError
+
+
+class MosesText:
+    """What is done to the text of one language before it is split into sub-words, and undone after.
+
+    Args:
+        config: which of the two.
+        lang: code of the language.
+    Raises:
+        DataError: it needs sacremoses, which is not installed.
+    """
+
+    def __init__(self, config: TextConfig, lang: str) -> None:
+        self._normaliser: Any = None
+        self._tokeniser: Any = None
+        self._detokeniser: Any = None
+        code = re.split("[-_]", lang.lower())[0]  # what Moses does not know is treated like English
+        if config.normalise_punctuation:
+            self._normaliser = _sacremoses().MosesPunctNormalizer(code)
+        if config.moses_tokenise:
+            self._tokeniser = _sacremoses().MosesTokenizer(code)
+            self._detokeniser = _sacremoses().MosesDetokenizer(code)
+
+    def apply(self, records: Sequence[str]) -> list[str]:
+        """Give the records as the model reads and writes them; a record of which nothing would be left stays."""
+        return [self._apply(record) or record for record in records]
+
+    def undo(self, records: Sequence[str]) -> list[str]:
+        """Give records that the model wrote as people write them."""
+        if self._detokeniser is None:
+            return list(records)
+        return [self._detokeniser.detokenize(record.split(" "), unescape=False) for record in records]
+
+    def _apply(self, record: str) -> str:
+        if self._normaliser is not None:
+            record = self._normaliser.normalize(record)
+        if self._tokeniser is not None:
+            record = self._tokeniser.tokenize(record, escape=False, return_str=True)
+        return record
+
+
+def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[Chunk], Chunk]:
+    """Make what processes both sides of a chunk, for `map_in_order`."""
+    src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
+    return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
+
+
+def _sacremoses() -> Any:
+    try:
+        return importlib.import_module("sacremoses")  # here, because few need it
+    except ImportError as error:
+        raise DataError(
+            "punctuation normalisation and Moses tokenisation need the package sacremoses",
+            "pip install 'aiayn-cli[moses]', or leave them out",
+        ) from error
