@@ -106,7 +106,7 @@ class Source:
             return None
         return _join(chunk for origin in origins for chunk in _checked(origin, counts))
 
-    def _read_nth(self, counts: ReadCounts) -> Chunk:
+    def _read_nth(self, counts: ReadCounts) -> Chunk | None:
         def nth() -> Iterator[Chunk]:
             position = 0
             for origin in self.train:
@@ -116,7 +116,7 @@ class Source:
 
         taken = _join(nth())
         counts.pairs += len(taken[0])
-        return taken
+        return taken if taken[0] else None
 
     def _origins(self) -> Iterator[tuple[Split, Origin]]:
         splits: tuple[tuple[Split, Sequence[Origin]], ...]
