@@ -90,7 +90,7 @@ class Amount:
     def total(cls, amounts: "Sequence[Amount]") -> "Amount":
         """Sum up; what is unknown or rough in one is so in the sum."""
         numbers = [amount.number for amount in amounts if amount.number is not None]
-        if not amounts or len(numbers) < len(amounts):
+        if len(numbers) < len(amounts):
             return cls(None)
         return cls(sum(numbers), any(amount.approximate for amount in amounts))
 
@@ -143,8 +143,12 @@ class Corpus:
         return Amount.total([Amount(archive.bytes, archive.approximate) for archive in self.archives()])
 
     def train_pairs(self) -> "Amount":
-        """Sum up the training pairs."""
-        return Amount.total([Amount(part.pairs, part.approximate) for part in self.train])
+        """Sum up the training pairs; unknown for the corpus that the package makes itself."""
+        return (
+            Amount(None)
+            if not self.train
+            else Amount.total([Amount(part.pairs, part.approximate) for part in self.train])
+        )
 
     def reverse(self) -> "Corpus":
         """Give the other direction, named so."""

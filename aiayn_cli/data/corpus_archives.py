@@ -11,6 +11,7 @@ What is not published anywhere has no hash here; what was downloaded is then nam
 from aiayn_cli.data.corpus import Archive
 
 _HUB = "https://huggingface.co/datasets"
+_OPUS = "https://object.pouta.csc.fi"
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 _WIT3 = "https://raw.githubusercontent.com/hlt-mt/WIT3/master/archive/2017-01-trnted/texts"
 _IWSLT17_ON_HUB = f"{_HUB}/iwslt2017/resolve/ebd7c60d9800c2a1be010a227e5f0a2363730f7a/data/2017-01-trnted/texts"
@@ -177,5 +178,5 @@ def opus_archive(corpus: str, version: str, pair: tuple[str, str]) -> Archive:
         pair: two language codes in alphabetical order.
     """
     langs = "-".join(pair)
-    url = f"https://object.pouta.csc.fi/OPUS-{corpus}/{version}/moses/{langs}.txt.zip"
+    url = f"{_OPUS}/OPUS-{corpus}/{version}/moses/{langs}.txt.zip"
     return Archive(f"opus-{corpus}-{version}-{langs}.txt.zip", (url,))

@@ -132,12 +132,14 @@ _WMT14_EN_FR = Corpus(
 _WMT14_EN_FR = replace(
     _WMT14_EN_FR,
     like={
-        "paper": replace(_WMT14_EN_FR, name="wmt14-en-fr-paper", settings={"dedupe": False}),
+        "paper": replace(
+            _WMT14_EN_FR, name="wmt14-en-fr-paper", description="as above, but uncleaned", settings={"dedupe": False}
+        ),
         "t2t": replace(
             _WMT14_EN_FR,
             name="wmt14-en-fr-t2t",
             vocab_size=32_768,
-            description="as Tensor2Tensor: sub-words",
+            description="as above, but uncleaned, and 2^15 sub-words",
             settings={"dedupe": False},
         ),
         "fairseq": replace(
@@ -175,7 +177,10 @@ def _iwslt14() -> Corpus:
         valid_every=23,
     )
     fairseq = replace(
-        corpus, name="iwslt14-de-en-fairseq", settings={"dedupe": False, "max_length": 175, "max_ratio": 1.5}
+        corpus,
+        name="iwslt14-de-en-fairseq",
+        description="with the script's limits of length; but the text keeps its case, and is not tokenised",
+        settings={"dedupe": False, "max_length": 175, "max_ratio": 1.5},
     )
     return replace(corpus, like={"fairseq": fairseq})
 
@@ -245,7 +250,7 @@ CORPORA = {
             "en",
             "de",
             2_000,
-            "sentences made by a small English-German grammar; built in, no network needed",
+            "24,000 sentences made by a small English-German grammar; built in, no network needed",
             "as this program",
         ),
         _WMT14_EN_DE,

@@ -1,6 +1,8 @@
 """Where the bytes of one side come from: a file of the user, or a member of an archive."""
 
+import hashlib
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -92,3 +94,28 @@ class ArchiveMember:
         path = self.downloads.path(self.archive)
         read = {"file": path.name, "bytes": path.stat().st_size, "sha256": self.downloads.sha256(self.archive)}
         return {**self.identity(), "url": self.archive.urls[0], "read": read}
+
+
+@dataclass(frozen=True)
+class MadeText:
+    """Text that the package makes itself.
+
+    Attributes:
+        name: what to call it.
+        content: its bytes.
+    """
+
+    name: str
+    content: bytes
+
+    def open(self) -> BinaryIO:
+        """Open it."""
+        return BytesIO(self.content)
+
+    def identity(self) -> dict[str, Any]:
+        """Give its SHA-256."""
+        return {"made": self.name, "sha256": hashlib.sha256(self.content).hexdigest()}
+
+    def describe(self) -> dict[str, Any]:
+        """Say the same."""
+        return self.identity()

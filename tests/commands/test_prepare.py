@@ -63,11 +63,14 @@ def test_a_vocabulary_and_a_recipe_can_be_named(here: Path) -> None:
 def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "--list"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("demo  en-de  ")
+    assert out.startswith("corpus          pair         pairs  download  licence\n")
+    assert "\nwmt14-en-de     en-de    4,520,620   1.70 GB  research use; see statmt.org\n" in out
+    assert "\n  --like fairseq: with News Commentary v12; each 100th training pair is for validation\n" in out
     assert err == ""
     assert main(["prepare", "--list", "--json"]) == 0
     corpora = json.loads(capsys.readouterr().out)["corpora"]
-    assert [corpus["name"] for corpus in corpora] == ["demo"]
+    assert [corpus["name"] for corpus in corpora][:2] == ["demo", "wmt14-en-de"]
+    assert corpora[1]["pairs"] == {"number": 4_520_620, "approximate": False}
 
 
 @pytest.mark.parametrize(

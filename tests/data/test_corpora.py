@@ -5,8 +5,9 @@ import re
 import pytest
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.data.corpora import CORPORA, LIKE, find_corpus, parse_langs
+from aiayn_cli.data.corpora import LIKE, find_corpus, parse_langs
 from aiayn_cli.data.corpus import Amount, Archive, Corpus
+from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.errors import DataError, UsageError
 
 NAMED = [corpus for corpus in CORPORA.values() if corpus.train]
@@ -21,6 +22,7 @@ def test_the_demo_is_english_to_german_and_small() -> None:
     demo = find_corpus("demo")
     assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_000)
     assert demo.archives() == []
+    assert (demo.download_bytes(), demo.train_pairs()) == (Amount(0), Amount(None))
 
 
 @pytest.mark.parametrize("name", ["dmeo", "Demo"])
@@ -148,7 +150,7 @@ def test_a_sum_is_as_sure_as_its_parts() -> None:
     assert Amount.total([Amount(3), Amount(4)]) == Amount(7)
     assert Amount.total([Amount(3, approximate=True), Amount(4)]) == Amount(7, approximate=True)
     assert Amount.total([Amount(3), Amount(None)]) == Amount(None)
-    assert Amount.total([]) == Amount(None)
+    assert Amount.total([]) == Amount(0)
 
 
 @pytest.mark.parametrize(
