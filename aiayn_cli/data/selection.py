@@ -6,11 +6,11 @@ each pair while pairs are compared, and 1 byte afterwards; all else is on the di
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -217,13 +217,13 @@ class TrainingText:
         """Drop each pair that came before."""
         self._drop("repeated", self._find_repeats())
 
-    def save_selection(self) -> tuple[dict[str, object], list[Path]]:
+    def save_selection(self) -> tuple[dict[str, Any], list[Path]]:
         """Write down which pairs are out; give what `restore_selection` needs, and the file."""
         path = self._steps.scratch / "out.npy"
         np.save(path, self._out)
         return {"dropped": self.dropped}, [path]
 
-    def restore_selection(self, saved: dict[str, list[dict[str, int]]]) -> None:
+    def restore_selection(self, saved: Mapping[str, Any]) -> None:
         """Go back to what was saved."""
         self._out = np.load(self._steps.scratch / "out.npy", allow_pickle=False)
         self.dropped = [Counter(dropped) for dropped in saved["dropped"]]
@@ -312,7 +312,7 @@ class TrainingText:
         start = sum(chunk[1] for earlier in self._parts[:part] for chunk in earlier)
         return slice(start, start + sum(chunk[1] for chunk in self._parts[part]))
 
-    def _take_up(self, part: dict[str, list[list[int]]]) -> None:
+    def _take_up(self, part: dict[str, Any]) -> None:
         self._parts.append(part["chunks"])
         for total, dropped in zip(self.dropped, part["dropped"], strict=True):
             total.update(dropped)
@@ -386,7 +386,7 @@ class _PartWriter:
         self._hashes.append(chunk.hashes)
         self._dropped[chunk.origin].update(chunk.dropped)
 
-    def finish(self) -> dict[str, list[list[int]]]:
+    def finish(self) -> dict[str, Any]:
         for file in self._files:
             file.close()
         path = self._steps.scratch / _hashes_name(self.number)

@@ -10,7 +10,7 @@ from aiayn_cli.config import DataConfig
 from aiayn_cli.data.corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.corpus import Corpus
 from aiayn_cli.data.download import DOWNLOADS_FOLDER, Downloads
-from aiayn_cli.data.encoding import available_cores
+from aiayn_cli.data.parallel import default_workers
 from aiayn_cli.data.prepared import PREPARED_FOLDER, VOCAB
 from aiayn_cli.data.sources import Source
 from aiayn_cli.data.vocab import Vocab
@@ -102,8 +102,7 @@ def make_plan(
         corpora,
         files,
         (src_lang, tgt_lang),
-        seed=config.seed,
-        drop_bad_bytes=config.on_bad_bytes == "drop",
+        config=config,
         downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
     )
     if vocab is not None and vocab.is_dir():
@@ -117,7 +116,7 @@ def make_plan(
         config=config,
         vocab=vocab,
         vocab_sha256=Vocab.load(vocab).sha256 if vocab else "",
-        workers=workers or available_cores(),
+        workers=workers or default_workers(),
     )
 
 

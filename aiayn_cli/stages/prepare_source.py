@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aiayn_cli.config import DataConfig
 from aiayn_cli.data.corpus import Amount, Corpus, Part
 from aiayn_cli.data.download import Downloads
 from aiayn_cli.data.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
@@ -52,8 +53,7 @@ def make_source(
     files: Files,
     langs: tuple[str, str],
     *,
-    seed: int,
-    drop_bad_bytes: bool,
+    config: DataConfig,
     downloads: Downloads,
 ) -> Source:
     """Put together what is read: first the corpora, then the files.
@@ -64,8 +64,7 @@ def make_source(
         corpora: named corpora, all of the same two languages.
         files: files of the user.
         langs: source and target language.
-        seed: of the corpus that the package makes itself.
-        drop_bad_bytes: drop and count a pair with bad bytes, instead of stopping there.
+        config: what is done where the text is not as it should be.
         downloads: where archives are.
     Raises:
         UsageError: a weight is for nothing that is read.
@@ -76,7 +75,7 @@ def make_source(
     test: Sequence[Origin] = ()
     valid_every = 0
     for corpus in corpora:
-        parts = _demo(seed) if not corpus.train else _parts(corpus, drop_bad_bytes, downloads)
+        parts = _demo(config.seed) if not corpus.train else _parts(corpus, config, downloads)
         for origin in parts["train"]:
             names.setdefault(corpus.name, []).append(len(train))
             names.setdefault(origin.name, []).append(len(train))
@@ -84,13 +83,13 @@ def make_source(
         if not valid and not valid_every:
             valid, valid_every = parts["valid"], corpus.valid_every
         test = test or parts["test"]
-    for origin in _file_origins(files, langs, drop_bad_bytes):
+    for origin in _file_origins(files, langs, config):
         names.setdefault(origin.name, []).append(len(train))
         train.append(origin)
     if files.valid:
-        valid, valid_every = [_lines(files.valid, drop_bad_bytes)], 0
+        valid, valid_every = [_lines(files.valid, config)], 0
     if files.test:
-        test = [_lines(files.test, drop_bad_bytes)]
+        test = [_lines(files.test, config)]
     for name, weight in files.weights.items():
         if name not in names:
             raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
@@ -99,7 +98,7 @@ def make_source(
     return Source(train, valid, test, valid_every, downloads)
 
 
-def _parts(corpus: Corpus, drop_bad_bytes: bool, downloads: Downloads) -> dict[str, list[Origin]]:
+def _parts(corpus: Corpus, config: DataConfig, downloads: Downloads) -> dict[str, list[Origin]]:
     origins: dict[str, list[Origin]] = {"train": [], "valid": [], "test": []}
     langs = corpus.src_lang, corpus.tgt_lang
     for split, part in corpus.parts():
@@ -110,7 +109,7 @@ def _parts(corpus: Corpus, drop_bad_bytes: bool, downloads: Downloads) -> dict[s
         origins[split].append(
             Origin(
                 part.name,
-                _read_as(part, src, tgt, drop_bad_bytes),
+                _read_as(part, src, tgt, config),
                 expected=Amount(part.pairs, part.approximate),
                 md5=(part.md5.get(langs[0], ""), part.md5.get(langs[1], "")),
             )
@@ -118,14 +117,14 @@ def _parts(corpus: Corpus, drop_bad_bytes: bool, downloads: Downloads) -> dict[s
     return origins
 
 
-def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, drop_bad_bytes: bool) -> Pairs:
+def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, config: DataConfig) -> Pairs:
     match part.format:
         case "segments":
             return SegmentPairs(src, tgt)
         case "talks":
-            return TalkPairs(src, tgt, drop_bad_bytes, titles=part.titles)
+            return TalkPairs(src, tgt, *_care(config), titles=part.titles)
         case "lines":
-            return LinePairs(src, tgt, drop_bad_bytes)
+            return LinePairs(src, tgt, *_care(config))
 
 
 def _demo(seed: int) -> dict[str, list[Origin]]:
@@ -137,12 +136,18 @@ def _demo(seed: int) -> dict[str, list[Origin]]:
     }
 
 
-def _file_origins(files: Files, langs: tuple[str, str], drop_bad_bytes: bool) -> list[Origin]:
-    tsv = (Origin(str(path), TsvPairs(LocalFile(path), files.tsv_columns, drop_bad_bytes)) for path in files.tsv)
+def _file_origins(files: Files, langs: tuple[str, str], config: DataConfig) -> list[Origin]:
+    drop = config.on_bad_bytes == "drop"
+    tsv = (Origin(str(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
     tmx = (Origin(str(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
-    return [*(_lines(pair, drop_bad_bytes) for pair in files.train), *tsv, *tmx]
+    return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx]
 
 
-def _lines(pair: PairOfFiles, drop_bad_bytes: bool) -> Origin:
+def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
     src, tgt = pair
-    return Origin(str(src), LinePairs(LocalFile(src), LocalFile(tgt), drop_bad_bytes))
+    return Origin(str(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
+
+
+def _care(config: DataConfig) -> tuple[bool, bool]:
+    """Say how lines are read: whether bad bytes drop their pair, and whether drift is looked for."""
+    return config.on_bad_bytes == "drop", config.drift_alarm

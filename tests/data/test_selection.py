@@ -245,7 +245,7 @@ def test_a_selection_is_saved_and_restored(tmp_path: Path) -> None:
     again = TrainingText(Steps(tmp_path, {}), ("en", "de"))
     again.take_up_all(text.n_parts)
     assert len(again) == 25
-    again.restore_selection(saved)  # type: ignore[arg-type]
+    again.restore_selection(saved)
     assert left(again) == numbered(20)
     assert again.dropped == text.dropped
 
