@@ -127,7 +127,7 @@ def _fill(folder: Path, plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict
     counts: dict[str, ReadCounts] = {split: ReadCounts() for split in SPLITS}
     scored = _read_scored(plan, counts)
     text = TrainingText(folder)
-    chunks = _with_progress("reading", (chunk for _, chunk in plan.source.read_train(counts["train"])))
+    chunks = _read_train(plan, counts["train"])
     text.collect(chunks, ScoredText(scored.values()))
     text.dropped["bad_bytes"] = counts["train"].bad_bytes
     held_out = 0
@@ -143,7 +143,7 @@ def _fill(folder: Path, plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict
 
     vocab = _make_vocab(folder / VOCAB, plan, text)
     rules = LengthRules(plan.config.max_length, plan.config.max_ratio)
-    splits = {"train": _encode(folder, "train", text.chunks(), rules, plan.workers, text.dropped)}
+    splits = {"train": _encode(folder, "train", text.chunks(), rules, plan.workers, text.dropped, text.copies())}
     _refuse_nothing(splits["train"]["pairs_kept"], counts["train"], text.dropped)
     text.remove()
     for split, pairs in scored.items():
@@ -166,6 +166,14 @@ def _fill(folder: Path, plan: PreparePlan, inputs: list[dict[str, Any]]) -> dict
         "settings": plan.settings(),
         "inputs": inputs,
     }
+
+
+def _read_train(plan: PreparePlan, counts: ReadCounts) -> Iterator[tuple[int, Chunk]]:
+    """Read the training pairs, each chunk with the weight of its origin."""
+    with logs.progress("reading", None, "pairs") as progress:
+        for origin, chunk in plan.source.read_train(counts):
+            yield origin.weight, chunk
+            progress.advance(len(chunk[0]))
 
 
 def _read_scored(plan: PreparePlan, counts: Mapping[str, ReadCounts]) -> dict[str, Chunk]:
@@ -214,8 +222,12 @@ def _encode(
     rules: LengthRules | None,
     workers: int,
     dropped: Counter[str],
+    copies: Iterable[Chunk] = (),
 ) -> dict[str, Any]:
-    """Write the token ids of a split, add to what was dropped, and describe it for the manifest."""
+    """Write the token ids of a split, add to what was dropped, and describe it for the manifest.
+
+    Copies of pairs follow the pairs, and what is dropped of them is counted with the pairs.
+    """
     writer = TokenStoreWriter(folder, split, Vocab.load(folder / VOCAB).dtype)
     unknown = 0
     for encoded in encode_chunks(_with_progress(f"encoding {split}", chunks), folder / VOCAB, rules, workers):
@@ -223,9 +235,13 @@ def _encode(
         unknown += encoded.unknown
         dropped["too_long"] += encoded.too_long
         dropped["length_ratio"] += encoded.length_ratio
+    n_once = writer.n_pairs
+    for encoded in encode_chunks(_with_progress("encoding copies", copies), folder / VOCAB, rules, workers):
+        writer.add(encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths)
+        unknown += encoded.unknown
     writer.close()
     tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}
-    return {"pairs_kept": writer.n_pairs, **tokens, "unknown_tokens": unknown}
+    return {"pairs_kept": writer.n_pairs, "copies": writer.n_pairs - n_once, **tokens, "unknown_tokens": unknown}
 
 
 def _with_progress(description: str, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
