@@ -62,6 +62,8 @@ class DataConfig:
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
         _check_probability("data.case_copies", self.case_copies, "0.05 is usual; 0 adds none")
         _check_one_of("data.vocab_type", self.vocab_type, get_args(VocabType))
+        if self.byte_fallback:
+            _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
         _check_at_least("data.seed", self.seed, 0, "any whole number from 0 on gives its own sample")
         if not self.corpus.strip():

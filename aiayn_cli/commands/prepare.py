@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand
 
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
-from aiayn_cli.config import DataConfig, OnBadBytes
+from aiayn_cli.config import DataConfig, OnBadBytes, VocabType
 from aiayn_cli.data.corpora import LIKE
 from aiayn_cli.data.corpus_list import CorpusList
 from aiayn_cli.data.corpus_table import CORPORA
@@ -138,13 +138,91 @@ def prepare(
         bool | None,
         typer.Option("--dedupe/--no-dedupe", help="Drop a training pair that came before. Default: yes."),
     ] = None,
+    max_words: Annotated[
+        int | None,
+        typer.Option(
+            help="Drop a training pair with more words between blanks on a side; 0 drops none. "
+            f"Default: {_DEFAULTS.max_words}."
+        ),
+    ] = None,
+    drop_identical: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-identical/--keep-identical",
+            help="Drop a training pair whose sides are the same text. Default: drop.",
+        ),
+    ] = None,
+    drop_no_letters: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-no-letters/--keep-no-letters",
+            help="Drop a training pair with a side that has no letter. Default: drop.",
+        ),
+    ] = None,
+    drop_wrong_script: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-wrong-script/--keep-wrong-script",
+            help="Drop a training pair with a side most of whose letters are of a script that its language is not "
+            "written in. Default: drop.",
+        ),
+    ] = None,
+    drop_overlap: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-overlap/--keep-overlap",
+            help="Drop a training pair of which a side is a line of the validation or test text. Default: drop.",
+        ),
+    ] = None,
+    drift_alarm: Annotated[
+        bool | None,
+        typer.Option(
+            "--drift-alarm/--no-drift-alarm",
+            help="Stop where one of two files has lost or gained lines against the other. Default: yes.",
+        ),
+    ] = None,
+    case_copies: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the training pairs of which a copy is added, half in upper case and half in title case. "
+            f"Default: {_DEFAULTS.case_copies}; 0 for `demo`."
+        ),
+    ] = None,
+    normalise_punctuation: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise-punctuation/--raw-punctuation",
+            help="Normalise quotation marks, dashes and the like as Moses does; `translate` will do it too. "
+            "Default: raw.",
+        ),
+    ] = None,
+    moses_tokenise: Annotated[
+        bool | None,
+        typer.Option(
+            "--moses-tokenise/--no-moses-tokenise",
+            help="Put blanks around punctuation as Moses does; `translate` will do it too, and undo it. Default: no.",
+        ),
+    ] = None,
+    vocab_type: Annotated[
+        VocabType | None,
+        typer.Option(help=f"Byte-pair encoding, or a unigram language model. Default: {_DEFAULTS.vocab_type}."),
+    ] = None,
+    byte_fallback: Annotated[
+        bool | None,
+        typer.Option(
+            "--byte-fallback/--no-byte-fallback",
+            help="Write characters outside the vocabulary as bytes, which takes 256 sub-words. Default: no.",
+        ),
+    ] = None,
     on_bad_bytes: Annotated[
         OnBadBytes | None,
         typer.Option(help=f"Where a line is not UTF-8: stop, or drop its pair. Default: {_DEFAULTS.on_bad_bytes}."),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that encode text; they change nothing but the speed. Default: one a core."),
+        typer.Option(
+            help="Processes that work on text; they change nothing but the speed. Default: one a core, 16 at most."
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help=f"Seed of the held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
@@ -179,6 +257,17 @@ def prepare(
         "max_length": max_length,
         "max_ratio": max_ratio,
         "dedupe": dedupe,
+        "max_words": max_words,
+        "drop_identical": drop_identical,
+        "drop_no_letters": drop_no_letters,
+        "drop_wrong_script": drop_wrong_script,
+        "drop_overlap": drop_overlap,
+        "drift_alarm": drift_alarm,
+        "case_copies": case_copies,
+        "normalise_punctuation": normalise_punctuation,
+        "moses_tokenise": moses_tokenise,
+        "vocab_type": vocab_type,
+        "byte_fallback": byte_fallback,
         "on_bad_bytes": on_bad_bytes,
         "seed": seed,
     }

@@ -18,6 +18,8 @@ from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.prepare_source import Files, make_source
 
+_OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback")
+
 
 @dataclass(frozen=True)
 class PreparePlan:
@@ -50,7 +52,8 @@ class PreparePlan:
         values = asdict(self.config)
         del values["corpus"]
         if self.vocab:
-            del values["vocab_size"]
+            for name in _OF_A_NEW_VOCAB:
+                del values[name]
             values["vocab_sha256"] = self.vocab_sha256
         return values
 
@@ -155,8 +158,10 @@ def _refuse_contradictions(
     if min(files.tsv_columns) < 1 or len(set(files.tsv_columns)) < 2:
         columns = " ".join(map(str, files.tsv_columns))
         raise UsageError(f"--tsv-columns is {columns}, but must be two columns from 1 on", "write it like 1 2")
-    if vocab is not None and "vocab_size" in settings:
-        raise UsageError("--vocab and --vocab-size together", "a vocabulary that exists has its size: give one of them")
+    for name in _OF_A_NEW_VOCAB:
+        if vocab is not None and name in settings:
+            option = _option(name)
+            raise UsageError(f"--vocab and {option} together", "a vocabulary that exists is as it is: give one of them")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}, but must be at least 1", "leave it out to use all cores")
 
@@ -165,5 +170,9 @@ def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
     try:
         return replace(config, **settings)
     except ConfigError as error:  # the user typed an option, and knows nothing of a recipe's key
-        option = "--" + error.key.removeprefix("data.").replace("_", "-")
+        option = _option(error.key.removeprefix("data."))
         raise UsageError(error.problem.replace(error.key, option), error.hint) from error
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -230,8 +230,8 @@ def _sum_up(steps: Steps, text: TrainingText) -> tuple[list[dict[str, Any]], dic
         for dropped, of_origin in zip(text.dropped, shard.pop("dropped"), strict=True):
             dropped.update(of_origin)
         train.update(shard)
-    copies = {"upper_case_copies": 0, "title_case_copies": 0, "repeated_by_weight": 0}
-    return [{"pairs_kept": 0, **of_origin} for of_origin in origins], {**copies, **train}
+    added = dict.fromkeys(("copies", "upper_case_copies", "title_case_copies"), 0)
+    return [{"pairs_kept": 0, **of_origin} for of_origin in origins], {**added, **train}
 
 
 class _Shard:
@@ -249,7 +249,7 @@ class _Shard:
         self._origins[piece.origin]["pairs_kept"] += piece.weight * chunk.n_pairs
         self._totals["upper_case_copies"] += piece.weight * chunk.n_upper
         self._totals["title_case_copies"] += piece.weight * chunk.n_title
-        self._totals["repeated_by_weight"] += (piece.weight - 1) * (chunk.n_pairs - chunk.n_upper - chunk.n_title)
+        self._totals["copies"] += (piece.weight - 1) * (chunk.n_pairs - chunk.n_upper - chunk.n_title)
         self._totals["unknown_tokens"] += piece.weight * chunk.unknown
 
     def describe(self, writer: TokenStoreWriter) -> dict[str, Any]:

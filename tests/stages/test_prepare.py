@@ -3,23 +3,26 @@
 import gzip
 import hashlib
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.data import encoding
 from aiayn_cli.data import pairs as pairs_module
+from aiayn_cli.data import parallel, selection, sources
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.errors import AiaynError, DataError, UsageError
+from aiayn_cli.stages import prepare_steps
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.prepare_result import PrepareResult
 
@@ -57,7 +60,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def prepare(here: Path, pairs: Sequence[Pair] = TRAIN, **options: Any) -> PrepareResult:
     """Prepare some pairs with validation and test text, a small vocabulary, and the options of run_prepare."""
-    settings = {"max_ratio": 9.0} | ({} if "vocab" in options else {"vocab_size": 90}) | options.pop("settings", {})
+    settings = {"max_ratio": 9.0, "case_copies": 0.0} | ({} if "vocab" in options else {"vocab_size": 90})
+    settings |= options.pop("settings", {})
     defaults: dict[str, Any] = {
         "train": [write(here, "train", pairs)],
         "valid": write(here, "v", VALID),
@@ -114,23 +118,41 @@ def test_each_rule_has_its_count_in_result_and_manifest(here: Path) -> None:
         ("said otherwise", f" {TEST[4][1]} "),
         ("a " * 60, "b " * 60),
         ("a b c", "d " * 30),
+        ("a " * 99, "b " * 99),
+        ("same", "same "),
+        ("1 + 2", "3"),
+        ("по-русски", "auf Russisch"),
         *TRAIN[150:],
         TRAIN[7],
     ]
-    result = prepare(here, train, settings={"max_length": 50, "max_ratio": 2.0})
-    expected = {"bad_bytes": 0, "blank": 2, "overlap": 2, "repeated": 2, "too_long": 1, "length_ratio": 1}
+    result = prepare(here, train, settings={"max_length": 50, "max_ratio": 2.0, "max_words": 90})
+    expected = {
+        "bad_bytes": 0, "blank": 2, "too_many_words": 1, "identical": 1, "no_letters": 1, "wrong_script": 1,
+        "overlap": 2, "repeated": 2, "too_many_tokens": 1, "length_ratio": 1,
+    }  # fmt: skip
     assert result.dropped == expected
-    assert (result.pairs_read, result.pairs_kept) == (308, 300)
+    assert (result.pairs_read, result.pairs_kept) == (312, 300)
     data = PreparedData.load(here / "out")
     assert decoded(data, data.train) == TRAIN
     assert data.manifest["splits"]["train"]["dropped"] == expected
-    assert data.manifest["splits"]["train"]["pairs_read"] == 308
+    assert data.manifest["splits"]["train"]["pairs_read"] == 312
 
 
 def test_rules_can_be_turned_off(here: Path) -> None:
-    train = [*TRAIN, TRAIN[7], ("a b c", "d " * 30), ("a " * 200, "b " * 200)]
-    result = prepare(here, train, settings={"dedupe": False, "max_ratio": 99.0, "max_length": 1_000})
-    assert (sum(result.dropped.values()), result.pairs_kept) == (0, 303)
+    train = [
+        *TRAIN,
+        TRAIN[7],
+        ("a b c", "d " * 30),
+        ("a " * 300, "b " * 300),
+        ("same", "same"),
+        ("1 + 2", "3"),
+        ("по-русски", "auf Russisch"),
+        VALID[5],
+    ]
+    off = ("dedupe", "drop_identical", "drop_no_letters", "drop_wrong_script", "drop_overlap")
+    settings = {"max_ratio": 99.0, "max_length": 1_000, "max_words": 0} | dict.fromkeys(off, False)
+    result = prepare(here, train, settings=settings)
+    assert (sum(result.dropped.values()), result.pairs_kept) == (0, 307)
 
 
 def test_validation_and_test_text_is_kept_whole_whatever_the_rules(here: Path) -> None:
@@ -206,15 +228,17 @@ def test_the_manifest_chains_inputs_vocabulary_and_outputs(here: Path) -> None:
         (split, side) for split in ("train", "valid", "test") for side in ("src", "tgt")
     ]
     assert manifest["vocab"]["sha256"] == manifest["files"]["vocab.model"]["sha256"]
-    assert manifest["settings"] == {
-        "vocab_size": 90, "max_length": 250, "max_ratio": 9.0, "dedupe": True, "on_bad_bytes": "stop", "seed": 1,
-    }  # fmt: skip
+    settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.0}
+    expected = asdict(replace(DataConfig(), **settings))  # type: ignore[arg-type]
+    del expected["corpus"]
+    assert manifest["settings"] == expected
 
 
 def test_the_same_call_gives_the_same_bytes_for_any_number_of_processes(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "CHUNKS_WORTH_A_PROCESS", 3)
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 3)
+    monkeypatch.setattr(selection, "PART_CHUNKS", 2)
     monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
     found = []
     for name, workers in (("one", 1), ("again", 1), ("two", 2)):
@@ -270,22 +294,106 @@ def test_damaged_data_is_not_taken_for_finished(here: Path) -> None:
         prepare(here)
 
 
-@pytest.mark.parametrize("moment", ["train_vocab", "encode_chunks", "write_manifest"])
-def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(here: Path, moment: str) -> None:
-    prepare(here, out=here / "undisturbed")
-    program = (
-        "import os, signal, sys; from pathlib import Path; from aiayn_cli.stages import prepare\n"
-        f"prepare.{moment} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "pair = lambda name: (Path(f'{name}.en'), Path(f'{name}.de'))\n"
-        "prepare.run_prepare(train=[pair('train')], valid=pair('v'), langs='en-de', out=Path('out'))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, cwd=here, capture_output=True)
-    assert done.returncode == -signal.SIGKILL
-    assert not (here / "out").exists()
-    assert (here / "out.partial").exists()
-    prepare(here)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from aiayn_cli.data import folders, pairs, selection
+from aiayn_cli.stages import prepare
+
+pairs.CHUNK_PAIRS, selection.PART_CHUNKS = 20, 4
+moment, when = sys.argv[1], int(sys.argv[2])
+module = folders if moment in ("_write_whole", "remove_leftovers") else prepare
+real, calls = getattr(module, moment), []
+
+def killed(*arguments):
+    calls.append(1)
+    if len(calls) == when:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+
+setattr(module, moment, killed)
+pair = lambda name: (Path.cwd() / f"{name}.en", Path.cwd() / f"{name}.de")
+valid = pair("v") if sys.argv[3] == "given" else None
+settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
+prepare.run_prepare(
+    train=[pair("train")], valid=valid, test=pair("t"), langs="en-de", out=Path("out"), settings=settings, workers=1
+)
+"""
+
+
+def run_killed(here: Path, moment: str, when: int, valid: str) -> int:
+    program = [sys.executable, "-c", KILLED, moment, str(when), valid]
+    environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[2])}
+    done = subprocess.run(program, check=False, timeout=120, cwd=here, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 20)
+    monkeypatch.setattr(selection, "PART_CHUNKS", 4)
+
+
+@pytest.mark.parametrize("valid", ["given", "held-out"])
+def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(
+    here: Path, small_parts: None, valid: str
+) -> None:
+    settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
+    given = {} if valid == "given" else {"valid": None}
+    prepare(here, out=here / "undisturbed", settings=settings, **given)
+    # Each call writes two markers more than the one before: of the plan, 4 parts of text, the end of reading, the
+    # selection, the vocabulary and 4 shards.
+    kills = 0
+    while run_killed(here, "_write_whole", 3, valid) == -signal.SIGKILL:
+        kills += 1
+        assert not (here / "out").exists()
+    assert kills >= 5
+    assert contents(here / "out") == contents(here / "undisturbed")
+
+
+@pytest.mark.parametrize("moment", ["prepare_folder", "write_manifest", "remove_leftovers"])
+def test_killed_at_the_start_or_the_end_too(
+    here: Path, small_parts: None, moment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
+    prepare(here, out=here / "undisturbed", settings=settings)
+    assert run_killed(here, moment, 1, "given") == -signal.SIGKILL
+    assert (here / "out").exists() == (moment == "remove_leftovers")
+    again = prepare(here, settings=settings)
+    assert again.done_before == (moment == "remove_leftovers")
+    assert ("going on where an earlier call stopped" in capsys.readouterr().err) == (moment == "write_manifest")
     assert contents(here / "out") == contents(here / "undisturbed")
     assert not (here / "out.partial").exists()
+
+
+def test_what_is_done_is_not_done_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"case_copies": 0.2}
+    prepare(here, out=here / "undisturbed", settings=settings)
+    monkeypatch.setattr(prepare_steps, "train_vocab", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(here, settings=settings)
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sources.Source, "read_train", None)
+    result = prepare(here, settings=settings)
+    assert contents(here / "out") == contents(here / "undisturbed")
+    assert result.pairs_read == 300
+
+
+def interrupt(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_other_settings_or_other_text_it_starts_over(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pairs, settings in ((TRAIN, {"vocab_size": 80}), (TRAIN[:250], {"vocab_size": 90})):
+        with monkeypatch.context() as patch:
+            patch.setattr(prepare_steps, "train_vocab", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                prepare(here, pairs, settings=settings)
+    prepare(here)
+    prepare(here, out=here / "undisturbed")
+    assert contents(here / "out") == contents(here / "undisturbed")
 
 
 def test_a_vocabulary_can_be_used_again(here: Path) -> None:
@@ -339,7 +447,7 @@ def test_a_vocabulary_large_for_the_text_is_remarked_on(here: Path, capsys: pyte
             {},
             "no training pair is left of 2 (1 a blank side, 1 overlap with validation or test text)",
         ),
-        (TRAIN[:9], {"max_length": 2}, "no training pair is left of 9 (9 too long)"),
+        (TRAIN[:9], {"max_length": 2}, "no training pair is left of 9 (9 too long (tokens))"),
     ],
 )
 def test_an_empty_training_set_says_what_took_its_pairs(
@@ -348,7 +456,7 @@ def test_an_empty_training_set_says_what_took_its_pairs(
     with pytest.raises(DataError) as caught:
         prepare(here, pairs, settings=settings)
     assert caught.value.problem == problem
-    assert caught.value.hint == "look into the files; --max-length, --max-ratio and --no-dedupe let more pass"
+    assert caught.value.hint == "look into the files; each rule has an option that turns it off"
     assert not (here / "out").exists()
 
 

@@ -511,3 +511,33 @@ def test_tsv_and_tmx_alone_need_their_languages(here: Path) -> None:
         run_prepare(tmx=[Path("b.tmx")])
     with pytest.raises(DataError, match=r"prepared otherwise \(text\)"):
         run_prepare(tsv=[Path("a.tsv")], tsv_columns=(2, 1), tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
+
+
+def test_a_weight_takes_pairs_several_times_far_from_each_other(here: Path) -> None:
+    first, second, third = make_pairs(40, 1), make_pairs(30, 2), make_pairs(20, 3)
+    files = [write("a", [*first, ("", "blank")]), write("b", [*second, first[3], ("x " * 99, "y " * 99)])]
+    Path("c.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in third))
+    options: dict[str, Any] = {
+        "train": files, "tsv": [Path("c.tsv")], "valid": write("v", VALID), "langs": "en-de", "out": Path("out"),
+        "settings": {**SMALL, "max_length": 60},
+    }  # fmt: skip
+    result = run_prepare(**options, weights={"b.en": 3, "c.tsv": 2})
+    data = PreparedData.load(Path("out"))
+    assert decoded(data, "train") == [*first, *second, *third, *second, *third, *second]
+    assert (result.pairs_read, result.copies, result.pairs_kept) == (93, 80, 170)
+    assert sum(result.dropped.values()) == 3
+    assert "\n  copies of pairs with a weight             80\n" in str(result)
+    assert run_prepare(**options, weights={"b.en": 3, "c.tsv": 2}).done_before
+    with pytest.raises(DataError, match="prepared otherwise"):
+        run_prepare(**options, weights={"b.en": 2, "c.tsv": 2})
+
+
+def test_a_weight_is_given_to_a_corpus_or_to_a_part_of_one(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
+    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --workers 1 --out"
+    assert main([*line.split(), "part", "--weight", "commoncrawl=2"]) == 0
+    assert PreparedData.load(Path("part")).manifest["splits"]["train"]["copies"] == 90
+    assert main([*line.split(), "whole", "--weight", "wmt14-en-de=2"]) == 0
+    assert PreparedData.load(Path("whole")).manifest["splits"]["train"]["copies"] == 270
