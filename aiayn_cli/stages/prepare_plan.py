@@ -104,6 +104,8 @@ def make_plan(
         (src_lang, tgt_lang),
         seed=config.seed,
         drop_bad_bytes=config.on_bad_bytes == "drop",
+        # Nobody can repair an archive, so that stopping there is only for who asks for it.
+        drop_in_corpora=settings.get("on_bad_bytes", "drop") == "drop",
         downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
     )
     if vocab is not None and vocab.is_dir():

@@ -54,6 +54,7 @@ def make_source(
     *,
     seed: int,
     drop_bad_bytes: bool,
+    drop_in_corpora: bool,
     downloads: Downloads,
 ) -> Source:
     """Put together what is read: first the corpora, then the files.
@@ -65,7 +66,8 @@ def make_source(
         files: files of the user.
         langs: source and target language.
         seed: of the corpus that the package makes itself.
-        drop_bad_bytes: drop and count a pair with bad bytes, instead of stopping there.
+        drop_bad_bytes: drop and count a pair with bad bytes in a file, instead of stopping there.
+        drop_in_corpora: the same for corpora.
         downloads: where archives are.
     Raises:
         UsageError: a weight is for nothing that is read.
@@ -76,7 +78,7 @@ def make_source(
     test: Sequence[Origin] = ()
     valid_every = 0
     for corpus in corpora:
-        parts = _demo(seed) if not corpus.train else _parts(corpus, drop_bad_bytes, downloads)
+        parts = _demo(seed) if not corpus.train else _parts(corpus, drop_in_corpora, downloads)
         for origin in parts["train"]:
             names.setdefault(corpus.name, []).append(len(train))
             names.setdefault(origin.name, []).append(len(train))

@@ -457,6 +457,22 @@ def test_the_table_and_the_list_agree_with_json(capsys: pytest.CaptureFixture[st
     assert [corpus["name"] for corpus in listed] == list(CORPORA)
 
 
+def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text: dict[tuple[str, str], list[Pair]] = {}
+    members = made_members(CORPORA["multi30k-en-de"], text)
+    train = members["multi30k-train.de.gz"]
+    train[""] = train[""].replace(b" t7x", b" t7\xff", 1)
+    put_on(server, monkeypatch, "multi30k-en-de", {f: pack(f, m) for f, m in members.items()})
+    result = run_prepare(corpus="multi30k-en-de", settings=SMALL, workers=1)
+    pairs = text["train", "train"]
+    assert decoded(PreparedData.load(result.out), "train") == pairs[:7] + pairs[8:]
+    assert result.dropped["bad_bytes"] == 1
+    with pytest.raises(DataError, match=r"multi30k-train\.de\.gz:8: byte \d+ of the line \(0xFF\) is not UTF-8"):
+        run_prepare(corpus="multi30k-en-de", settings={**SMALL, "on_bad_bytes": "stop"}, out=Path("other"))
+
+
 # ---- corpora and files together
 
 
