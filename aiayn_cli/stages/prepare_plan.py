@@ -76,7 +76,7 @@ def make_plan(
     """
     base = load_recipe(recipe).data if recipe else None
     if corpus is None and not files.has_train():
-        if files.given() or langs is not None:
+        if files.given() or (langs is not None and base is None):
             raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")

@@ -396,8 +396,13 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     assert f"nobody has published its hash, and it came without TLS; it has SHA-256 {sha256}\n" in err
     data = PreparedData.load(Path("prepared/opus-Books-v1-en-de"))
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(pairs)
+    assert data.manifest["inputs"][0]["read"]["sha256"] == sha256
+    Path("prepared/.downloads/opus-Books-v1-de-en.txt.zip").unlink()
     assert main(line.split()) == 0
     assert len(server.asked) == 1
+    Path("mine.yaml").write_text("data:\n  corpus: opus:Books/v1\n  vocab_size: 90\n")
+    assert main(["prepare", "--recipe", "mine.yaml", "--langs", "de-en", "--max-ratio", "9", "--workers", "1"]) == 0
+    assert PreparedData.load(Path("prepared/opus-Books-v1-de-en")).tgt_lang == "en"
 
 
 def test_the_same_members_in_another_container_are_the_same_data(
