@@ -216,7 +216,10 @@ def prepare(
     ] = None,
     on_bad_bytes: Annotated[
         OnBadBytes | None,
-        typer.Option(help=f"Where a line is not UTF-8: stop, or drop its pair. Default: {_DEFAULTS.on_bad_bytes}."),
+        typer.Option(
+            help="Where a line is not UTF-8: stop, or drop its pair. Default: drop in a named corpus, "
+            f"{_DEFAULTS.on_bad_bytes} in files."
+        ),
     ] = None,
     workers: Annotated[
         int | None,

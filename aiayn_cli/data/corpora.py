@@ -40,11 +40,11 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
 
 
 def _find_named(name: str) -> Corpus:
-    if name in CORPORA:
-        return CORPORA[name]
     for corpus in CORPORA.values():
-        if corpus.train and name == corpus.reverse().name:
-            return corpus.reverse()
+        for direction in (corpus, corpus.reverse()) if corpus.train else (corpus,):
+            for each in (direction, *direction.like.values()):
+                if each.name == name:
+                    return each
     hint = did_you_mean(name, CORPORA) + " (for files of your own give --train)"
     raise DataError(f"unknown corpus {name!r}", hint)
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 
 WINDOW_LINES = 1_024  # looked at together
@@ -32,10 +33,13 @@ class DriftAlarm:
     Args:
         src_name: the source side's file, for messages.
         tgt_name: the target side's file.
+        only_warn: say it once instead of stopping.
     """
 
-    def __init__(self, src_name: str, tgt_name: str) -> None:
+    def __init__(self, src_name: str, tgt_name: str, *, only_warn: bool = False) -> None:
         self._names = src_name, tgt_name
+        self._only_warn = only_warn
+        self._warned = False
         self._src = self._tgt = np.empty((0, 3))  # the lines that are not looked at yet, and a window before them
         self._first = 0  # lines before those
         self._next = 0  # where in the file the next window begins
@@ -49,9 +53,11 @@ class DriftAlarm:
         Raises:
             DataError: the sides are moved against each other; the line is named where that began.
         """
+        if self._warned:
+            return
         self._src = np.concatenate([self._src, line_features(src)])
         self._tgt = np.concatenate([self._tgt, line_features(tgt)])
-        while self._next + WINDOW_LINES <= self._first + len(self._src):
+        while self._next + WINDOW_LINES <= self._first + len(self._src) and not self._warned:
             self._look(self._next, self._next + WINDOW_LINES)
             self._next += HOP_LINES
         done = max(self._next - WINDOW_LINES - self._first, 0)
@@ -60,7 +66,7 @@ class DriftAlarm:
     def close(self) -> None:
         """Look at the last lines, or at all of a file that is shorter than a window."""
         end = self._first + len(self._src)
-        if end > self._next and end >= FEWEST_LINES:
+        if not self._warned and end > self._next and end >= FEWEST_LINES:
             self._look(max(end - WINDOW_LINES, 0), end)
 
     def _look(self, start: int, stop: int) -> None:
@@ -70,11 +76,15 @@ class DriftAlarm:
             place = self._first + find_start(self._src, self._tgt, moved) + 1
             src_name, tgt_name = self._names
             lines, where = "line" if abs(moved) == 1 else "lines", "later" if moved > 0 else "earlier"
-            raise DataError(
+            problem = (
                 f"{src_name}:{place}: from about here on, what belongs to a line stands {abs(moved)} {lines} {where} "
-                f"in {tgt_name}, to judge by lengths, numbers and questions",
-                "one side lost or gained lines there: repair it, or take the files as they are with --no-drift-alarm",
+                f"in {tgt_name}, to judge by lengths, numbers and questions"
             )
+            if not self._only_warn:
+                hint = "one side lost or gained lines there: repair it, or take the files as they are with "
+                raise DataError(problem, hint + "--no-drift-alarm")
+            logs.warning(problem)
+            self._warned = True
 
 
 def line_features(lines: Sequence[str | None]) -> Features:

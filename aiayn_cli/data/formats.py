@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 from aiayn_cli.data.inputs import Input
-from aiayn_cli.data.pairs import CHUNK_PAIRS, Chunk, ReadCounts, pair_up
+from aiayn_cli.data.pairs import CHUNK_PAIRS, Chunk, Drift, ReadCounts, pair_up
 from aiayn_cli.data.text import RecordReader
 from aiayn_cli.errors import DataError
 
@@ -43,13 +43,13 @@ class LinePairs:
         src: source sides.
         tgt: target sides.
         drop_bad_bytes: drop and count a pair with bad bytes, instead of stopping there.
-        drift_alarm: stop where one side has lost or gained lines.
+        drift: what to do where one side has lost or gained lines.
     """
 
     src: Input
     tgt: Input
     drop_bad_bytes: bool = False
-    drift_alarm: bool = False
+    drift: Drift = "ignore"
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
         """Give both files."""
@@ -66,7 +66,7 @@ class LinePairs:
                 RecordReader(src, self.src.name, keep_going=self.drop_bad_bytes),
                 RecordReader(tgt, self.tgt.name, keep_going=self.drop_bad_bytes),
                 counts,
-                drift_alarm=self.drift_alarm,
+                drift=self.drift,
             )
 
 

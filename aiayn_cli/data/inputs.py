@@ -24,7 +24,7 @@ class Input(Protocol):
         """Open it for reading, decompressed."""
 
     def identity(self) -> dict[str, Any]:
-        """Say what content it is; known before an archive is here, wherever its hash is."""
+        """Say what content it is, even before an archive is here."""
 
     def describe(self) -> dict[str, Any]:
         """Say all of it: the identity, and where it was found."""
@@ -82,11 +82,8 @@ class ArchiveMember:
         return open_member(path, self.member) if self.member else open_text_bytes(path)
 
     def identity(self) -> dict[str, Any]:
-        """Name archive and member, with the archive's hash as published; where there is none, it is fetched for it."""
+        """Name archive and member, with the archive's hash as published, if it is; nothing has to be here for that."""
         published = {name: value for name in ("sha256", "md5") if (value := getattr(self.archive, name))}
-        if not published:
-            self.downloads.fetch([self.archive])
-            published = {"sha256": self.downloads.sha256(self.archive)}
         return {"archive": self.archive.file, "member": self.member, **published}
 
     def describe(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Literal
 
 from aiayn_cli.data.drift import DriftAlarm
 from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes, write_records
@@ -16,6 +17,7 @@ from aiayn_cli.errors import DataError
 CHUNK_PAIRS = 10_000
 
 Chunk = tuple[list[str], list[str]]
+Drift = Literal["stop", "warn", "ignore"]
 
 
 @dataclass
@@ -46,7 +48,7 @@ def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool
 
 
 def pair_up(
-    src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCounts, *, drift_alarm: bool = False
+    src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCounts, *, drift: Drift = "ignore"
 ) -> Iterator[Chunk]:
     """Read two sides in lock-step; a pair with a record that is None (bad bytes) is dropped and counted.
 
@@ -54,11 +56,11 @@ def pair_up(
         src_reader: source sides, not read yet.
         tgt_reader: target sides, likewise.
         counts: is added to as chunks are given.
-        drift_alarm: stop where one side has lost or gained lines in the middle.
+        drift: what to do where one side has lost or gained lines in the middle.
     Raises:
         DataError: a side cannot be read, has more records than the other, or is moved against it.
     """
-    alarm = DriftAlarm(src_reader.name, tgt_reader.name) if drift_alarm else None
+    alarm = DriftAlarm(src_reader.name, tgt_reader.name, only_warn=drift == "warn") if drift != "ignore" else None
     src_records, tgt_records = iter(src_reader), iter(tgt_reader)
     while True:
         src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))

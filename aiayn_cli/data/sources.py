@@ -70,7 +70,7 @@ class Source:
             self.downloads.fetch(list(archives.values()))
 
     def identity(self) -> list[dict[str, Any]]:
-        """Say what is read: two sources of the same identity give the same pairs. What has a known hash may be far."""
+        """Say what is read, before anything is downloaded: two sources of the same identity give the same pairs."""
         return [
             {**self._entry(split, origin, side), **each.identity()}
             for split, origin in self._origins()

@@ -79,7 +79,7 @@ def make_plan(
     """
     base = load_recipe(recipe).data if recipe else None
     if corpus is None and not files.has_train():
-        if files.given() or langs is not None:
+        if files.given() or (langs is not None and base is None):
             raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")
@@ -106,6 +106,7 @@ def make_plan(
         files,
         (src_lang, tgt_lang),
         config=config,
+        asked=settings,
         downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
     )
     if vocab is not None and vocab.is_dir():

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from aiayn_cli.config import DataConfig
 from aiayn_cli.data.corpus import Amount, Corpus, Part
 from aiayn_cli.data.download import Downloads
 from aiayn_cli.data.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
 from aiayn_cli.data.inputs import ArchiveMember, LocalFile, MadeText
+from aiayn_cli.data.pairs import Drift
 from aiayn_cli.data.sources import Origin, Source
 from aiayn_cli.data.tmx import TmxPairs
 from aiayn_cli.data.toy import generate
@@ -54,6 +56,7 @@ def make_source(
     langs: tuple[str, str],
     *,
     config: DataConfig,
+    asked: Mapping[str, Any],
     downloads: Downloads,
 ) -> Source:
     """Put together what is read: first the corpora, then the files.
@@ -65,6 +68,7 @@ def make_source(
         files: files of the user.
         langs: source and target language.
         config: what is done where the text is not as it should be.
+        asked: fields of it that the user set; the others are milder for corpora, whose archives nobody can repair.
         downloads: where archives are.
     Raises:
         UsageError: a weight is for nothing that is read.
@@ -75,7 +79,7 @@ def make_source(
     test: Sequence[Origin] = ()
     valid_every = 0
     for corpus in corpora:
-        parts = _demo(config.seed) if not corpus.train else _parts(corpus, config, downloads)
+        parts = _demo(config.seed) if not corpus.train else _parts(corpus, _milder(config, asked), downloads)
         for origin in parts["train"]:
             names.setdefault(corpus.name, []).append(len(train))
             names.setdefault(origin.name, []).append(len(train))
@@ -98,7 +102,7 @@ def make_source(
     return Source(train, valid, test, valid_every, downloads)
 
 
-def _parts(corpus: Corpus, config: DataConfig, downloads: Downloads) -> dict[str, list[Origin]]:
+def _parts(corpus: Corpus, care: tuple[bool, Drift], downloads: Downloads) -> dict[str, list[Origin]]:
     origins: dict[str, list[Origin]] = {"train": [], "valid": [], "test": []}
     langs = corpus.src_lang, corpus.tgt_lang
     for split, part in corpus.parts():
@@ -109,7 +113,7 @@ def _parts(corpus: Corpus, config: DataConfig, downloads: Downloads) -> dict[str
         origins[split].append(
             Origin(
                 part.name,
-                _read_as(part, src, tgt, config),
+                _read_as(part, src, tgt, care),
                 expected=Amount(part.pairs, part.approximate),
                 md5=(part.md5.get(langs[0], ""), part.md5.get(langs[1], "")),
             )
@@ -117,14 +121,14 @@ def _parts(corpus: Corpus, config: DataConfig, downloads: Downloads) -> dict[str
     return origins
 
 
-def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, config: DataConfig) -> Pairs:
+def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, care: tuple[bool, Drift]) -> Pairs:
     match part.format:
         case "segments":
             return SegmentPairs(src, tgt)
         case "talks":
-            return TalkPairs(src, tgt, *_care(config), titles=part.titles)
+            return TalkPairs(src, tgt, *care, titles=part.titles)
         case "lines":
-            return LinePairs(src, tgt, *_care(config))
+            return LinePairs(src, tgt, *care)
 
 
 def _demo(seed: int) -> dict[str, list[Origin]]:
@@ -148,6 +152,12 @@ def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
     return Origin(str(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
 
 
-def _care(config: DataConfig) -> tuple[bool, bool]:
-    """Say how lines are read: whether bad bytes drop their pair, and whether drift is looked for."""
-    return config.on_bad_bytes == "drop", config.drift_alarm
+def _care(config: DataConfig) -> tuple[bool, Drift]:
+    """Say how lines are read: whether bad bytes drop their pair, and what drift does."""
+    return config.on_bad_bytes == "drop", "stop" if config.drift_alarm else "ignore"
+
+
+def _milder(config: DataConfig, asked: Mapping[str, Any]) -> tuple[bool, Drift]:
+    """Say the same for corpora."""
+    drop, drift = _care(config)
+    return drop or "on_bad_bytes" not in asked, "warn" if drift == "stop" and "drift_alarm" not in asked else drift

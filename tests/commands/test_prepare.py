@@ -24,20 +24,39 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = (
         "prepare --train a.en a.de --train b.en b.de --valid v.en v.de --test t.en t.de --langs en-de --out out "
-        "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5"
+        "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5 "
+        "--max-words 30 --keep-identical --keep-no-letters --keep-wrong-script --keep-overlap --no-drift-alarm "
+        "--case-copies 0 --normalise-punctuation --moses-tokenise --vocab-type unigram"
     )
     assert main(line.split()) == 0
     out, err = capsys.readouterr()
     assert out.startswith("out (en-de), ")
     assert "training pairs kept" in out
-    assert err == "60 sub-words are many for 50 pairs; fewer may do better (--vocab-size)\n"
+    assert err == "the text has only 40 sub-words, so the vocabulary has that many, not 60\n"
     data = PreparedData.load(Path("out"))
     assert data.manifest["settings"] == {
-        "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "dedupe": False, "on_bad_bytes": "drop", "seed": 5,
+        "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "max_words": 30, "dedupe": False,
+        "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
+        "drift_alarm": False, "case_copies": 0.0, "normalise_punctuation": True, "moses_tokenise": True,
+        "vocab_type": "unigram", "byte_fallback": False, "on_bad_bytes": "drop", "seed": 5,
     }  # fmt: skip
     assert data.valid is not None
     assert data.test is not None
     assert (len(data.train), len(data.valid), len(data.test)) == (50, 7, 3)
+
+
+def test_bytes_stand_for_characters_that_training_never_saw(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("v.de").write_text("漢字\n" * 7, "utf-8")
+    line = "prepare --train a.en a.de --valid v.en v.de --langs en-de --vocab-size 330 --case-copies 0.4"
+    for name, option in (("plain", ""), ("bytes", "--byte-fallback")):
+        assert main([*line.split(), "--out", name, *option.split()]) == 0
+    counts = [
+        PreparedData.load(Path(name)).manifest["splits"]["valid"]["unknown_tokens"] for name in ("plain", "bytes")
+    ]
+    assert counts == [7, 0]
+    out = capsys.readouterr().out
+    assert "\n  copies in upper case" in out
+    assert "\n  copies in title case" in out
 
 
 def test_json_is_one_object_on_stdout(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +114,13 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
         ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
         ("--train a.en a.de --langs en-de --max-length 0", 2, "--max-length is 0, but must be at least 1"),
+        (
+            "--train a.en a.de --langs en-de --vocab-size 99 --byte-fallback",
+            2,
+            "--vocab-size is 99, but must be at least 300",
+        ),
+        ("--train a.en a.de --langs en-de --vocab a.en --vocab-type bpe", 2, "--vocab and --vocab-type together"),
+        ("demo --case-copies 1.5", 2, "--case-copies is 1.5, but must be in [0, 1)"),
         ("demo --quiet --verbose", 2, "--quiet and --verbose contradict each other"),
     ],
 )

@@ -81,6 +81,12 @@ def test_a_corpus_is_known_in_the_other_direction_too() -> None:
         find_corpus("demo-de-en")
 
 
+@pytest.mark.parametrize("corpus", ALL, ids=lambda corpus: corpus.name)
+def test_each_variant_is_found_by_its_own_name_too(corpus: Corpus) -> None:
+    assert find_corpus(corpus.name) == corpus
+    assert find_corpus(corpus.reverse().name) == corpus.reverse()
+
+
 def test_hashes_of_text_that_differs_by_direction_are_not_taken_over() -> None:
     corpus, other = find_corpus("wmt14-en-de"), find_corpus("wmt14-de-en")
     assert corpus.test[0].md5

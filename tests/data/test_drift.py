@@ -71,6 +71,16 @@ def test_the_message_names_both_files_and_the_way_out() -> None:
     )
 
 
+def test_it_can_be_said_once_instead_of_stopping(capsys: pytest.CaptureFixture[str]) -> None:
+    alarm = DriftAlarm("a.en", "a.de", only_warn=True)
+    for start in range(0, 5_000, 500):
+        alarm.add(SRC[start + 1 : start + 501], TGT[start : start + 500])
+    alarm.close()
+    said = capsys.readouterr().err
+    assert said.startswith("warning: a.en:1: from about here on, ")
+    assert said.count("warning") == 1
+
+
 def test_the_chunks_make_no_difference() -> None:
     tgt = [*TGT[:2_000], *TGT[2_001:], ""]
     problems = {found[1] for chunk in (1_000, 64, 10_000) if (found := alarm(SRC, tgt, chunk))}

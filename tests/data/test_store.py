@@ -69,6 +69,18 @@ def test_shards_end_at_their_number_of_pairs_whatever_the_chunks(tmp_path: Path,
     assert len(contents[0]) == 4 * max(1, -(-n_pairs // 10))
 
 
+def test_shards_can_be_written_one_by_one(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "one-by-one").mkdir()
+    for number, part in enumerate((some_pairs(23)[:10], some_pairs(23)[10:20], some_pairs(23)[20:])):
+        writer = TokenStoreWriter(tmp_path / "one-by-one", "train", UINT16, 1 << 62, first_shard=number)
+        writer.add(*flatten([src for src, _ in part]), *flatten([tgt for _, tgt in part]))
+        writer.close()
+        assert all(path.exists() for path in writer.paths)
+        assert len(writer.paths) == 4
+    for path in (tmp_path / "one-by-one").iterdir():
+        assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
 def test_the_files_are_plain_npy(folder: Path) -> None:
     tokens = np.load(folder / "train-00001.tgt.npy", allow_pickle=False)
     offsets = np.load(folder / "train-00001.tgt.offsets.npy", allow_pickle=False)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiayn_cli.config import VocabType
 from aiayn_cli.data import vocab as vocab_module
 from aiayn_cli.data.vocab import Vocab, readable
-from aiayn_cli.data.vocab_training import WordCounter, train_vocab
+from aiayn_cli.data.vocab_training import WordCounter, choose_left_out, train_vocab
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -26,6 +28,8 @@ WORDS = [
 COUNTS = {word: 1 + i % 13 for i, word in enumerate(WORDS)} | dict.fromkeys(ALPHABET, 1)
 MODEL = train_vocab(COUNTS, 400)
 VOCAB = Vocab(MODEL, "vocab.model")
+BYTES = Vocab(train_vocab(COUNTS, 600, byte_fallback=True), "bytes.model")
+UNIGRAM = Vocab(train_vocab(COUNTS, 400, "unigram"), "unigram.model")
 
 known_texts = st.text(st.sampled_from(ALPHABET + "   "))
 any_texts = st.text(
@@ -127,7 +131,7 @@ def test_every_character_can_be_learnt_but_for_four_that_are_read_as_others() ->
     ]
     counter = WordCounter()
     counter.add(characters)
-    vocab = Vocab(train_vocab(counter.counts, len(counter.counts) + 6), "vocab.model")
+    vocab = Vocab(train_vocab(counter.counts, 2 * len(counter.counts) + 10), "vocab.model")
     ids = vocab.encode(characters)
     assert not [character for character, own in zip(characters, ids, strict=True) if UNK_ID in own]
     changed = {c: decoded for c, decoded in zip(characters, vocab.decode(ids), strict=True) if decoded != c}
@@ -195,12 +199,49 @@ def test_a_size_that_the_text_cannot_fill_is_clamped() -> None:
     assert vocab.decode(vocab.encode(["abc dab"])) == ["abc dab"]
 
 
-def test_a_size_below_the_number_of_characters_is_refused_with_the_least_that_works() -> None:
-    least = len(set(ALPHABET)) + 1 + 4
-    with pytest.raises(DataError, match=f"of {least - 1} sub-words cannot hold the {least} different") as caught:
-        train_vocab(COUNTS, least - 1)
-    assert caught.value.hint == f"take --vocab-size {least} or more"
-    assert Vocab(train_vocab(COUNTS, least), "vocab.model").size == least
+def test_characters_are_left_out_only_where_they_would_take_more_than_half() -> None:
+    counts = {"a" * 5_000: 1, "b" * 4_000: 1, "cdefgh": 1}  # each of c to h is one of 9,006 characters
+    assert choose_left_out(counts, 4 + 1 + 16) == (set(), 0.0)
+    # With room for 15, half is 7: of the eight characters the rarest may go as far as 0.9995 of the text is kept.
+    left_out, share = choose_left_out(counts, 4 + 1 + 15)
+    assert left_out == {"h"}
+    assert math.isclose(share, 1 / 9_006)
+    left_out, share = choose_left_out(counts, 4 + 1 + 4)
+    assert left_out == set("efgh")  # 0.9995 would leave out two of them, but there is no room for more
+    assert math.isclose(share, 4 / 9_006)
+    assert choose_left_out(counts, 4 + 1 + 16 + 256, byte_fallback=True) == (set(), 0.0)
+
+
+@pytest.mark.parametrize("vocab_type", ["bpe", "unigram"])
+def test_a_vocabulary_smaller_than_the_alphabet_knows_the_most_frequent_characters(vocab_type: VocabType) -> None:
+    counts = {"aab": 900, "ab": 800, "bac": 30, "cab": 20, "d": 1, "eda": 1, "漢字漢字": 1}
+    vocab = Vocab(train_vocab(counts, 4 + 1 + 3, vocab_type), "vocab.model")
+    assert vocab.size == 8
+    assert vocab.decode(vocab.encode(["abc cab", "d漢"])) == ["abc cab", "\u2047"]
+
+
+def test_a_vocabulary_without_room_for_any_word_is_refused() -> None:
+    with pytest.raises(DataError, match="of 5 sub-words has no room for this text"):
+        train_vocab({"ab": 3}, 5)
+
+
+@given(any_texts)
+def test_with_byte_fallback_any_text_comes_back(text: str) -> None:
+    assert BYTES.decode(BYTES.encode([text])) == [readable(text)]
+    assert UNK_ID not in BYTES.encode([text])[0]
+    flat, _ = BYTES.encode_flat([text])
+    assert flat.tolist() == BYTES.encode([text])[0]
+
+
+@given(known_texts)
+def test_a_unigram_vocabulary_gives_back_the_text_and_the_same_ids_the_fast_way(text: str) -> None:
+    assert UNIGRAM.decode(UNIGRAM.encode([text])) == [text]
+    flat, _ = UNIGRAM.encode_flat([text])
+    assert flat.tolist() == UNIGRAM.encode([text])[0]
+
+
+def test_the_kind_of_vocabulary_is_in_its_file() -> None:
+    assert len({MODEL, train_vocab(COUNTS, 400, "unigram"), train_vocab(COUNTS, 400, byte_fallback=True)}) == 3
 
 
 @pytest.mark.parametrize("counts", [{}, {"x" * 5_000: 2}])
@@ -223,12 +264,53 @@ def test_words_are_counted_over_all_records(parts: list[list[str]]) -> None:
     assert counter.counts == {word: words.count(word) for word in words}
 
 
-def test_the_rarest_words_are_given_up_when_there_are_too_many() -> None:
-    counter = WordCounter(limit=3)
-    counter.add(["a a b c", "b"])
-    assert (dict(counter.counts), counter.forgotten) == ({"a": 2, "b": 2, "c": 1}, 0)
-    counter.add(["d e"])
-    assert (dict(counter.counts), counter.forgotten) == ({"a": 2, "b": 2}, 3)
+def many_words(n: int) -> list[str]:
+    """Different words, of which the first one in ten is frequent."""
+    return [word for i in range(n) for word in [f"w{i:05d}"] * (50 if i % 10 == 0 else 1)]
+
+
+def test_rare_words_are_thinned_out_when_there_are_too_many() -> None:
+    counter = WordCounter(most_words=2_000)
+    for start in range(0, 29_000, 500):
+        counter.add(many_words(5_000)[start : start + 500])
+        assert len(counter.counts) <= 2_000
+    words = counter.words()
+    assert len([word for word in words if len(word) > 1]) <= 1_000
+    assert counter.forgotten > 3_000
+    frequent = sum(n for word, n in words.items() if word.endswith("0"))
+    assert 23_500 < frequent < 26_500  # 25,000
+    rare = sum(n for word, n in words.items() if not word.endswith("0"))
+    assert 3_300 < rare < 5_700  # 4,500, as if all were there; each stands for several
+    assert set("w0123456789") <= set().union(*words)
+
+
+def test_thinning_out_is_the_same_in_every_run() -> None:
+    found = []
+    for _ in range(2):
+        counter = WordCounter(most_words=300)
+        for start in range(0, 5_800, 700):
+            counter.add(many_words(1_000)[start : start + 700])
+        found.append(counter.words())
+    assert found[0] == found[1]
+
+
+def test_long_words_are_bounded_by_their_characters() -> None:
+    counter = WordCounter(most_words=1_000, most_characters=20_000)
+    for i in range(600):
+        counter.add([chr(0x4E00 + i) + "漢" * 99])
+    words = counter.words()
+    assert sum(map(len, words)) <= 10_000 + 600
+    assert len(set().union(*words)) == 600 + 1 - (chr(0x4E00) == "漢")  # no character is lost
+    few = WordCounter()
+    few.add(["a b", "a"])
+    assert few.words() == {"a": 2, "b": 1}
+
+
+def test_a_weight_counts_words_several_times() -> None:
+    counter = WordCounter()
+    counter.add(["a b", "a"], 3)
+    counter.add(["b  c"])
+    assert counter.counts == {"a": 6, "b": 4, "c": 1}
 
 
 def test_ids_above_65535_take_four_bytes() -> None:

@@ -27,7 +27,7 @@ from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.stages.prepare import run_prepare
 
 Pair = tuple[str, str]
-SMALL: dict[str, Any] = {"vocab_size": 90, "max_ratio": 9.0}
+SMALL: dict[str, Any] = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.0}
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_wmt14_from_its_name_to_training_ready_data(
 ) -> None:
     archives = wmt14_archives()
     put_on(server, monkeypatch, "wmt14-en-de", archives)
-    line = ["prepare", "wmt14-en-de", "--vocab-size", "90", "--max-ratio", "9", "--workers", "1"]
+    line = ["prepare", "wmt14-en-de", "--vocab-size", "90", "--max-ratio", "9", "--case-copies", "0", "--workers", "1"]
     assert main(line) == 0
     out, err = capsys.readouterr()
     assert out.startswith("prepared/wmt14-en-de (en-de), ")
@@ -270,6 +270,8 @@ def test_archives_at_hand_make_the_network_needless(
                 "90",
                 "--max-ratio",
                 "9",
+                "--case-copies",
+                "0",
                 "--workers",
                 "1",
                 "--from",
@@ -388,7 +390,7 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     server.put("http://object.pouta.csc.fi/OPUS-Books/v1/moses/de-en.txt.zip", body)
     monkeypatch.setattr("aiayn_cli.data.corpus_archives._OPUS", "http://object.pouta.csc.fi")
     monkeypatch.setenv("http_proxy", server.url)
-    line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --workers 1"
+    line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1"
     assert main(line.split()) == 0
     err = capsys.readouterr().err
     sha256 = hashlib.sha256(body).hexdigest()
@@ -396,8 +398,30 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     assert f"nobody has published its hash, and it came without TLS; it has SHA-256 {sha256}\n" in err
     data = PreparedData.load(Path("prepared/opus-Books-v1-en-de"))
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(pairs)
+    assert data.manifest["inputs"][0]["read"]["sha256"] == sha256
+    Path("prepared/.downloads/opus-Books-v1-de-en.txt.zip").unlink()
     assert main(line.split()) == 0
     assert len(server.asked) == 1
+    Path("mine.yaml").write_text("data:\n  corpus: opus:Books/v1\n  vocab_size: 90\n")
+    assert (
+        main(
+            [
+                "prepare",
+                "--recipe",
+                "mine.yaml",
+                "--langs",
+                "de-en",
+                "--max-ratio",
+                "9",
+                "--case-copies",
+                "0",
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
+    assert PreparedData.load(Path("prepared/opus-Books-v1-de-en")).tgt_lang == "en"
 
 
 def test_the_same_members_in_another_container_are_the_same_data(
@@ -457,6 +481,22 @@ def test_the_table_and_the_list_agree_with_json(capsys: pytest.CaptureFixture[st
     assert [corpus["name"] for corpus in listed] == list(CORPORA)
 
 
+def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text: dict[tuple[str, str], list[Pair]] = {}
+    members = made_members(CORPORA["multi30k-en-de"], text)
+    train = members["multi30k-train.de.gz"]
+    train[""] = train[""].replace(b" t7x", b" t7\xff", 1)
+    put_on(server, monkeypatch, "multi30k-en-de", {f: pack(f, m) for f, m in members.items()})
+    result = run_prepare(corpus="multi30k-en-de", settings=SMALL, workers=1)
+    pairs = text["train", "train"]
+    assert decoded(PreparedData.load(result.out), "train") == pairs[:7] + pairs[8:]
+    assert result.dropped["bad_bytes"] == 1
+    with pytest.raises(DataError, match=r"multi30k-train\.de\.gz:8: byte \d+ of the line \(0xFF\) is not UTF-8"):
+        run_prepare(corpus="multi30k-en-de", settings={**SMALL, "on_bad_bytes": "stop"}, out=Path("other"))
+
+
 # ---- corpora and files together
 
 
@@ -488,7 +528,7 @@ def test_corpora_and_files_of_all_kinds_are_read_one_after_the_other(
     Path("memory.tmx").write_text(tmx(memory))
     line = (
         "prepare multi30k-en-de+tatoeba-en-de --train plain.en plain.de --tsv table.tsv --tsv-columns 3 2 "
-        "--tmx memory.tmx --test t.en t.de --out out --vocab-size 90 --max-ratio 9 --workers 1"
+        "--tmx memory.tmx --test t.en t.de --out out --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1"
     )
     assert main(line.split()) == 0
     data = PreparedData.load(Path("out"))
@@ -513,7 +553,7 @@ def test_tsv_and_tmx_alone_need_their_languages(here: Path) -> None:
         run_prepare(tsv=[Path("a.tsv")], tsv_columns=(2, 1), tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
 
 
-def test_a_weight_takes_pairs_several_times_far_from_each_other(here: Path) -> None:
+def test_a_weight_takes_pairs_several_times(here: Path) -> None:
     first, second, third = make_pairs(40, 1), make_pairs(30, 2), make_pairs(20, 3)
     files = [write("a", [*first, ("", "blank")]), write("b", [*second, first[3], ("x " * 99, "y " * 99)])]
     Path("c.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in third))
@@ -523,7 +563,7 @@ def test_a_weight_takes_pairs_several_times_far_from_each_other(here: Path) -> N
     }  # fmt: skip
     result = run_prepare(**options, weights={"b.en": 3, "c.tsv": 2})
     data = PreparedData.load(Path("out"))
-    assert decoded(data, "train") == [*first, *second, *third, *second, *third, *second]
+    assert decoded(data, "train") == [*first, *second * 3, *third * 2]
     assert (result.pairs_read, result.copies, result.pairs_kept) == (93, 80, 170)
     assert sum(result.dropped.values()) == 3
     assert "\n  copies of pairs with a weight             80\n" in str(result)
@@ -536,7 +576,7 @@ def test_a_weight_is_given_to_a_corpus_or_to_a_part_of_one(
     here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
-    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --workers 1 --out"
+    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1 --out"
     assert main([*line.split(), "part", "--weight", "commoncrawl=2"]) == 0
     assert PreparedData.load(Path("part")).manifest["splits"]["train"]["copies"] == 90
     assert main([*line.split(), "whole", "--weight", "wmt14-en-de=2"]) == 0
