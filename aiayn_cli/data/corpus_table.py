@@ -9,6 +9,7 @@ from dataclasses import replace
 from aiayn_cli.data import corpus_archives as archives
 from aiayn_cli.data.corpus import Archive, Corpus, Part, TextFile
 
+_UNCLEANED = {"dedupe": False}  # rules of ours that others do not have, for `like`
 _WMT = "research use; see statmt.org"
 _TED = "TED talks, non-commercial (CC BY-NC-ND, not confirmed)"
 
@@ -82,7 +83,7 @@ _WMT14_EN_DE = replace(
             name="wmt14-en-de-paper",
             description="with News Commentary v11, which the paper's own program read",
             train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[11]),
-            settings={"dedupe": False},
+            settings=_UNCLEANED,
         ),
         "t2t": replace(
             _WMT14_EN_DE,
@@ -90,7 +91,7 @@ _WMT14_EN_DE = replace(
             vocab_size=33_708,  # entries of its sub-word vocabulary "32k"
             description="with News Commentary v13, as later versions of Tensor2Tensor",
             train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[13]),
-            settings={"dedupe": False},
+            settings=_UNCLEANED,
         ),
         "fairseq": replace(
             _WMT14_EN_DE,
@@ -100,7 +101,7 @@ _WMT14_EN_DE = replace(
             train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[12]),
             valid=(),
             valid_every=100,
-            settings={"dedupe": False, "max_length": 250, "max_ratio": 1.5},
+            settings={**_UNCLEANED, "max_length": 250, "max_ratio": 1.5},
         ),
     },
 )
@@ -133,14 +134,14 @@ _WMT14_EN_FR = replace(
     _WMT14_EN_FR,
     like={
         "paper": replace(
-            _WMT14_EN_FR, name="wmt14-en-fr-paper", description="as above, but uncleaned", settings={"dedupe": False}
+            _WMT14_EN_FR, name="wmt14-en-fr-paper", description="as above, but uncleaned", settings=_UNCLEANED
         ),
         "t2t": replace(
             _WMT14_EN_FR,
             name="wmt14-en-fr-t2t",
             vocab_size=32_768,
             description="as above, but uncleaned, and 2^15 sub-words",
-            settings={"dedupe": False},
+            settings=_UNCLEANED,
         ),
         "fairseq": replace(
             _WMT14_EN_FR,
@@ -149,7 +150,7 @@ _WMT14_EN_FR = replace(
             description="each 1,333rd training pair is for validation",
             valid=(),
             valid_every=1_333,
-            settings={"dedupe": False, "max_length": 250, "max_ratio": 1.5},
+            settings={**_UNCLEANED, "max_length": 250, "max_ratio": 1.5},
         ),
     },
 )
@@ -180,7 +181,7 @@ def _iwslt14() -> Corpus:
         corpus,
         name="iwslt14-de-en-fairseq",
         description="with the script's limits of length; but the text keeps its case, and is not tokenised",
-        settings={"dedupe": False, "max_length": 175, "max_ratio": 1.5},
+        settings={**_UNCLEANED, "max_length": 175, "max_ratio": 1.5},
     )
     return replace(corpus, like={"fairseq": fairseq})
 
