@@ -5,7 +5,7 @@
 * IWSLT 2017: MD5 from sacreBLEU's table; for the copies on the hub the dataset_infos.json of iwslt2017;
 * Multi30k: computed from the files.
 
-What is not published anywhere has no hash here; what was downloaded is then named by its hash in manifest.json.
+What is not published anywhere has no hash here, and no address without TLS; manifest.json then names what came.
 """
 
 from aiayn_cli.data.corpus import Archive
@@ -110,10 +110,7 @@ WMT19_DEV = _statmt(
 
 IWSLT14_DE_EN = Archive(
     "iwslt14-de-en.tgz",
-    (
-        "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
-        "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
-    ),
+    ("https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",),
 )
 IWSLT17_DE_EN = Archive(
     "iwslt17-de-en.tgz",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from aiayn_cli.data import corpus_archives as archives
 from aiayn_cli.data.corpus import Archive, Corpus, Part, TextFile
 
-# Others keep what our rules drop; text that is scored is never trained on here all the same.
+# Rules of ours that others do not have, for `like`; but text that is scored is never trained on.
 _UNCLEANED = {
     "dedupe": False,
     "max_words": 0,

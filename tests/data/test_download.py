@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -276,6 +277,21 @@ def test_all_addresses_and_what_each_answered_are_told(tmp_path: Path, server: L
         "run this again: it goes on where it stopped; or fetch corpus.tgz elsewhere and give its folder with --from"
     )
     assert names(tmp_path) == []
+
+
+def test_a_name_that_nobody_knows_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def getaddrinfo(host: str, *_: object, **__: object) -> None:
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(DataError, match=r"no connection \(Name or service not known\)"):
+        fetch(tmp_path, archive("http://nowhere.invalid/corpus.tgz"))
+    assert asked == ["nowhere.invalid"]
 
 
 # ---- time
