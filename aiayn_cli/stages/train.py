@@ -14,6 +14,7 @@ import torch
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.checkpoint import (
+    UNFINISHED,
     Checkpoint,
     TrainingSnapshot,
     checkpoint_path,
@@ -27,7 +28,7 @@ from aiayn_cli.checkpoint import (
     remove_leftovers,
     save_checkpoint,
 )
-from aiayn_cli.config import Recipe
+from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.translator import Translator
@@ -36,7 +37,7 @@ from aiayn_cli.errors import DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.transformer import build_model, count_parameters
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml
-from aiayn_cli.stages.changed_settings import apply_changes
+from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
@@ -104,18 +105,17 @@ def run_train(
     """
     recipe = load_recipe(recipe_name, overrides)
     prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
+    _check_has_pairs(prepared)
     worker = Worker.from_environment()
     run = out if out is not None else Path("runs") / Path(recipe_name).stem
-    if not resume and worker.rank == 0:
-        _set_aside(run)
-    start = newest_resumable(run)
-    if start is not None:
-        recipe = apply_changes(load_recipe(str(run / "recipe.yaml")), recipe, run)
     device = choose_device(device_name, recipe.training.precision, worker.local_rank)
     logs.notice(device.explanation)
     worker.join(device.device)
     try:
-        return _Session(run, recipe, prepared, device, worker, start).train()
+        if not resume and worker.rank == 0:
+            _set_aside(run)
+        worker.wait()  # all look at the run that is there from now on
+        return _Session(run, recipe, prepared, device, worker).train()
     finally:
         worker.leave()
 
@@ -123,38 +123,45 @@ def run_train(
 class _Session:
     """One call of `aiayn train` on one run."""
 
-    def __init__(
-        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, start: Path | None
-    ) -> None:
+    def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
         self.run, self.data, self.device, self.worker = run, data, device, worker
-        self.recipe = _with_max_tokens(recipe, device)
-        self.start = start
-        _check_has_pairs(data)
+        self.valid = data.valid if data.valid is not None and len(data.valid) else None
+        self.start = newest_resumable(run)
+        self.changes: list[str] = []
+        if self.start is None:
+            _check_is_free(run)
+            self.run_id = uuid.uuid4().hex
+        else:
+            self.run_id = _check_is_of(data, run)
+            recipe, self.changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
+        self.written_recipe, self.recipe = recipe, _with_max_tokens(recipe, device)
         torch.manual_seed(recipe.training.seed)
         self.model = build_model(recipe.model, data.vocab_size).to(device.device)
-        self.run_id = self._open_run(recipe)
-        self.metrics = MetricsLog(run / "metrics.jsonl" if worker.rank == 0 else None)
+        self.metrics = MetricsLog(None)
 
     def train(self) -> TrainResult:
         config = self.recipe.training
-        state = TrainingState()
-        weights = None
+        state, moments = TrainingState(), None
         if self.start is not None:
-            checkpoint, snapshot = load_checkpoint(self.start), load_training(self.start)
-            state, weights = TrainingState.from_json(dict(snapshot.state)), checkpoint.weights()
-        else:
-            weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+            load_checkpoint(self.start).load_into(self.model)
+            snapshot = load_training(self.start)
+            state = TrainingState.from_json(snapshot.state, self.start / "training" / "state.json")
+            moments = dict(snapshot.moments)
+            if self.worker.rank == 0:
+                self._finish_saving(state)
+        if enough := _finished(config, state):
+            logs.notice(f"{self.run} {enough}")
+            return self._result("already done", state)
+        self._open_run()
+        weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
         self.model.to(self.device.dtype)
         optimizer = MasterAdam(self.model, config, weights)
-        if self.start is not None:
-            optimizer.load_moments(dict(snapshot.moments), state.step)
+        if moments is not None:
+            optimizer.load_moments(moments, state.step - state.skipped)  # Adam never saw the skipped ones
             logs.notice(f"going on with {self.run} from update {state.step:,}")
+            for change in self.changes:
+                logs.notice(f"changed setting applied: {change}")
             self.metrics.write("resume", step=state.step)
-        if state.step >= config.max_updates:
-            logs.notice(
-                f"{self.run} already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
-            )
-            return self._result("already done", state)
         if config.compile == "on" or (config.compile == "auto" and self.device.device.type == "cuda"):
             for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
                 layer.compile(dynamic=True)
@@ -163,7 +170,7 @@ class _Session:
                 self.model,
                 optimizer,
                 self.data.train,
-                self.data.valid,
+                self.valid,
                 config,
                 d_model=self.recipe.model.d_model,
                 device=self.device.device,
@@ -186,36 +193,30 @@ class _Session:
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def _open_run(self, recipe: Recipe) -> str:
-        """Create the run folder, or check that the existing one belongs to this data; return the run's id."""
-        manifest_path = self.run / "manifest.json"
-        if self.start is not None:
-            manifest = read_json(manifest_path, "a run")
-            if manifest.get("data_sha256") != self.data.sha256:
-                raise DataError(
-                    f"{self.run} was trained on other data ({manifest.get('data')}) than {self.data.folder}",
-                    "give the data it was started with, or another --out, or --fresh",
-                )
-            run_id = str(manifest["run_id"])
-        else:
-            if self.run.exists() and any(self.run.iterdir()) and not manifest_path.exists():
-                raise DataError(f"{self.run} exists and is not a run", "give another --out")
-            run_id = uuid.uuid4().hex
-        if self.worker.rank == 0:
-            remove_leftovers(self.run)
-            self.run.mkdir(parents=True, exist_ok=True)
-            _write_whole(self.run / "recipe.yaml", recipe_to_yaml(recipe))
-            manifest = {
-                "format": 1,
-                "aiayn": __version__,
-                "run_id": run_id,
-                "data": str(self.data.folder),
-                "data_sha256": self.data.sha256,
-                "vocab_sha256": self.data.vocab_sha256,
-                "parameters": count_parameters(self.model),
-            }
-            _write_whole(manifest_path, json.dumps(manifest, indent=2) + "\n")
-        return run_id
+    def _open_run(self) -> None:
+        """Create the run folder, or bring the existing one up to date."""
+        if self.worker.rank != 0:
+            return
+        self.run.mkdir(parents=True, exist_ok=True)
+        manifest = {
+            "format": 1,
+            "aiayn": __version__,
+            "run_id": self.run_id,
+            "data": str(self.data.folder),
+            "data_sha256": self.data.sha256,
+            "vocab_sha256": self.data.vocab_sha256,
+            "parameters": count_parameters(self.model),
+        }
+        _write_whole(self.run / "manifest.json", json.dumps(manifest, indent=2) + "\n")  # first: it marks a run
+        _write_whole(self.run / "recipe.yaml", recipe_to_yaml(self.written_recipe))
+        self.metrics = MetricsLog(self.run / "metrics.jsonl")
+
+    def _finish_saving(self, state: TrainingState) -> None:
+        """Do what a crash may have kept the last checkpoint's writer from."""
+        remove_leftovers(self.run)
+        if state.best_step is not None and (best := checkpoint_path(self.run, state.best_step)).exists():
+            mark_best(self.run, best)
+        prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)
@@ -226,7 +227,7 @@ class _Session:
             f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
             f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
         )
-        if self.data.valid is None or len(self.data.valid) == 0:
+        if self.valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 
     def _saver(self, optimizer: MasterAdam) -> Callable[[TrainingState, bool, bool], None]:
@@ -257,7 +258,7 @@ class _Session:
 
     def _bleu(self) -> Callable[[], float] | None:
         wanted = self.recipe.training.validation_bleu_pairs
-        if self.data.valid is None or len(self.data.valid) == 0 or wanted == 0:
+        if self.valid is None or wanted == 0:
             return None
         sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
         every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
@@ -271,7 +272,7 @@ class _Session:
         return score
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
-        has_bleu = self.data.valid is not None and self.recipe.training.best_metric == "bleu"
+        has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"
         return TrainResult(
             run=self.run,
             stopped_by=stopped_by,
@@ -300,9 +301,45 @@ def _check_has_pairs(data: PreparedData) -> None:
         raise DataError(f"{data.folder} has no training pairs", "look at the drops in its manifest.json")
 
 
+def _finished(config: TrainingConfig, state: TrainingState) -> str:
+    """Why a run needs no more training, and what would change that; "" if it does."""
+    if state.step >= config.max_updates:
+        return f"already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
+    if config.patience and state.worse_validations >= config.patience:
+        return (
+            f"ended at update {state.step:,}, after {state.worse_validations} validations without a better one; "
+            "--set training.patience=... goes on"
+        )
+    return ""
+
+
+def _check_is_free(run: Path) -> None:
+    """Refuse to train into a folder that holds something else."""
+    if not run.exists() or _is_run(run):
+        return
+    # A start that was cut short may have left half a manifest.
+    if not run.is_dir() or any(not path.name.startswith(UNFINISHED) for path in run.iterdir()):
+        raise DataError(f"{run} exists and is not a run", "give another --out")
+
+
+def _check_is_of(data: PreparedData, run: Path) -> str:
+    """Check that an existing run was started on this data; return the run's id."""
+    manifest = read_json(run / "manifest.json", "a run")
+    if manifest.get("data_sha256") != data.sha256:
+        raise DataError(
+            f"{run} was trained on other data ({manifest.get('data')}) than {data.folder}",
+            "give the data it was started with, or another --out, or --fresh",
+        )
+    return str(manifest.get("run_id"))
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").is_file()
+
+
 def _set_aside(run: Path) -> None:
     """Give an existing run another name, so that a fresh one loses nothing."""
-    if not run.exists():
+    if not _is_run(run):
         return
     number = 1
     while (aside := run.with_name(f"{run.name}.{number}")).exists():
@@ -312,8 +349,11 @@ def _set_aside(run: Path) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    temporary = path.with_name(f".unfinished-{path.name}")
-    temporary.write_text(text, encoding="utf-8")
+    temporary = path.with_name(f"{UNFINISHED}{path.name}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 

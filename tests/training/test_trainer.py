@@ -162,7 +162,7 @@ def test_going_on_from_any_update_is_exact(watched: Any) -> None:
         calls: Iterator[str] = iter([""] * (stop - 1) + ["SIGTERM"])
         first = watched(dropout=0.2, max_tokens=40, signals=calls.__next__)
         assert first.trainer.train() == "SIGTERM"
-        state = TrainingState.from_json(json.loads(json.dumps(first.trainer.state.to_json())))
+        state = TrainingState.from_json(json.loads(json.dumps(first.trainer.state.to_json())), Path())
         assert state == first.trainer.state
         second = watched(dropout=0.2, max_tokens=40, state=state)
         weights = {name: weight.clone() for name, weight in first.weights.items()}
