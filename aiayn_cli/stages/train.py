@@ -1,6 +1,5 @@
 """`aiayn train`: recipe + prepared data -> a run folder with checkpoints, or the exact continuation of one."""
 
-import json
 import os
 import signal
 import uuid
@@ -12,9 +11,8 @@ from types import FrameType
 
 import torch
 
-from aiayn_cli import __version__, logs
+from aiayn_cli import logs
 from aiayn_cli.checkpoint import (
-    UNFINISHED,
     Checkpoint,
     TrainingSnapshot,
     checkpoint_path,
@@ -24,8 +22,6 @@ from aiayn_cli.checkpoint import (
     mark_best,
     newest_resumable,
     prune_checkpoints,
-    read_json,
-    remove_leftovers,
     save_checkpoint,
 )
 from aiayn_cli.config import Recipe, TrainingConfig
@@ -36,12 +32,15 @@ from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.transformer import build_model, count_parameters
-from aiayn_cli.recipe import load_recipe, recipe_to_yaml
+from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.changed_settings import continued_recipe
+from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, set_aside, write_run
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
 from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+
+_WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def run_train(
     worker.join(device.device)
     try:
         if not resume and worker.rank == 0:
-            _set_aside(run)
+            set_aside(run)
         worker.wait()  # all look at the run that is there from now on
         return _Session(run, recipe, prepared, device, worker).train()
     finally:
@@ -129,10 +128,10 @@ class _Session:
         self.start = newest_resumable(run)
         self.changes: list[str] = []
         if self.start is None:
-            _check_is_free(run)
+            check_is_free(run)
             self.run_id = uuid.uuid4().hex
         else:
-            self.run_id = _check_is_of(data, run)
+            self.run_id = check_is_of(data, run)
             recipe, self.changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
         self.written_recipe, self.recipe = recipe, _with_max_tokens(recipe, device)
         torch.manual_seed(recipe.training.seed)
@@ -146,9 +145,11 @@ class _Session:
             load_checkpoint(self.start).load_into(self.model)
             snapshot = load_training(self.start)
             state = TrainingState.from_json(snapshot.state, self.start / "training" / "state.json")
+            if any(change.startswith(_WHAT_BEST_MEANS) for change in self.changes):
+                state = replace(state, best_value=None, worse_validations=0)  # what is not comparable with the next
             moments = dict(snapshot.moments)
             if self.worker.rank == 0:
-                self._finish_saving(state)
+                finish_saving(self.run, state.best_step, self.recipe.training.keep_checkpoints)
         if enough := _finished(config, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
@@ -197,26 +198,8 @@ class _Session:
         """Create the run folder, or bring the existing one up to date."""
         if self.worker.rank != 0:
             return
-        self.run.mkdir(parents=True, exist_ok=True)
-        manifest = {
-            "format": 1,
-            "aiayn": __version__,
-            "run_id": self.run_id,
-            "data": str(self.data.folder),
-            "data_sha256": self.data.sha256,
-            "vocab_sha256": self.data.vocab_sha256,
-            "parameters": count_parameters(self.model),
-        }
-        _write_whole(self.run / "manifest.json", json.dumps(manifest, indent=2) + "\n")  # first: it marks a run
-        _write_whole(self.run / "recipe.yaml", recipe_to_yaml(self.written_recipe))
+        write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
         self.metrics = MetricsLog(self.run / "metrics.jsonl")
-
-    def _finish_saving(self, state: TrainingState) -> None:
-        """Do what a crash may have kept the last checkpoint's writer from."""
-        remove_leftovers(self.run)
-        if state.best_step is not None and (best := checkpoint_path(self.run, state.best_step)).exists():
-            mark_best(self.run, best)
-        prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)
@@ -311,50 +294,6 @@ def _finished(config: TrainingConfig, state: TrainingState) -> str:
             "--set training.patience=... goes on"
         )
     return ""
-
-
-def _check_is_free(run: Path) -> None:
-    """Refuse to train into a folder that holds something else."""
-    if not run.exists() or _is_run(run):
-        return
-    # A start that was cut short may have left half a manifest.
-    if not run.is_dir() or any(not path.name.startswith(UNFINISHED) for path in run.iterdir()):
-        raise DataError(f"{run} exists and is not a run", "give another --out")
-
-
-def _check_is_of(data: PreparedData, run: Path) -> str:
-    """Check that an existing run was started on this data; return the run's id."""
-    manifest = read_json(run / "manifest.json", "a run")
-    if manifest.get("data_sha256") != data.sha256:
-        raise DataError(
-            f"{run} was trained on other data ({manifest.get('data')}) than {data.folder}",
-            "give the data it was started with, or another --out, or --fresh",
-        )
-    return str(manifest.get("run_id"))
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "manifest.json").is_file()
-
-
-def _set_aside(run: Path) -> None:
-    """Give an existing run another name, so that a fresh one loses nothing."""
-    if not _is_run(run):
-        return
-    number = 1
-    while (aside := run.with_name(f"{run.name}.{number}")).exists():
-        number += 1
-    run.rename(aside)
-    logs.notice(f"the run that was in {run} is now {aside}")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{UNFINISHED}{path.name}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 @contextmanager

@@ -134,8 +134,7 @@ class Trainer:
         meter = _Meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
         self.model.train()
-        with logs.progress("training", config.max_updates, "updates") as progress:
-            progress.advance(self.state.step)
+        with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
             while self.state.step < config.max_updates:
                 self._update(next(updates), meter)
                 progress.advance(1)

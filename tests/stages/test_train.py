@@ -146,7 +146,7 @@ def test_a_run_leaves_a_folder_that_explains_itself(train: Train, small_data: Pr
     assert result.best_metric == "BLEU"
     assert result.best_step in (4, 8, 12)
     assert result.tokens_per_second > 0
-    assert str(result).startswith(f"{run}: 12 updates, {result.epochs} epochs, 0:0")
+    assert str(result).startswith(f"{run}: 12 updates, {result.epochs} epochs, ")
 
 
 def test_training_twice_gives_the_same_to_the_last_bit(train: Train, tmp_path: Path, unbroken: dict[str, Any]) -> None:
@@ -394,6 +394,17 @@ def test_a_changed_setting_is_applied_by_name_and_remembered(
     recipe = (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
     assert "learning_rate_scale: 0.5" in recipe
     assert "max_length: 250" in recipe
+
+
+def test_a_changed_metric_begins_its_own_count_of_the_best(train: Train, tmp_path: Path) -> None:
+    # A loss of 4 is no BLEU to beat.
+    with ending_after(8, "SIGTERM"), pytest.raises(Terminated):
+        train("run", "best_metric=loss")
+    train("run", "best_metric=bleu")
+    validations = [r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["event"] == "validation"]
+    assert validations[-1]["bleu"] < min(record["loss"] for record in validations)
+    assert validations[-1]["best"]
+    assert (tmp_path / "run" / "checkpoints" / "best").readlink() == Path("step-00000012")
 
 
 def test_checkpoints_before_and_after_a_changed_dropout_can_be_averaged(train: Train, tmp_path: Path) -> None:
