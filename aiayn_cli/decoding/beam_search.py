@@ -22,7 +22,6 @@ from torch.nn import functional
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would be decoded to a placeholder that no reader wants
-_LEAVE_TOGETHER = 1 / 8  # share of the batch that has to be done before its rows are moved: moving copies the cache
 _FOLDS = 8  # see _top
 
 
@@ -51,6 +50,20 @@ class Hypothesis:
 def length_penalty(n: int, alpha: float) -> float:
     """The divisor of log p for an output of n tokens, EOS included: ((5 + n) / 6) ** alpha (Wu et al. 2016)."""
     return float(((5 + n) / 6) ** alpha)
+
+
+def batch_size(n: int, *, up: bool) -> int:
+    """A number near n that is one of few: 1 to 8, then 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on.
+
+    Sentences leave a batch only down to such a size, a few done ones among them: matrix libraries prepare, and keep,
+    code for each shape they meet, which can take longer than the product itself.
+
+    Args:
+        n: at least 1.
+        up: the nearest one above n (or n itself), not below.
+    """
+    step = 1 << max((n - 1 if up else n).bit_length() - 3, 0)
+    return -(-n // step) * step if up else n // step * step
 
 
 def beam_search(
@@ -85,13 +98,14 @@ def beam_search(
     beams = _Beams(lengths.to(log_probs.device), penalties.to(log_probs), beam_size, n_best)
     while True:
         parents = beams.advance(log_probs)
-        leaving = beams.done.sum().item()
-        if leaving == len(beams.sentences):
+        n_live = int((~beams.done).sum())
+        if n_live == 0:
             beams.collect(found)
             return found
-        if leaving >= _LEAVE_TOGETHER * len(beams.sentences):
+        size = batch_size(n_live, up=True)
+        if size < len(beams.sentences):
             beams.collect(found)
-            staying = (~beams.done).nonzero().squeeze(1)
+            staying = beams.done.int().argsort(stable=True)[:size].sort().values
             scorer.keep(staying, parents[staying].flatten())
             beams.keep(staying)
         else:
