@@ -28,6 +28,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         DataError: `path` holds something, another process is writing it, it cannot be made, or the disk is full.
     """
     partial = path.with_name(path.name + ".partial")
+    if partial.exists() and not _is_ours(partial):
+        raise DataError(f"{partial} is in the way: it is not ours", "rename it, or give another --out")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise DataError(f"{path} exists already", "remove it, or give another --out")
     try:
@@ -45,18 +47,22 @@ def new_folder(path: Path) -> Iterator[Path]:
         try:
             _clear(partial, keep=_LOCK)
             yield partial
-            (partial / _LOCK).unlink()
             for file in partial.iterdir():
                 _flush_to_disk(file)
             _flush_to_disk(partial)
             partial.rename(path)  # replaces an empty folder
             _flush_to_disk(path.parent)
+            (path / _LOCK).unlink()  # last, since it is what tells our folder from others
         except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 problem = f"{path} does not fit on its disk: {error.strerror}"
                 raise DataError(problem, "free some space, or give another --out") from error
             raise
+
+
+def _is_ours(partial: Path) -> bool:
+    return partial.is_dir() and not partial.is_symlink() and ((partial / _LOCK).exists() or not any(partial.iterdir()))
 
 
 def _clear(folder: Path, keep: str) -> None:
