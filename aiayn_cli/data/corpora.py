@@ -31,7 +31,7 @@ CORPORA = {
     corpus.name: corpus
     for corpus in (
         Corpus(
-            "demo", "en", "de", 2_000, "sentences made by a small English-German grammar; built in, no network needed"
+            "demo", "en", "de", 2_800, "sentences made by a small English-German grammar; built in, no network needed"
         ),
     )
 }

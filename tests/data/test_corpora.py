@@ -8,7 +8,7 @@ from aiayn_cli.errors import DataError, UsageError
 
 def test_the_demo_is_english_to_german_and_small() -> None:
     demo = find_corpus("demo")
-    assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_000)
+    assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_800)
 
 
 @pytest.mark.parametrize("name", ["dmeo", "Demo"])
