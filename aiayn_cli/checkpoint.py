@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aiayn_cli import __version__
+from aiayn_cli import __version__, logs
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
 
@@ -267,6 +267,10 @@ def find_model(path: Path | None = None) -> Path:
         return run
     for candidate in (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run))):
         if (candidate / "model.json").is_file():
+            if candidate.name == "averaged" and (found := list_checkpoints(run)):
+                step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
+                if newest > step:
+                    logs.warning(f"{candidate} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
             return candidate
     raise CheckpointError(
         f"{run} holds no model" if run.exists() else f"there is no {run}",

@@ -7,15 +7,20 @@ run/
   checkpoints/     see checkpoint.py
 """
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.checkpoint import (
     UNFINISHED,
     checkpoint_path,
     mark_best,
+    newest_resumable,
     prune_checkpoints,
     read_json,
     remove_leftovers,
@@ -26,6 +31,34 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.recipe import recipe_to_yaml
 
 
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """Hold a run's folder, so that no second process trains the same run meanwhile; make it if it is not there.
+
+    What holds it goes with the process, even after kill -9. A new folder that nothing was put into goes again.
+
+    Raises:
+        DataError: another process holds it, or it cannot be made.
+    """
+    if run.exists() and not run.is_dir():
+        yield  # for the message of check_is_free
+        return
+    is_new = not run.exists()
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{run} cannot be made: {error.strerror}", "give another --out") from error
+    folder = os.open(run, os.O_RDONLY)
+    try:
+        _lock(folder, run)
+        yield
+    finally:
+        os.close(folder)
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                run.rmdir()
+
+
 def check_is_free(run: Path) -> None:
     """Refuse to train into a folder that holds something else.
 
@@ -34,8 +67,7 @@ def check_is_free(run: Path) -> None:
     """
     if not run.exists() or _is_run(run):
         return
-    # A start that was cut short may have left half a manifest.
-    if not run.is_dir() or any(not path.name.startswith(UNFINISHED) for path in run.iterdir()):
+    if not run.is_dir() or any(not _is_leftover(path) for path in run.iterdir()):
         raise DataError(f"{run} exists and is not a run", "give another --out")
 
 
@@ -96,8 +128,32 @@ def finish_saving(run: Path, best_step: int | None, keep: int) -> None:
     prune_checkpoints(run, keep)
 
 
+def _lock(folder: int, run: Path) -> None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DataError(f"{run} is being trained by another process", "wait for it, or give another --out") from None
+    except OSError:
+        pass  # a file system without locks
+
+
 def _is_run(path: Path) -> bool:
-    return (path / "manifest.json").is_file()
+    """Whether a folder is a run; prepared data has a manifest.json too."""
+    manifest = _manifest(path / "manifest.json")
+    return (manifest is not None and "run_id" in manifest) or newest_resumable(path) is not None
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a file is what a start that was cut short may have left: half a manifest."""
+    return path.name.startswith(UNFINISHED) or (path.name == "manifest.json" and _manifest(path) is None)
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    """What it says; None where it is missing or damaged."""
+    with suppress(OSError, ValueError):
+        content = json.loads(path.read_bytes())
+        return content if isinstance(content, dict) else {}
+    return None
 
 
 def _write_whole(path: Path, text: str) -> None:

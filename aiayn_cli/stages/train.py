@@ -4,7 +4,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -34,7 +34,7 @@ from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.transformer import build_model, count_parameters
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.changed_settings import continued_recipe
-from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, set_aside, write_run
+from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
@@ -112,9 +112,11 @@ def run_train(
     worker.join(device.device)
     try:
         if not resume and worker.rank == 0:
-            set_aside(run)
+            with held(run):
+                set_aside(run)
         worker.wait()  # all look at the run that is there from now on
-        return _Session(run, recipe, prepared, device, worker).train()
+        with held(run) if worker.rank == 0 else nullcontext():
+            return _Session(run, recipe, prepared, device, worker).train()
     finally:
         worker.leave()
 

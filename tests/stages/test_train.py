@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated
 from aiayn_cli.stages import train as module
 from aiayn_cli.stages.average import run_average
+from aiayn_cli.stages.run_folder import held
 from aiayn_cli.stages.train import TrainResult, run_train
 from aiayn_cli.training import trainer as trainer_module
 from aiayn_cli.training.metrics import read_metrics
@@ -472,6 +474,34 @@ def test_a_folder_or_file_that_is_no_run_is_left_alone(kind: str, train: Train, 
     assert (path / "notes.txt" if kind == "folder" else path).read_text() == "mine"
 
 
+def test_prepared_data_is_never_taken_for_a_run(train: Train, tmp_path: Path, small_data: PreparedData) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(small_data.folder, mine)
+    before = {path.name: path.read_bytes() for path in mine.iterdir()}
+    for resume in (True, False):
+        with pytest.raises(DataError, match="mine exists and is not a run"):
+            train("mine", resume=resume)
+    assert {path.name: path.read_bytes() for path in mine.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_two_processes_do_not_train_the_same_run(train: Train, tmp_path: Path) -> None:
+    train("run", "max_updates=1")
+    for name in ("run", "new"):
+        with held(tmp_path / name):
+            for resume in (True, False):
+                with pytest.raises(DataError, match=f"{name} is being trained by another process"):
+                    train(name, "max_updates=2", resume=resume)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert train("run", "max_updates=2").updates == 2
+
+
+def test_a_place_where_no_run_can_be_made_is_named(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="run cannot be made: Not a directory"):
+        train("file/run")
+
+
 def test_an_empty_folder_and_one_where_a_first_start_was_cut_short_are_taken(train: Train, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert train("empty", "max_updates=1").updates == 1
@@ -514,7 +544,7 @@ def test_the_recipes_corpus_is_looked_for_in_the_working_folder(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no prepared data nowhere") as error:
         run_train(str(small_recipe))
-    assert error.value.hint == "run `aiayn prepare nowhere` first"
+    assert "--data" in error.value.hint  # no corpus has that name, so that `aiayn prepare nowhere` would be no help
     (tmp_path / "prepared").mkdir()
     (tmp_path / "prepared" / "nowhere").symlink_to(small_data.folder)
     result = run_train(str(small_recipe), ["training.max_updates=1"])
