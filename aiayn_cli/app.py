@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +33,7 @@ _REFUSALS = {
     errno.EACCES: "change the permissions, or choose another place",
     errno.EPERM: "change the permissions, or choose another place",
     errno.EROFS: "choose a place that can be written to",
+    errno.ENAMETOOLONG: "give a shorter name",
 }
 
 # What Typer raises for a wrong command line; its common base has no public name.
@@ -105,6 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code (see the top of this file).
     """
+    if sys.stderr is None:  # closed, as with 2>&-
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (to the end of the process)
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        _print_error("stdout is closed, so there is no place for the result", "send it to a file, or to /dev/null")
+        return AiaynError.exit_code
     _speak_utf8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

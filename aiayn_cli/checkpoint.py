@@ -22,12 +22,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aiayn_cli import __version__
+from aiayn_cli import __version__, logs
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
 
 FORMAT = 1
-_TEMPORARY = ".unfinished-"
+UNFINISHED = ".unfinished-"  # begins the name of what is not whole yet
 _SPARE_BYTES = 16 << 20  # disk that must stay free beside a new checkpoint
 
 
@@ -119,7 +119,7 @@ def save_checkpoint(
         CheckpointError: the disk is full or cannot be written; what was there before is still there.
     """
     path = checkpoint.path
-    temporary = path.with_name(f"{_TEMPORARY}{path.name}")
+    temporary = path.with_name(f"{UNFINISHED}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -205,7 +205,7 @@ def newest_resumable(run: Path) -> Path | None:
 
 def remove_leftovers(run: Path) -> None:
     """Remove what a crash left half written."""
-    for path in (run / "checkpoints").glob(f"{_TEMPORARY}*"):
+    for path in (run / "checkpoints").glob(f"{UNFINISHED}*"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -214,11 +214,11 @@ def remove_leftovers(run: Path) -> None:
 
 def mark_best(run: Path, path: Path) -> None:
     """Point checkpoints/best at one of the run's checkpoints."""
-    link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{_TEMPORARY}best"
+    link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{UNFINISHED}best"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
     if link.is_dir() and not link.is_symlink():  # a copy of the run that followed its links
-        link.rename(doomed := link.with_name(f"{_TEMPORARY}old-best"))
+        link.rename(doomed := link.with_name(f"{UNFINISHED}old-best"))
         _remove(doomed)
     temporary.replace(link)
 
@@ -234,7 +234,7 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
     removed += [path for path in _interrupted(run) if path != newest]
     for path in removed:
         # Renamed first, so that a crash midway leaves no half of a checkpoint under a whole one's name.
-        doomed = path.with_name(f"{_TEMPORARY}{path.name}")
+        doomed = path.with_name(f"{UNFINISHED}{path.name}")
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
         shutil.rmtree(doomed)
@@ -267,6 +267,10 @@ def find_model(path: Path | None = None) -> Path:
         return run
     for candidate in (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run))):
         if (candidate / "model.json").is_file():
+            if candidate.name == "averaged" and (found := list_checkpoints(run)):
+                step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
+                if newest > step:
+                    logs.warning(f"{candidate} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
             return candidate
     raise CheckpointError(
         f"{run} holds no model" if run.exists() else f"there is no {run}",
@@ -364,7 +368,7 @@ def _remove(path: Path) -> None:
 def _replace_directory(new: Path, path: Path) -> None:
     """Rename a directory to a name that may be taken; what was there is removed only when the new one is in place."""
     if path.exists():
-        old = path.with_name(f"{_TEMPORARY}old-{path.name}")
+        old = path.with_name(f"{UNFINISHED}old-{path.name}")
         _remove(old)
         path.rename(old)
         try:

@@ -65,7 +65,7 @@ class DataConfig:
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
-        _check_at_least("data.seed", self.seed, 0, "any whole number from 0 on gives its own sample")
+        _check_seed("data.seed", self.seed)
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
 
@@ -156,7 +156,8 @@ class TrainingConfig:
             _check_at_least(
                 f"training.{name}", getattr(self, name), 1, "it counts something that happens at least once"
             )
-        for name in ("max_tokens", "validation_bleu_pairs", "patience", "seed"):
+        _check_seed("training.seed", self.seed)
+        for name in ("max_tokens", "validation_bleu_pairs", "patience"):
             _check_at_least(f"training.{name}", getattr(self, name), 0, "0 is allowed, less is not")
         for name in ("adam_beta1", "adam_beta2", "label_smoothing"):
             _check_probability(f"training.{name}", getattr(self, name), "the paper uses 0.9, 0.98 and 0.1")
@@ -218,6 +219,13 @@ def _default(name: str) -> object:
 def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
     if not value >= least:  # written so that NaN fails too
         raise ConfigError(f"{key} is {value}, but must be at least {least}", hint, key=key)
+
+
+def _check_seed(key: str, value: int) -> None:
+    if not 0 <= value < 1 << 32:
+        raise ConfigError(
+            f"{key} is {value}, but must be from 0 to {(1 << 32) - 1}", "each gives other numbers", key=key
+        )
 
 
 def _check_probability(key: str, value: float, hint: str) -> None:

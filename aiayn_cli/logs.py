@@ -57,23 +57,24 @@ def warning(text: str) -> None:
 
 
 @contextmanager
-def progress(description: str, total: int | None = None, unit: str = "") -> Iterator[Progress]:
+def progress(description: str, total: int | None = None, unit: str = "", done: int = 0) -> Iterator[Progress]:
     """Show how far a piece of work is: a bar on a terminal, a line every 10 seconds elsewhere, nothing under --quiet.
 
     Args:
         description: what is being done, such as "training".
         total: units in all; None where nobody knows.
         unit: plural name of the unit, such as "updates".
+        done: units of work that goes on where it stopped, which say nothing about the speed.
     Yields:
         What to call as work gets done. One progress at a time.
     """
     if _level < NORMAL or _rank != 0:
         yield _Silent()
     elif sys.stderr.isatty() and os.environ.get("TERM", "") not in ("dumb", ""):
-        with _bar(description, total, unit) as bar:
+        with _bar(description, total, unit, done) as bar:
             yield bar
     else:
-        lines = _Lines(description, total, unit)
+        lines = _Lines(description, total, unit, done)
         yield lines
         lines.finish()
 
@@ -89,9 +90,9 @@ class _Silent:
 class _Lines:
     """Progress for a file or pipe; work that is over before the first line is due leaves none."""
 
-    def __init__(self, description: str, total: int | None, unit: str) -> None:
+    def __init__(self, description: str, total: int | None, unit: str, done: int) -> None:
         self._description, self._total, self._unit = description, total, unit
-        self._done = 0
+        self._done = self._done_before = done
         self._started = self._last_line = time.monotonic()
         self._written = False
 
@@ -111,7 +112,7 @@ class _Lines:
 
     def _write_line(self, now: float) -> None:
         seconds = max(now - self._started, 1e-9)
-        rate = self._done / seconds
+        rate = (self._done - self._done_before) / seconds
         parts = [f"{self._description}: {self._done:,}"]
         if self._total:
             parts[0] += f" of {self._total:,}"
@@ -128,7 +129,7 @@ class _Lines:
 
 
 @contextmanager
-def _bar(description: str, total: int | None, unit: str) -> Iterator[Progress]:
+def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[Progress]:
     # Rich is loaded here and nowhere else, so that commands without a bar start without it.
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -150,7 +151,7 @@ def _bar(description: str, total: int | None, unit: str) -> Iterator[Progress]:
         TimeElapsedColumn() if total is None else TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=console) as rich_progress:
-        task = rich_progress.add_task(description, total=total)
+        task = rich_progress.add_task(description, total=total, completed=done)
 
         class Bar:
             def advance(self, n: int = 1) -> None:

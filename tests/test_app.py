@@ -70,6 +70,7 @@ def test_an_error_without_a_hint_is_one_line(command: Any, capsys: pytest.Captur
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
         (PermissionError(errno.EACCES, "Permission denied", "runs/x"), "runs/x: Permission denied"),
         (OSError(errno.EROFS, "Read-only file system", "runs"), "runs: Read-only file system"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x"), "x: File name too long"),
     ],
 )
 def test_what_the_machine_refuses_is_an_error_with_a_place_and_a_hint(
@@ -165,6 +166,24 @@ def test_version_names_what_matters_for_a_result() -> None:
         f"sacrebleu {version('sacrebleu')}",
         "",
     ]
+
+
+def test_a_closed_stream_is_no_bug_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("eins\n")
+
+    def score(streams: str) -> subprocess.CompletedProcess[bytes]:
+        words = ["sh", "-c", f'exec "$@" {streams}', "sh", *AIAYN, "score", str(tmp_path / "a")]
+        return subprocess.run(words, capture_output=True, check=False, timeout=60)
+
+    closed = score("--hyp - >&- <" + str(tmp_path / "a"))
+    assert closed.returncode == 1
+    assert closed.stderr.startswith(b"error: stdout is closed")
+    assert closed.stderr.count(b"\n") == 2
+    empty = score("<&-")
+    assert empty.returncode == 1
+    assert empty.stderr.startswith(b"error: stdin has 0 lines")
+    silent = score("2>&- <" + str(tmp_path / "a"))
+    assert (silent.returncode, silent.stderr) == (0, b"")
 
 
 def test_text_is_utf_8_whatever_the_locale() -> None:

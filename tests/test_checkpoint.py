@@ -503,7 +503,7 @@ def is_dir_without_leftovers(run: Path) -> bool:
 
 
 def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
-    saved: Callable[..., Path], vocab: Path, tmp_path: Path
+    saved: Callable[..., Path], vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     first, second = saved(9), saved(10)
@@ -514,6 +514,7 @@ def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
     save_checkpoint(replace(described(run / "averaged"), parents=("x",)), some_weights(), vocab)
     assert find_model(run) == run / "averaged"
     assert find_model(second) == second
+    assert "averaged is of update 7, the run at 10" in capsys.readouterr().err
     shutil.rmtree(run / "averaged")
     shutil.rmtree(first)  # best points nowhere
     assert find_model(run) == second

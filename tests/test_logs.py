@@ -86,6 +86,14 @@ def test_progress_without_a_total_counts_and_tells_the_time_so_far(
     assert empty == ""
 
 
+def test_work_that_goes_on_takes_its_speed_from_what_is_new(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
+    with logs.progress("training", 3000, "updates", done=2000) as progress:
+        clock.now += 10
+        progress.advance(100)
+    line = "training: 2,100 of 3,000 updates (70 %), 10 a second, 1:30 left"
+    assert capsys.readouterr().err.split("\n")[0] == line
+
+
 def test_work_that_is_over_at_once_leaves_no_line(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
     with logs.progress("reading", 7, "lines") as progress:
         clock.now += 9

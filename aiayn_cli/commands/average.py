@@ -11,7 +11,7 @@ from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, p
 def average(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="A run, or checkpoints; default: the newest run.", metavar="[RUN | CHECKPOINT ...]"),
+        typer.Argument(help="A run, or checkpoints; default: the newest run.", metavar="RUN|CHECKPOINT"),
     ] = None,
     last: Annotated[
         int | None, typer.Option(help="How many of the newest checkpoints; default: the recipe's average_last.", min=1)

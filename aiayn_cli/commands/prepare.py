@@ -21,6 +21,9 @@ class PrepareCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line."""
+        for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
+            if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
+                raise UsageError(f"{option} is given more than once", "join the files first")
         for option in ("--train", "--tsv", "--tmx"):
             args = repeat_option(args, option)
         return super().parse_args(ctx, args)
@@ -30,7 +33,8 @@ def repeat_option(args: list[str], option: str) -> list[str]:
     """Put the option before each of the values that follow it: `--train a b` becomes `--train a --train b`."""
     repeated: list[str] = []
     following = False
-    for arg in args:
+    words = (word for arg in args for word in (arg.split("=", 1) if arg.startswith(f"{option}=") else [arg]))
+    for arg in words:
         if arg.startswith("-") and arg != "-":
             following = arg == option
         elif following and repeated[-1] != option:

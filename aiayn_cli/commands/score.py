@@ -11,7 +11,7 @@ from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, p
 def score(
     references: Annotated[
         list[Path],
-        typer.Argument(metavar="REFERENCE...", help="Plain-text references, one line for each sentence."),
+        typer.Argument(metavar="REFERENCE", help="Plain-text references, one line for each sentence."),
     ],
     hyp: Annotated[str, typer.Option(metavar="FILE", help="Translations to score; - is stdin.")] = "-",
     metric: Annotated[Literal["bleu"], typer.Option(help="What to compute.")] = "bleu",

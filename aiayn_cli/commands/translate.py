@@ -28,7 +28,9 @@ def translate(
     ] = "-",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write; it appears when all is done."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write; a file appears when all is done; - is stdout."
+        ),
     ] = None,
     beam: Annotated[
         int | None,
@@ -76,6 +78,8 @@ def translate(
     start_logs(quiet, verbose)
     from aiayn_cli.stages.translate import run_translate  # here, because it imports torch
 
+    if str(output) == "-":
+        output = None
     result = run_translate(
         model or (),
         source=source,

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         DataError: `path` holds something, another process is writing it, it cannot be made, or the disk is full.
     """
     partial = path.with_name(path.name + ".partial")
+    if partial.exists() and not _is_ours(partial):
+        raise DataError(f"{partial} is in the way: it is not ours", "rename it, or give another --out")
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise DataError(f"{path} exists already", "remove it, or give another --out")
     try:
@@ -118,7 +120,9 @@ def new_folder(path: Path) -> Iterator[Path]:
             flush_to_disk(path.parent)
         except AiaynError as error:
             if not isinstance(error, Unfinished | Terminated):
-                shutil.rmtree(partial, ignore_errors=True)
+                with suppress(OSError):
+                    _clear(partial, keep=_LOCK)
+                    shutil.rmtree(partial)
             raise
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -132,7 +136,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 def remove_leftovers(path: Path) -> None:
     """Remove what steps kept in a folder that is finished."""
     shutil.rmtree(path / _STEPS, ignore_errors=True)
-    (path / _LOCK).unlink(missing_ok=True)
+    (path / _LOCK).unlink(missing_ok=True)  # last, since it is what tells our folder from others
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
@@ -145,6 +149,10 @@ def _write_whole(path: Path, content: bytes) -> None:
     flush_to_disk(temporary)
     temporary.replace(path)
     flush_to_disk(path.parent)
+
+
+def _is_ours(partial: Path) -> bool:
+    return partial.is_dir() and not partial.is_symlink() and ((partial / _LOCK).exists() or not any(partial.iterdir()))
 
 
 def _clear(folder: Path, keep: str) -> None:

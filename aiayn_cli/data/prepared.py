@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.data.text import read_file
 from aiayn_cli.errors import DataError, did_you_mean
@@ -163,7 +164,12 @@ def find_prepared(name_or_path: str | Path) -> Path:
     if Path(name_or_path).is_dir():
         read_manifest(Path(name_or_path))  # says what is wrong with it
     known = [path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
-    hint = did_you_mean(str(name_or_path), known) if known else f"run `aiayn prepare {name_or_path}` first"
+    if str(name_or_path) in CORPORA:
+        hint = f"run `aiayn prepare {name_or_path}` first"
+    elif known:
+        hint = did_you_mean(str(name_or_path), known)
+    else:
+        hint = "make it with `aiayn prepare --train ...`, or name other data with --data"
     raise DataError(f"no prepared data {name_or_path}", hint)
 
 

@@ -147,7 +147,8 @@ def _how_to_repair(start: bytes, name: str) -> str:
     """Say what to do about bad bytes, given the first line of the file where they are in it."""
     for magic, suffix in ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ", ".xz"), (b"BZh", ".bz2"), (b"\x28\xb5\x2f\xfd", ".zst")):
         if start.startswith(magic):
-            return f"the file looks compressed: rename it to {name}{suffix}"
+            way_out = "give it by its name" if name == "stdin" else f"rename it to {name}{suffix}"
+            return f"the file looks compressed: {way_out}"
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "the file looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"
     return "repair the line, or convert the file with `iconv -f ENCODING -t UTF-8`"

@@ -22,7 +22,7 @@ from torch.nn import functional
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would be decoded to a placeholder that no reader wants
-_LEAVE_TOGETHER = 1 / 8  # share of the batch that has to be done before its rows are moved: moving copies the cache
+_FOLDS = 8  # see _top
 
 
 class StepScorer(Protocol):
@@ -50,6 +50,20 @@ class Hypothesis:
 def length_penalty(n: int, alpha: float) -> float:
     """The divisor of log p for an output of n tokens, EOS included: ((5 + n) / 6) ** alpha (Wu et al. 2016)."""
     return float(((5 + n) / 6) ** alpha)
+
+
+def batch_size(n: int, *, up: bool) -> int:
+    """A number near n that is one of few: 1 to 8, then 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on.
+
+    Sentences leave a batch only down to such a size, a few done ones among them: matrix libraries prepare, and keep,
+    code for each shape they meet, which can take longer than the product itself.
+
+    Args:
+        n: at least 1.
+        up: the nearest one above n (or n itself), not below.
+    """
+    step = 1 << max((n - 1 if up else n).bit_length() - 3, 0)
+    return -(-n // step) * step if up else n // step * step
 
 
 def beam_search(
@@ -84,18 +98,42 @@ def beam_search(
     beams = _Beams(lengths.to(log_probs.device), penalties.to(log_probs), beam_size, n_best)
     while True:
         parents = beams.advance(log_probs)
-        leaving = beams.done.sum().item()
-        if leaving == len(beams.sentences):
+        n_live = int((~beams.done).sum())
+        if n_live == 0:
             beams.collect(found)
             return found
-        if leaving >= _LEAVE_TOGETHER * len(beams.sentences):
+        size = batch_size(n_live, up=True)
+        if size < len(beams.sentences):
             beams.collect(found)
-            staying = (~beams.done).nonzero().squeeze(1)
+            staying = beams.done.int().argsort(stable=True)[:size].sort().values
             scorer.keep(staying, parents[staying].flatten())
             beams.keep(staying)
         else:
             scorer.reorder(parents.flatten())
         log_probs = scorer.step(beams.tokens[:, :, -1].flatten())
+
+
+def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best scores of each row and where they stand, [..., vocab] -> [..., k] each, best first.
+
+    The k best lie in the k columns of a folded row whose best scores are the best: one pass over the vocabulary, and
+    a selection among an eighth of it. On a CPU that takes less than half the time of torch's topk.
+    """
+    vocab = scores.shape[-1]
+    n_columns = vocab // _FOLDS
+    if n_columns < 8 * k:
+        return scores.topk(k)
+    folded = scores[..., : n_columns * _FOLDS].view(*scores.shape[:-1], _FOLDS, n_columns)
+    columns = folded.amax(-2).topk(k, sorted=False).indices.unsqueeze(-2)  # [..., 1, k]
+    candidates = folded.gather(-1, columns.expand(*folded.shape[:-1], k)).flatten(-2)  # [..., folds * k]
+    rows = torch.arange(0, n_columns * _FOLDS, n_columns, device=scores.device)
+    index = (columns + rows.unsqueeze(1)).flatten(-2)
+    if n_columns * _FOLDS < vocab:
+        rest = torch.arange(n_columns * _FOLDS, vocab, device=scores.device)
+        candidates = torch.cat([candidates, scores[..., n_columns * _FOLDS :]], dim=-1)
+        index = torch.cat([index, rest.expand(*index.shape[:-1], -1)], dim=-1)
+    values, best = candidates.topk(k)
+    return values, index.gather(-1, best)
 
 
 class _Beams:
@@ -172,7 +210,7 @@ class _Beams:
             [batch, beam_size] each: log p (-inf where there are fewer), last token, the beam it continues.
         """
         per_beam = min(self.beam_size, next_log_probs.shape[2])
-        values, tokens = next_log_probs.topk(per_beam)  # no beam can fill more places than there are
+        values, tokens = _top(next_log_probs, per_beam)  # no beam can fill more places than there are
         values = (values + live.unsqueeze(2)).flatten(1)
         missing = self.beam_size - values.shape[1]
         if missing > 0:

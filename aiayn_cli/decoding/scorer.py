@@ -21,11 +21,12 @@ class ModelScorer:
 
     def __init__(self, models: Sequence[Transformer], src: Tensor, src_mask: Tensor | None) -> None:
         self._models = models
+        self._device = src.device
         self._caches: list[DecoderCache] = [model.start(model.encode(src, src_mask), src_mask) for model in models]
 
     def step(self, tokens: Tensor) -> Tensor:
         """int64 [rows] -> float32 log p of the next token, [rows, vocab]."""
-        new = tokens.unsqueeze(1)
+        new = tokens.to(self._device).unsqueeze(1)
         log_probs = [
             # In float32: bf16 has too few digits to add up and compare log-probabilities.
             model.step(new, cache).float().log_softmax(dim=-1)

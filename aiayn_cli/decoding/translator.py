@@ -11,7 +11,7 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.data.vocab import Vocab
-from aiayn_cli.decoding.beam_search import Hypothesis, beam_search, length_penalty
+from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.split import split_points
 from aiayn_cli.device import Device
@@ -132,15 +132,12 @@ class Translator:
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Group sentences of similar length, the longest first, by the padded tokens of their sources."""
         most_sentences = max(_MOST_LOGITS // (self._decoding.beam_size * self._vocab.size), 1)
-        batch: list[int] = []
-        for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-            width = lengths[batch[0]] + 1 if batch else 0  # with EOS
-            if batch and (len(batch) == most_sentences or (len(batch) + 1) * width > self._decoding.batch_tokens):
-                yield batch
-                batch = []
-            batch.append(number)
-        if batch:
-            yield batch
+        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+        while order:
+            fitting = max(self._decoding.batch_tokens // (lengths[order[0]] + 1), 1)  # with EOS
+            size = batch_size(min(fitting, most_sentences), up=False)
+            yield order[:size]
+            del order[:size]
 
     def _search_batch(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
         width = max(map(len, sources))

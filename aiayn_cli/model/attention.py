@@ -8,9 +8,10 @@ from torch.nn import functional
 
 from aiayn_cli.model.dropout import dropout
 
-# On a CPU torch's fused kernel has a slow backward pass for short sequences; measured by tests/benchmarks/attention.py
-# the written-out form wins below this many queries x keys of one head.
-_WRITTEN_OUT_BELOW = 128 * 128
+# Queries x keys of one head below which a CPU is faster with the written-out form: up to ten times at lengths of
+# sentences, since the backward pass of torch's fused kernel is slow there (tests/benchmarks/attention.py, with the
+# products that device.py chooses). Beyond, the weights that are kept for the backward pass would take too much memory.
+_WRITTEN_OUT_BELOW = 512 * 512
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probability: float = 0.0) -> Tensor:
@@ -20,7 +21,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probabi
         q: [batch, heads, tgt_len, d_k].
         k: [batch, heads, src_len, d_k].
         v: [batch, heads, src_len, d_v].
-        mask: bool, broadcastable to [batch, 1, tgt_len, src_len]; True = may attend; no row all False. None = all.
+        mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
         dropout_probability: of losing an attention weight.
     Returns:
         [batch, heads, tgt_len, d_v].

@@ -2,7 +2,8 @@
 
 torch draws one Bernoulli variable per element there, which took a sixth of a training step. Here one 64-bit
 random number serves four elements, 16 bits each: the probability is rounded to a multiple of 1 / 65,536, and the
-kept elements are scaled by the rounded probability, so that the expectation is exact.
+kept elements are scaled by the rounded probability, so that the expectation is exact. On other devices, and where
+torch.compile makes kernels of its own (and cannot trace views of another type), it is torch's dropout.
 """
 
 import torch
@@ -21,7 +22,7 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     """
     if probability == 0:
         return x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return functional.dropout(x, probability)
     return _DropoutAdd.apply(x, None, probability)  # type: ignore[no-any-return,no-untyped-call]
 
@@ -30,7 +31,7 @@ def dropout_add(x: Tensor, residual: Tensor, probability: float) -> Tensor:
     """Residual + dropout(x) in fewer passes over memory; x and residual have one shape, and so has the result."""
     if probability == 0:
         return residual + x
-    if x.device.type != "cpu":
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return residual + functional.dropout(x, probability)
     return _DropoutAdd.apply(x, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
 

@@ -131,6 +131,7 @@ class DecoderLayer(nn.Module):
     def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
         # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
         rows, new_len, d_model = x.shape
+        assert rows % len(cache.memory_k) == 0, f"{rows} rows cannot belong to {len(cache.memory_k)} sentences"
         by_sentence = x.reshape(len(cache.memory_k), -1, d_model)  # [sentences, rows / sentences * new_len, d_model]
         q = self.memory_attention.project_q(by_sentence)
         read = self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask))

@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli import logs
 from aiayn_cli.config import Recipe
 from aiayn_cli.errors import CheckpointError
 
@@ -34,13 +33,15 @@ def changed_settings(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     return changes
 
 
-def apply_changes(old: Recipe, new: Recipe, run: Path) -> Recipe:
+def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[str]]:
     """The recipe to go on with: the new one, if every change can be applied to the run.
 
     Args:
         old: what the run was started or last continued with.
         new: what is asked for now.
         run: for the messages.
+    Returns:
+        The recipe, and what it changes, such as "training.patience 0 -> 3".
     Raises:
         CheckpointError: a change cannot be applied; all such are named.
     """
@@ -52,8 +53,5 @@ def apply_changes(old: Recipe, new: Recipe, run: Path) -> Recipe:
             "keep the old value, or start anew with another --out or --fresh",
         )
     # What prepare did is in the data already, whose hash is checked.
-    new = replace(new, data=old.data)
-    for key, (before, after) in changes.items():
-        if not key.startswith("data."):
-            logs.notice(f"changed setting applied: {key} {before} -> {after}")
-    return new
+    applied = [f"{key} {a} -> {b}" for key, (a, b) in changes.items() if not key.startswith("data.")]
+    return replace(new, data=old.data), applied

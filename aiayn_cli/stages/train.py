@@ -1,18 +1,17 @@
 """`aiayn train`: recipe + prepared data -> a run folder with checkpoints, or the exact continuation of one."""
 
-import json
 import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 import torch
 
-from aiayn_cli import __version__, logs
+from aiayn_cli import logs
 from aiayn_cli.checkpoint import (
     Checkpoint,
     TrainingSnapshot,
@@ -23,11 +22,9 @@ from aiayn_cli.checkpoint import (
     mark_best,
     newest_resumable,
     prune_checkpoints,
-    read_json,
-    remove_leftovers,
     save_checkpoint,
 )
-from aiayn_cli.config import Recipe
+from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.translator import Translator
@@ -35,12 +32,15 @@ from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.transformer import build_model, count_parameters
-from aiayn_cli.recipe import load_recipe, recipe_to_yaml
-from aiayn_cli.stages.changed_settings import apply_changes
+from aiayn_cli.recipe import load_recipe
+from aiayn_cli.stages.changed_settings import continued_recipe
+from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
 from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+
+_WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,19 @@ def run_train(
     """
     recipe = load_recipe(recipe_name, overrides)
     prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
+    _check_has_pairs(prepared)
     worker = Worker.from_environment()
     run = out if out is not None else Path("runs") / Path(recipe_name).stem
-    if not resume and worker.rank == 0:
-        _set_aside(run)
-    start = newest_resumable(run)
-    if start is not None:
-        recipe = apply_changes(load_recipe(str(run / "recipe.yaml")), recipe, run)
     device = choose_device(device_name, recipe.training.precision, worker.local_rank)
     logs.notice(device.explanation)
     worker.join(device.device)
     try:
-        return _Session(run, recipe, prepared, device, worker, start).train()
+        if not resume and worker.rank == 0:
+            with held(run):
+                set_aside(run)
+        worker.wait()  # all look at the run that is there from now on
+        with held(run) if worker.rank == 0 else nullcontext():
+            return _Session(run, recipe, prepared, device, worker).train()
     finally:
         worker.leave()
 
@@ -123,38 +124,47 @@ def run_train(
 class _Session:
     """One call of `aiayn train` on one run."""
 
-    def __init__(
-        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, start: Path | None
-    ) -> None:
+    def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
         self.run, self.data, self.device, self.worker = run, data, device, worker
-        self.recipe = _with_max_tokens(recipe, device)
-        self.start = start
-        _check_has_pairs(data)
+        self.valid = data.valid if data.valid is not None and len(data.valid) else None
+        self.start = newest_resumable(run)
+        self.changes: list[str] = []
+        if self.start is None:
+            check_is_free(run)
+            self.run_id = uuid.uuid4().hex
+        else:
+            self.run_id = check_is_of(data, run)
+            recipe, self.changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
+        self.written_recipe, self.recipe = recipe, _with_max_tokens(recipe, device)
         torch.manual_seed(recipe.training.seed)
         self.model = build_model(recipe.model, data.vocab_size).to(device.device)
-        self.run_id = self._open_run(recipe)
-        self.metrics = MetricsLog(run / "metrics.jsonl" if worker.rank == 0 else None)
+        self.metrics = MetricsLog(None)
 
     def train(self) -> TrainResult:
         config = self.recipe.training
-        state = TrainingState()
-        weights = None
+        state, moments = TrainingState(), None
         if self.start is not None:
-            checkpoint, snapshot = load_checkpoint(self.start), load_training(self.start)
-            state, weights = TrainingState.from_json(dict(snapshot.state)), checkpoint.weights()
-        else:
-            weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+            load_checkpoint(self.start).load_into(self.model)
+            snapshot = load_training(self.start)
+            state = TrainingState.from_json(snapshot.state, self.start / "training" / "state.json")
+            if any(change.startswith(_WHAT_BEST_MEANS) for change in self.changes):
+                state = replace(state, best_value=None, worse_validations=0)  # what is not comparable with the next
+            moments = dict(snapshot.moments)
+            if self.worker.rank == 0:
+                finish_saving(self.run, state.best_step, self.recipe.training.keep_checkpoints)
+        if enough := _finished(config, state):
+            logs.notice(f"{self.run} {enough}")
+            return self._result("already done", state)
+        self._open_run()
+        weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
         self.model.to(self.device.dtype)
         optimizer = MasterAdam(self.model, config, weights)
-        if self.start is not None:
-            optimizer.load_moments(dict(snapshot.moments), state.step)
+        if moments is not None:
+            optimizer.load_moments(moments, state.step - state.skipped)  # Adam never saw the skipped ones
             logs.notice(f"going on with {self.run} from update {state.step:,}")
+            for change in self.changes:
+                logs.notice(f"changed setting applied: {change}")
             self.metrics.write("resume", step=state.step)
-        if state.step >= config.max_updates:
-            logs.notice(
-                f"{self.run} already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
-            )
-            return self._result("already done", state)
         if config.compile == "on" or (config.compile == "auto" and self.device.device.type == "cuda"):
             for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
                 layer.compile(dynamic=True)
@@ -163,7 +173,7 @@ class _Session:
                 self.model,
                 optimizer,
                 self.data.train,
-                self.data.valid,
+                self.valid,
                 config,
                 d_model=self.recipe.model.d_model,
                 device=self.device.device,
@@ -186,36 +196,12 @@ class _Session:
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def _open_run(self, recipe: Recipe) -> str:
-        """Create the run folder, or check that the existing one belongs to this data; return the run's id."""
-        manifest_path = self.run / "manifest.json"
-        if self.start is not None:
-            manifest = read_json(manifest_path, "a run")
-            if manifest.get("data_sha256") != self.data.sha256:
-                raise DataError(
-                    f"{self.run} was trained on other data ({manifest.get('data')}) than {self.data.folder}",
-                    "give the data it was started with, or another --out, or --fresh",
-                )
-            run_id = str(manifest["run_id"])
-        else:
-            if self.run.exists() and any(self.run.iterdir()) and not manifest_path.exists():
-                raise DataError(f"{self.run} exists and is not a run", "give another --out")
-            run_id = uuid.uuid4().hex
-        if self.worker.rank == 0:
-            remove_leftovers(self.run)
-            self.run.mkdir(parents=True, exist_ok=True)
-            _write_whole(self.run / "recipe.yaml", recipe_to_yaml(recipe))
-            manifest = {
-                "format": 1,
-                "aiayn": __version__,
-                "run_id": run_id,
-                "data": str(self.data.folder),
-                "data_sha256": self.data.sha256,
-                "vocab_sha256": self.data.vocab_sha256,
-                "parameters": count_parameters(self.model),
-            }
-            _write_whole(manifest_path, json.dumps(manifest, indent=2) + "\n")
-        return run_id
+    def _open_run(self) -> None:
+        """Create the run folder, or bring the existing one up to date."""
+        if self.worker.rank != 0:
+            return
+        write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
+        self.metrics = MetricsLog(self.run / "metrics.jsonl")
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)
@@ -226,7 +212,7 @@ class _Session:
             f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
             f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
         )
-        if self.data.valid is None or len(self.data.valid) == 0:
+        if self.valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 
     def _saver(self, optimizer: MasterAdam) -> Callable[[TrainingState, bool, bool], None]:
@@ -257,7 +243,7 @@ class _Session:
 
     def _bleu(self) -> Callable[[], float] | None:
         wanted = self.recipe.training.validation_bleu_pairs
-        if self.data.valid is None or len(self.data.valid) == 0 or wanted == 0:
+        if self.valid is None or wanted == 0:
             return None
         sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
         every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
@@ -271,7 +257,7 @@ class _Session:
         return score
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
-        has_bleu = self.data.valid is not None and self.recipe.training.best_metric == "bleu"
+        has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"
         return TrainResult(
             run=self.run,
             stopped_by=stopped_by,
@@ -300,21 +286,16 @@ def _check_has_pairs(data: PreparedData) -> None:
         raise DataError(f"{data.folder} has no training pairs", "look at the drops in its manifest.json")
 
 
-def _set_aside(run: Path) -> None:
-    """Give an existing run another name, so that a fresh one loses nothing."""
-    if not run.exists():
-        return
-    number = 1
-    while (aside := run.with_name(f"{run.name}.{number}")).exists():
-        number += 1
-    run.rename(aside)
-    logs.notice(f"the run that was in {run} is now {aside}")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    temporary = path.with_name(f".unfinished-{path.name}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+def _finished(config: TrainingConfig, state: TrainingState) -> str:
+    """Why a run needs no more training, and what would change that; "" if it does."""
+    if state.step >= config.max_updates:
+        return f"already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
+    if config.patience and state.worse_validations >= config.patience:
+        return (
+            f"ended at update {state.step:,}, after {state.worse_validations} validations without a better one; "
+            "--set training.patience=... goes on"
+        )
+    return ""
 
 
 @contextmanager

@@ -1,17 +1,18 @@
 """What `aiayn translate` does: models in, lines from a file or a pipe, translations out in the same order."""
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, find_model, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
-from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes, write_records
+from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes, write_records
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.stream import gather
 from aiayn_cli.decoding.translator import Translation, Translator
@@ -141,7 +142,7 @@ def _translate_all(translator: Translator, reader: RecordReader, counts: _Counts
                     counts.unreadable += 1
                     if counts.unreadable <= _WARNINGS:
                         logs.warning(f"{reader.name}:{number}: not UTF-8, or holds NUL: left blank")
-                elif not record.strip():
+                elif is_blank(record):
                     counts.blank += 1
             yield translator.translate_n_best([record or "" for record in group], first_line=counts.lines + 1)
             counts.lines += len(group)
@@ -192,13 +193,13 @@ def _model_of(checkpoint: Checkpoint) -> Transformer:
 
 @contextmanager
 def _opened(source: str) -> Iterator[BinaryIO]:
-    if source == "-":
-        # Unbuffered: a thread that waits for a terminal inside stdin's own buffer would hold its lock at exit.
-        stdin = open_text_bytes(source)
-        yield getattr(stdin, "raw", stdin)
-    else:
-        with open_text_bytes(source) as file:
-            yield file
+    file = open_text_bytes(source)
+    try:
+        # Unbuffered: a thread that waits for a slow pipe inside a buffer would hold its lock when Ctrl-C closes it.
+        yield cast(BinaryIO, file.raw) if isinstance(file, io.BufferedReader) else file
+    finally:
+        if source != "-":
+            file.close()
 
 
 @contextmanager
@@ -214,9 +215,12 @@ def _writer(
     sink = sys.stdout.buffer
     unfinished = None
     if output is not None:
-        unfinished = output.with_name(f"{output.name}.unfinished")
+        if output.is_dir():
+            raise AiaynError(f"cannot write {output}: it is a folder", "name a file in it")
+        if not output.exists() or output.is_file():  # not a device or a named pipe, which nothing may replace
+            unfinished = output.with_name(f"{output.name}.unfinished")
         try:
-            sink = unfinished.open("wb")
+            sink = (unfinished or output).open("wb")
         except OSError as error:
             raise AiaynError(f"cannot write {output}: {error.strerror}", "give another -o") from error
 
@@ -228,13 +232,14 @@ def _writer(
     try:
         yield write
     except BaseException:
-        if unfinished is not None and output is not None:
+        if unfinished is not None:
             sink.close()
             logs.notice(f"what was translated so far is in {unfinished}")
         raise
-    if unfinished is not None and output is not None:
+    if output is not None:
         sink.close()
-        unfinished.replace(output)
+        if unfinished is not None:
+            unfinished.replace(output)
 
 
 def _line(translation: Translation, with_scores: bool) -> str:

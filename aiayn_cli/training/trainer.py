@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from aiayn_cli import logs
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Position, Update, collate, mixed_seed, plan_updates, split_update
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.errors import AiaynError
+from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.distributed import Worker
@@ -53,9 +54,19 @@ class TrainingState:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "TrainingState":
-        """The reverse of to_json()."""
-        return cls(**{**content, "position": Position(**content["position"])})
+    def from_json(cls, content: Mapping[str, Any], source: Path) -> "TrainingState":
+        """The reverse of to_json().
+
+        Args:
+            content: JSON values.
+            source: where they were read, for the message.
+        Raises:
+            CheckpointError: they are no training state.
+        """
+        try:
+            return cls(**{**content, "position": Position(**content["position"])})
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{source} is no training state: {error}", "use another checkpoint") from error
 
 
 @dataclass(frozen=True)
@@ -123,8 +134,7 @@ class Trainer:
         meter = _Meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
         self.model.train()
-        with logs.progress("training", config.max_updates, "updates") as progress:
-            progress.advance(self.state.step)
+        with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
             while self.state.step < config.max_updates:
                 self._update(next(updates), meter)
                 progress.advance(1)

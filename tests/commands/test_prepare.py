@@ -121,6 +121,13 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         ),
         ("--train a.en a.de --langs en-de --vocab a.en --vocab-type bpe", 2, "--vocab and --vocab-type together"),
         ("demo --case-copies 1.5", 2, "--case-copies is 1.5, but must be in [0, 1)"),
+        (
+            "--train a.en a.de --valid v.en v.de --valid a.en a.de --langs en-de",
+            2,
+            "--valid is given more than once",
+        ),
+        ("--train a.en a.de --test v.en v.de --test=a.en a.de --langs en-de", 2, "--test is given more than once"),
+        ("demo --seed 99999999999999999999", 2, "--seed is 99999999999999999999, but must be from 0 to 4294967295"),
         ("demo --quiet --verbose", 2, "--quiet and --verbose contradict each other"),
     ],
 )
@@ -145,6 +152,7 @@ def test_mistakes_are_answered_with_a_problem_and_a_hint(
         ("--train a b c d", "--train a --train b --train c --train d"),
         ("--valid v w --train a b", "--valid v w --train a --train b"),
         ("--train a - -q x", "--train a --train - -q x"),
+        ("--train=a b --train=c=d e", "--train a --train b --train c=d --train e"),
         ("demo", "demo"),
         ("--train", "--train"),
         ("", ""),

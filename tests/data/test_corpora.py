@@ -20,7 +20,7 @@ def with_instead(archive: Archive | None) -> list[Archive]:
 
 def test_the_demo_is_english_to_german_and_small() -> None:
     demo = find_corpus("demo")
-    assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_000)
+    assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_800)
     assert demo.archives() == []
     assert (demo.download_bytes(), demo.train_pairs()) == (Amount(0), Amount(None))
 

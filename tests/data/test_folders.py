@@ -144,6 +144,19 @@ def test_a_damaged_plan_is_another_plan(tmp_path: Path) -> None:
     assert not (tmp_path / "old").exists()
 
 
+def test_a_partial_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "mine").write_text("x")
+    with pytest.raises(DataError, match=r"out\.partial is in the way"), new_folder(tmp_path / "out"):
+        pytest.fail("entered")
+    assert (tmp_path / "out.partial" / "mine").read_text() == "x"
+    (tmp_path / "other.partial").symlink_to("out.partial")
+    (tmp_path / "out.partial" / ".lock").touch()
+    with pytest.raises(DataError, match=r"other\.partial is in the way"), new_folder(tmp_path / "other"):
+        pytest.fail("entered")
+    assert (tmp_path / "out.partial" / "mine").read_text() == "x"
+
+
 def test_two_processes_do_not_write_the_same_folder(tmp_path: Path) -> None:
     with new_folder(tmp_path / "out") as folder:
         (folder / "a").write_text("1")

@@ -143,3 +143,19 @@ def test_a_transposed_input_loses_single_elements_too(dtype: torch.dtype) -> Non
     kept = y != 0
     assert 0.4 < kept.float().mean() < 0.6
     assert torch.equal(y[kept], 2 * x[kept])
+
+
+def test_what_torch_compiles_loses_elements_in_both_passes_too() -> None:
+    @torch.compile(backend="aot_eager", dynamic=True)  # all but the last step, machine code, which takes long
+    def twice(x: Tensor, residual: Tensor) -> Tensor:
+        return dropout_add(dropout(x, 0.5), residual, 0.5)
+
+    x, residual = torch.rand(3, 21, 16, requires_grad=True), torch.zeros(3, 21, 16)
+    y = twice(x, residual)
+    y.sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    lost = y == 0
+    assert float(lost.float().mean()) == pytest.approx(0.75, abs=0.05)
+    torch.testing.assert_close(y, 4 * x * ~lost)
+    torch.testing.assert_close(x.grad, 4.0 * ~lost)
+    torch.compiler.reset()

@@ -497,7 +497,7 @@ def test_the_demo_needs_nothing_but_its_name(
     monkeypatch.setattr(prepare_source, "generate", generate)
     result = run_prepare(corpus="demo", settings={"seed": 4})
     assert "writing to prepared/demo" in capsys.readouterr().err
-    assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_000, "en-de")
+    assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
     assert (result.pairs_read, result.valid_pairs, result.test_pairs) == (6_100, 20, 30)
     data = PreparedData.load(result.out)
     assert decoded(data, data.valid) == VALID

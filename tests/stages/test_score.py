@@ -101,7 +101,7 @@ def test_the_tokeniser_follows_the_language_of_the_pair_or_of_the_file_name(
 @pytest.mark.parametrize("langs", ["de", "en-", "en_de", "e-d", "en-de-fr"])
 def test_what_is_no_language_pair_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], langs: str) -> None:
     reference = written(tmp_path / "ref", REFERENCE)
-    assert main(["score", reference, "--hyp", reference, "-l", langs]) == 1
+    assert main(["score", reference, "--hyp", reference, "-l", langs]) == 2
     assert f"--langs is '{langs}', but must be source-target" in capsys.readouterr().err
 
 

@@ -125,6 +125,25 @@ def test_a_file_is_written_under_its_name_only_when_all_is_done(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.gz", "out", "out.unfinished"]
 
 
+def test_a_minus_is_stdout_and_a_pipe_with_a_name_is_written_and_not_replaced(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["translate", "-m", str(model), "--precision", "fp32", "-o"]
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main([*arguments, "-"]) == 0
+    expected = best(translations([model], ["hund"]))
+    assert capsys.readouterr().out == expected
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main([*arguments, "pipe"]) == 0
+    assert os.read(reader, 1 << 16).decode() == expected
+    os.close(reader)
+    assert Path("pipe").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_options_override_the_models_own_settings(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +234,7 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
         (["--alpha", "-1"], 2, "alpha"),
         (["-o", "out.gz"], 2, "out.gz would hold plain text"),
         (["-o", "nowhere/out"], 1, "cannot write nowhere/out"),
+        (["-o", "."], 1, "cannot write .: it is a folder"),
         (["-i", "missing"], 1, "missing does not exist"),
         (["-m", "missing"], 1, "missing"),
         (["--device", "tpu"], 1, "tpu"),
@@ -266,6 +286,29 @@ def test_each_line_of_a_slow_pipe_is_answered_before_the_next_and_ctrl_c_ends_wi
         assert process.wait(timeout=30) == 130
         assert process.stdout.read() == b""
         assert b"Traceback" not in process.stderr.read()
+
+
+def test_ctrl_c_does_not_wait_for_a_slow_named_pipe(model: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    output = tmp_path / "out"
+    with (
+        start(model, "-i", str(tmp_path / "pipe"), "-o", str(output)) as process,
+        (tmp_path / "pipe").open("wb") as pipe,
+    ):
+        assert process.stderr is not None
+        pipe.write(b"hund\n")
+        pipe.flush()
+        unfinished = tmp_path / "out.unfinished"
+        deadline = time.monotonic() + 60
+        while not (unfinished.exists() and unfinished.read_bytes()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        err = process.stderr.read().decode()
+    assert "Traceback" not in err
+    assert f"what was translated so far is in {unfinished}" in err
+    assert unfinished.read_bytes().count(b"\n") == 1
+    assert not output.exists()
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(model: Path) -> None:

@@ -133,6 +133,17 @@ def test_dropout_depends_on_the_place_in_the_run_alone(watched: Any) -> None:
     assert not torch.equal(runs[0].gradients[0], other_seed.gradients[0])
 
 
+def test_no_two_micro_batches_of_a_run_have_the_same_dropout(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: dict[int, list[int]] = {5: [], 6: []}
+    for seed, drawn in seeds.items():
+        run = watched(dropout=0.3, max_updates=6, max_tokens=40, seed=seed, with_valid=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "manual_seed", drawn.append)
+            run.trainer.train()
+        assert len(set(drawn)) == len(drawn) > 12  # several for each update
+    assert not set(seeds[5]) & set(seeds[6])
+
+
 def test_bf16_learns_what_float32_learns(watched: Any) -> None:
     single, half = watched(max_updates=1, max_tokens=50), watched(max_updates=1, max_tokens=50, dtype=torch.bfloat16)
     single.trainer.train()
@@ -162,7 +173,7 @@ def test_going_on_from_any_update_is_exact(watched: Any) -> None:
         calls: Iterator[str] = iter([""] * (stop - 1) + ["SIGTERM"])
         first = watched(dropout=0.2, max_tokens=40, signals=calls.__next__)
         assert first.trainer.train() == "SIGTERM"
-        state = TrainingState.from_json(json.loads(json.dumps(first.trainer.state.to_json())))
+        state = TrainingState.from_json(json.loads(json.dumps(first.trainer.state.to_json())), Path())
         assert state == first.trainer.state
         second = watched(dropout=0.2, max_tokens=40, state=state)
         weights = {name: weight.clone() for name, weight in first.weights.items()}

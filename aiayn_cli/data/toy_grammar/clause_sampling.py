@@ -26,8 +26,14 @@ from aiayn_cli.data.toy_grammar.verbs import VERBS, Verb
 from aiayn_cli.data.toy_grammar.wish import Wish
 
 _BY_NAME = {preposition.en: preposition for preposition in PREPOSITIONS}
-_ACTIONS = tuple(verb for verb in VERBS if verb.aspect == "action")
-_ACTIONS_AND_EVENTS = tuple(verb for verb in VERBS if verb.aspect != "state")
+_LASTING = tuple(verb for verb in VERBS if verb.aspect == "action")
+_VERBS = {
+    None: VERBS,
+    "past": VERBS,
+    "now": tuple(verb for verb in VERBS if verb.aspect != "chance"),
+    "habit": tuple(verb for verb in VERBS if verb.aspect != "deed"),
+    "future": tuple(verb for verb in VERBS if verb.aspect != "state"),
+}
 _PERCEIVED = ("see", "hear", "find")
 _LIVING = ("person", "animal")
 
@@ -66,7 +72,7 @@ class ClauseSampler:
 
     def _verbs(self, wish: Wish, subject: Phrase | None, what: Phrase | None) -> Sequence[Verb]:
         """List the verbs that go with a subject and an object, where they are given."""
-        verbs = _ACTIONS if wish.lasting else VERBS if wish.when != "future" else _ACTIONS_AND_EVENTS
+        verbs = _LASTING if wish.lasting else _VERBS[wish.when]
         if subject is None and what is None:
             return verbs
         return [
@@ -111,6 +117,7 @@ class ClauseSampler:
             "action": ((now, 0.27), (Tense.PRESENT, 0.18), (Tense.PAST, 0.35), (Tense.FUTURE, 0.2)),
             "deed": ((now, 0.35), (Tense.PAST, 0.45), (Tense.FUTURE, 0.2)),
             "event": ((now, 0.35), (Tense.PAST, 0.45), (Tense.FUTURE, 0.2)),
+            "chance": ((now, 0.15), (Tense.PAST, 0.6), (Tense.FUTURE, 0.25)),
             "state": ((now, 0.7), (Tense.PAST, 0.3)),
         }[verb.aspect]
         tense = self.chance.weighted(shares)
@@ -120,7 +127,7 @@ class ClauseSampler:
         living = not isinstance(who, NounPhrase) or who.noun.kind in _LIVING
         if not wish.modal or not living or verb.aspect == "state" or not self.chance.of(0.2):
             return None
-        if verb.aspect == "event":
+        if verb.aspect in ("event", "chance"):
             return Modal.CAN if verb.en in _PERCEIVED else None
         if "hobby" in verb.adds and wish.when in (None, "now") and self.chance.of(0.35):
             return Modal.GLADLY
@@ -159,7 +166,7 @@ class ClauseSampler:
         if goal == "at":
             return self.phrases.at_place()
         if goal == "to":
-            return self.phrases.to_place()
+            return self.phrases.to_place(who)
         if goal == "at home":
             return Fixed("at home", "zu Hause")
         if goal == "home":

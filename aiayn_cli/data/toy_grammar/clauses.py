@@ -41,10 +41,12 @@ class Predicate:
         return f"{self.adjective.en_comparative} than {self.than.english(Case.ACC)}"
 
     def german(self) -> str:
-        """Say it in German: "müde", "älter als das Auto"."""
-        if self.than is None:
-            return self.adjective.de
-        return f"{self.adjective.de_comparative} als {self.than.german(Case.NOM)}"
+        """Say it in German without what it is compared with: "müde", "älter"."""
+        return self.adjective.de if self.than is None else self.adjective.de_comparative
+
+    def german_comparison(self) -> str:
+        """Say what it is compared with, which follows even a last verb: "als das Auto", or nothing."""
+        return "" if self.than is None else f"als {self.than.german(Case.NOM)}"
 
     def combinations(self) -> Iterator[Combination]:
         """Name the word pairs inside the compared phrase."""
@@ -125,6 +127,8 @@ class Clause:
                 front, subject = subject, ""
         middle = self._german_middle(subject, time, gap)
         words = [front, *middle, verb.final] if order is Order.LAST else [front, verb.finite, *middle, verb.second]
+        if isinstance(self.complement, Predicate):
+            words.append(self.complement.german_comparison())
         text = " ".join(word for word in words if word)
         if self.object is not None and self.object.relative is not None:
             text += f", {self.object.relative.german()}"

@@ -29,13 +29,13 @@ class Tense(Enum):
 
 
 class Modal(Enum):
-    """What is added to a verb; each with present and past, except SHOULD and GLADLY."""
+    """What is added to a verb; SHOULD has no past."""
 
-    CAN = "könn"
-    MUST = "müss"
-    WANT = "woll"
-    SHOULD = "soll"
-    GLADLY = "gern"  # likes to read: liest gern
+    CAN = "können"
+    MUST = "müssen"  # in English "have to" in the past, in questions and negated
+    WANT = "wollen"
+    SHOULD = "sollen"
+    GLADLY = "gern"  # no verb in German: likes to read, liest gern
 
 
 @dataclass(frozen=True)
@@ -148,5 +148,5 @@ def _present(verb: Verb, person: Person) -> str:
 
 
 def _preterite(stem: str, person: Person) -> str:
-    plain = stem in ("war",)  # war, warst, war, waren; but hatte, hattest, hatte, hatten
-    return stem + (("", "st", "", "en", "en") if plain else ("", "st", "", "n", "n"))[person]
+    plural = "n" if stem.endswith("e") else "en"  # hatten, waren
+    return stem + ("", "st", "", plural, plural)[person]

@@ -1,6 +1,7 @@
 """Random phrases and times of the built-in corpus, out of the word combinations that one split may use."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from aiayn_cli.data.toy_grammar.adverbials import Fixed, Prepositional
 from aiayn_cli.data.toy_grammar.chance import Chance
@@ -119,13 +120,15 @@ class PhraseSampler:
         if kind == "both" and taken is None:
             first = self.chance.pick(_NAMES)
             if self.chance.of(0.4):
-                return Both(first, self.noun_phrase(self.chance.pick(nouns), simple=True))
+                second = self.noun_phrase(self.chance.pick(nouns), simple=True)
+                owner = self.chance.pick(POSSESSIVES) if second.noun.family else THE  # not "Anna and Paul's uncle"
+                return Both(first, replace(second, determiner=owner))
             return Both(first, self.chance.pick([other for other in _NAMES if other != first]))
         options = PRONOUNS if kind == "pronoun" else _NAMES
         return self.chance.pick([phrase for phrase in options if taken is None or not _overlap(phrase, taken)])
 
     def noun_phrase(self, noun: Noun, *, simple: bool = False, subject: bool = False) -> NounPhrase:
-        """Draw number, determiner and adjectives; `simple` = singular and definite, `subject` = never bare."""
+        """Draw number, determiner and adjectives; `simple` = singular and definite, `subject` = not bare."""
         plural = not (simple or noun.single) and bool(noun.de_plural) and self.chance.of(0.28)
         count = None
         if simple:
@@ -152,7 +155,7 @@ class PhraseSampler:
             return (THE if self.chance.of(0.2) else BARE), count
         if kind == "owner" or noun.family:
             return (self._possessive() if noun.owned else THE), None
-        if kind == "the" and not subject and self.chance.of(0.35):
+        if kind == "the" and not subject and noun.kind != "person" and self.chance.of(0.35):
             return BARE, None
         return {"the": THE, "these": THIS, "many": MANY}[kind], None
 
@@ -173,10 +176,10 @@ class PhraseSampler:
         place = self.chance.pick(PLACES)
         return Prepositional(Preposition(place.en_at, place.de_at, ()), Case.DAT, self._place_phrase(place))
 
-    def to_place(self) -> Prepositional:
-        """Draw where or to whom one goes: in den Garten, zum Bahnhof, zu meiner Mutter."""
+    def to_place(self, who: Phrase) -> Prepositional:
+        """Draw where or to whom `who` goes: in den Garten, zum Bahnhof, zu meiner Mutter."""
         if self.chance.of(0.2):
-            noun = self.chance.pick(PERSONS)
+            noun = self.chance.pick([noun for noun in PERSONS if noun not in who.nouns()])
             return Prepositional(_TO_PERSON, Case.DAT, self.noun_phrase(noun, simple=True))
         place = self.chance.pick(PLACES)
         case = Case.DAT if place.to_dative else Case.ACC
@@ -193,7 +196,7 @@ class PhraseSampler:
     def beside(self, preposition: Preposition, case: Case, kinds: tuple[str, ...] = ()) -> Prepositional:
         """Draw a prepositional phrase with a noun, of these kinds if any are given."""
         noun = self.chance.pick([noun for noun in self.after(preposition) if not kinds or noun.kind in kinds])
-        return Prepositional(preposition, case, self.noun_phrase(noun, simple=self.chance.of(0.5)))
+        return Prepositional(preposition, case, self.noun_phrase(noun, simple=self.chance.of(0.5), subject=True))
 
     def with_person(self, preposition: Preposition, case: Case, taken: Phrase) -> Prepositional:
         """Draw "with", "without" or "for" somebody who is not `taken`."""

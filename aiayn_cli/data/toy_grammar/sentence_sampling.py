@@ -94,11 +94,9 @@ class SentenceSampler:
     def _relative_sentence(self) -> Sentence:
         """Draw a statement whose subject or object carries a relative clause."""
         clause = self.clauses.clause(plain(time=True))
-        late = clause.time is not None and clause.time.before_verb
-        if clause.time is not None and not late:
+        if clause.time is not None and not clause.time.before_verb:
             clause = replace(clause, time_first=True)
-        # A time in the middle would part object and relative clause.
-        if isinstance(clause.object, NounPhrase) and not late and self.chance.of(0.6):
+        if isinstance(clause.object, NounPhrase) and _ends_with_object(clause) and self.chance.of(0.6):
             return Statement(replace(clause, object=self._with_relative(clause.object, clause.verb)))
         if isinstance(clause.subject, NounPhrase):
             return Statement(replace(clause, subject=self._with_relative(clause.subject, clause.verb)))
@@ -211,3 +209,9 @@ class SentenceSampler:
         place = Fixed(f"in {en}", f"in {de}") if self.chance.of(0.5) else None
         verb = self.chance.pick((RAIN, SNOW))
         return Clause(IT, verb, tense, place=place, time=time, time_first=time is not None and self.chance.of(0.4))
+
+
+def _ends_with_object(clause: Clause) -> bool:
+    """Tell whether in German at most a verb parts the object from a relative clause at the end."""
+    early_time = clause.time is None or clause.time_first
+    return early_time and clause.complement is None and (clause.recipient is None or clause.recipient.definite)

@@ -27,11 +27,18 @@ class Verb:
     dative: bool  # the object's case, instead of the accusative
     de_preposition: str  # "auf den Bus warten"
     recipient: bool  # a person in the dative beside the object: gibt dem Kind einen Apfel
-    aspect: str  # "action": is reading; "deed": is selling, but not every day; "event": sees; "state": knows
+    aspect: str  # see ASPECTS
     goal: tuple[str, ...]  # what completes it: see GOALS
     adds: tuple[str, ...]  # what may be added freely: see ADDITIONS
 
 
+ASPECTS = {
+    "action": "is reading a book, reads a book every day",
+    "deed": "is selling a book; not every day",
+    "event": "sees a book, saw one; never: is seeing",
+    "chance": "found a book, will find one, often finds one; not now",
+    "state": "knows somebody, knew somebody; at no special time, and not: must know",
+}
 # Where something is: "at" a place, "in city", "at home", or a preposition of the lexicon with a piece of furniture or a
 # building. Where something goes: "to" a place or person, "to city", "home", "onto" (any preposition of furniture).
 # "from city" may be left out.
@@ -61,7 +68,7 @@ def _verb(
         governs: "acc", "dat", "dat acc" (two objects), or a preposition and its case: "auf acc".
         subjects, objects, adds: blank-separated.
         goal: comma-separated.
-        aspect: as in `Verb`.
+        aspect: one of `ASPECTS`.
     """
     rest, _, preposition = en.partition(" = ")
     rest, _, particle = rest.partition(" + ")
@@ -100,7 +107,7 @@ VERBS = (
         "see saw", "sehen sieht hat gesehen", _LIVING, "person animal vehicle transport building area", aspect="event"
     ),
     _verb("hear heard", "hören hört hat gehört", _LIVING, "person animal vehicle transport", aspect="event"),
-    _verb("find found", "finden findet hat gefunden", objects="animal thing clothes text", aspect="event", adds="at"),
+    _verb("find found", "finden findet hat gefunden", objects="animal thing clothes text", aspect="chance", adds="at"),
     _verb("buy bought", "kaufen kauft hat gekauft", objects="snack dish text press furniture " + _GOODS, adds="at for"),
     _verb("sell sold", "verkaufen verkauft hat verkauft", objects="furniture animal " + _GOODS, aspect="deed"),
     _verb("read read", "lesen liest hat gelesen", objects="text press", adds="at manner hobby"),
@@ -121,8 +128,8 @@ VERBS = (
     _verb("carry carried", "tragen trägt hat getragen", objects="thing device furniture"),
     _verb("wash washed", "waschen wäscht hat gewaschen", objects="clothes vehicle transport opening"),
     _verb("draw drew", "zeichnen zeichnet hat gezeichnet", objects="person animal transport building", adds="hobby"),
-    _verb("lose lost", "verlieren verliert hat verloren", objects="thing clothes", aspect="event", adds="at"),
-    _verb("forget forgot", "vergessen vergisst hat vergessen", objects="thing clothes text", aspect="event"),
+    _verb("lose lost", "verlieren verliert hat verloren", objects="thing clothes", aspect="chance", adds="at"),
+    _verb("forget forgot", "vergessen vergisst hat vergessen", objects="thing clothes text", aspect="chance"),
     # separable, with an accusative object
     _verb("call called", "an|rufen ruft hat angerufen", objects="person"),
     _verb("invite invited", "ein|laden lädt hat eingeladen", objects="person"),

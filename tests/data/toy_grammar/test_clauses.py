@@ -110,6 +110,8 @@ STATEMENTS = [
      clause(the("young", "friend", determiner=of_name("Felix")), "thank", PAST, Both(ANNA, I))),
     ("The table is not older than a chair.", "Der Tisch ist nicht älter als ein Stuhl.",
      clause(the("table"), "be", PRESENT, complement=Predicate(ADJECTIVE["old"], a("chair")), negated=True)),
+    ("Paul was younger than Anna.", "Paul war jünger als Anna.",
+     clause(PAUL, "be", PAST, complement=Predicate(ADJECTIVE["young"], ANNA))),
     ("Every guest bought a flower for my grandmother.", "Jeder Gast hat eine Blume für meine Großmutter gekauft.",
      clause(the("guest", determiner=EVERY), "buy", PAST, a("flower"),
             complement=Prepositional(FOR, Case.ACC, the("grandmother", determiner=MY)))),

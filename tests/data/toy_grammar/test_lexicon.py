@@ -15,7 +15,7 @@ from aiayn_cli.data.toy_grammar.lexicon import (
     PREPOSITIONS,
 )
 from aiayn_cli.data.toy_grammar.phrases import plural
-from aiayn_cli.data.toy_grammar.verbs import ADDITIONS, GOALS, VERBS
+from aiayn_cli.data.toy_grammar.verbs import ADDITIONS, ASPECTS, GOALS, VERBS
 
 KINDS = {noun.kind for noun in NOUNS}
 
@@ -61,7 +61,7 @@ def test_every_reference_between_tables_is_to_a_word_that_exists() -> None:
 def test_verbs_are_completed_by_known_goals_and_additions() -> None:
     assert {goal for verb in VERBS for goal in verb.goal} <= set(GOALS)
     assert {addition for verb in VERBS for addition in verb.adds} <= set(ADDITIONS)
-    assert {verb.aspect for verb in VERBS} == {"action", "deed", "event", "state"}
+    assert {verb.aspect for verb in VERBS} == set(ASPECTS)
 
 
 def test_genders_are_the_three_of_german_and_each_has_many_nouns() -> None:

@@ -3,13 +3,13 @@
 import pytest
 
 from aiayn_cli.data.toy_grammar.adverbials import Fixed
-from aiayn_cli.data.toy_grammar.clauses import Clause, Gap, Relative
+from aiayn_cli.data.toy_grammar.clauses import Clause, Gap, Predicate, Relative
 from aiayn_cli.data.toy_grammar.conjugation import Tense
 from aiayn_cli.data.toy_grammar.determiners import A
 from aiayn_cli.data.toy_grammar.lexicon import ADJECTIVES, NOUNS
 from aiayn_cli.data.toy_grammar.phrases import HE, IT, THEY, WE, WHAT, WHO, YOU, I, NounPhrase, Phrase, name
 from aiayn_cli.data.toy_grammar.sentences import Complex, Compound, Sentence, Statement, WordQuestion, YesNoQuestion
-from aiayn_cli.data.toy_grammar.verbs import BY_KEY, KNOW_THAT, RAIN
+from aiayn_cli.data.toy_grammar.verbs import BE, BY_KEY, KNOW_THAT, RAIN
 
 ANNA, PAUL = name("Anna"), name("Paul")
 NOUN = {noun.en: noun for noun in NOUNS}
@@ -26,6 +26,7 @@ def clause(subject: Phrase, verb: str, tense: Tense, what: Phrase | None = None)
 
 
 BLUE_BICYCLE = NounPhrase(NOUN["bicycle"], determiner=A, adjectives=tuple(a for a in ADJECTIVES if a.en == "blue"))
+OLDER = Predicate(next(a for a in ADJECTIVES if a.en == "old"), ANNA)
 EVERY_DAY = Fixed("every day", "jeden Tag")
 STAYING = Clause(THEY, BY_KEY["stay"], PROGRESSIVE, complement=Fixed("at home", "zu Hause"))
 DOCTOR = NounPhrase(NOUN["doctor"], relative=Relative(clause(the("doctor"), "cry", PROGRESSIVE), Gap.SUBJECT))
@@ -38,6 +39,8 @@ SENTENCES = [
      Complex(STAYING, BECAUSE, Clause(IT, RAIN, PROGRESSIVE), subordinate_first=True)),
     ("I know that Anna bought a blue bicycle.", "Ich weiß, dass Anna ein blaues Fahrrad gekauft hat.",
      Complex(Clause(I, KNOW_THAT, Tense.PRESENT), ("that", "dass"), clause(ANNA, "buy", PAST, BLUE_BICYCLE))),
+    ("I know that Paul is older than Anna.", "Ich weiß, dass Paul älter ist als Anna.",
+     Complex(Clause(I, KNOW_THAT, Tense.PRESENT), ("that", "dass"), Clause(PAUL, BE, Tense.PRESENT, complement=OLDER))),
     ("He read the poem when we arrived.", "Er hat das Gedicht gelesen, als wir angekommen sind.",
      Complex(clause(HE, "read", PAST, the("poem")), ("when", "als"), clause(WE, "arrive", PAST))),
     ("Anna will help him if he calls.", "Anna wird ihm helfen, wenn er anruft.",
