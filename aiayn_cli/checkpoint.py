@@ -4,6 +4,7 @@
       model.json            shape, step, languages, hashes of what it was made from; readable without torch
       weights.safetensors   float32, each shared matrix once
       vocab.model           the vocabulary, so that `translate` needs one path
+      vocab.tgt.model       only where the target side has one of its own
       training/             only where training can go on: state.json, moments.safetensors
 
 A directory is written under a temporary name, flushed to the disk, read back, and renamed.
@@ -13,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
 
 FORMAT = 1
+_TGT_VOCAB = "vocab.tgt.model"
 UNFINISHED = ".unfinished-"  # begins the name of what is not whole yet
 _SPARE_BYTES = 16 << 20  # disk that must stay free beside a new checkpoint
 
@@ -41,10 +43,11 @@ class Checkpoint:
         model: shape of the network.
         decoding: how the recipe wants it to translate.
         vocab_size: rows of its embedding matrices.
-        vocab_sha256: of the vocab.model that it was trained with.
+        vocab_sha256: of the vocab.model that it was trained with, or of the hashes of two.
         data_sha256: of the prepared data's manifest.
         src_lang, tgt_lang: language codes, such as "en" and "de".
         run_id: what all checkpoints of one run share.
+        text: what is done to text before it is split into sub-words, and undone after.
         parents: names of the checkpoints that it is an average of; empty for a trained one.
     """
 
@@ -58,6 +61,7 @@ class Checkpoint:
     src_lang: str
     tgt_lang: str
     run_id: str
+    text: TextConfig = field(default_factory=TextConfig)
     parents: tuple[str, ...] = ()
 
     @property
@@ -113,7 +117,7 @@ def save_checkpoint(
     Args:
         checkpoint: what model.json shall say.
         weights: by parameter name; stored as float32.
-        vocab_file: copied into the directory.
+        vocab_file: copied into the directory, with the vocab.tgt.model beside it if there is one.
         training: for a checkpoint that training can go on from.
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is still there.
@@ -126,6 +130,8 @@ def save_checkpoint(
         _check_free_space(path.parent, weights, training)
         temporary.mkdir()
         shutil.copyfile(vocab_file, temporary / "vocab.model")
+        if (tgt_vocab := vocab_file.with_name(_TGT_VOCAB)).exists():
+            shutil.copyfile(tgt_vocab, temporary / _TGT_VOCAB)
         _write_tensors(temporary / "weights.safetensors", weights)
         if training is not None:
             (temporary / "training").mkdir()
@@ -160,9 +166,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise CheckpointError(
                 f"{path}: written by aiayn {content['aiayn']} in format {content['format']}", "update aiayn"
             )
-        fields = {name: content[name] for name in Checkpoint.__dataclass_fields__ if name != "path"}
+        fields = {name: content[name] for name in Checkpoint.__dataclass_fields__ if name not in ("path", "text")}
         fields["model"] = ModelConfig(**content["model"])
         fields["decoding"] = DecodingConfig(**content["decoding"])
+        fields["text"] = TextConfig(**content.get("text", {}))
         fields["parents"] = tuple(content["parents"])
         return Checkpoint(path=path, **fields)
     except (KeyError, TypeError, ConfigError) as error:

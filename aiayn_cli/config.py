@@ -51,6 +51,7 @@ class DataConfig:
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
     vocab_type: VocabType = "bpe"  # byte-pair encoding (Section 5.1), or a unigram language model (Kudo 2018)
+    separate_vocabs: bool = False  # one vocabulary for each side, of vocab_size each, instead of a joint one
     byte_fallback: bool = False  # write characters outside the vocabulary as bytes instead of <unk>
     on_bad_bytes: OnBadBytes = "stop"  # invalid UTF-8 or NUL: stop with its place, or drop that pair
     seed: int = 1  # vocabulary sample and held-out split

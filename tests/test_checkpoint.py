@@ -36,7 +36,7 @@ from aiayn_cli.checkpoint import (
     remove_leftovers,
     save_checkpoint,
 )
-from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError
 
 PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
@@ -121,6 +121,24 @@ def test_parents_come_back_as_they_were(tmp_path: Path, vocab: Path) -> None:
     save_checkpoint(averaged, some_weights(), vocab)
     assert load_checkpoint(averaged.path) == averaged
     assert not (averaged.path / "training").exists()
+
+
+def test_what_is_done_to_text_and_a_second_vocabulary_come_back(tmp_path: Path, vocab: Path) -> None:
+    tgt_vocab = vocab.with_name("vocab.tgt.model")
+    tgt_vocab.write_bytes(b"target")
+    text = TextConfig(moses_tokenise=True)
+    saved = save_checkpoint(replace(described(tmp_path / "two"), text=text), some_weights(), vocab)
+    assert load_checkpoint(saved.path) == saved
+    assert load_checkpoint(saved.path).text == text
+    assert (saved.path / "vocab.tgt.model").read_bytes() == b"target"
+
+
+def test_a_checkpoint_that_says_nothing_of_text_is_one_of_raw_text(saved: Callable[..., Path]) -> None:
+    path = saved()
+    content = json.loads((path / "model.json").read_text(encoding="utf-8"))
+    del content["text"]
+    (path / "model.json").write_text(json.dumps(content), encoding="utf-8")
+    assert load_checkpoint(path).text == TextConfig()
 
 
 def test_views_of_one_tensor_and_other_types_are_stored_as_float32_by_themselves(tmp_path: Path, vocab: Path) -> None:

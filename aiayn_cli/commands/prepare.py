@@ -123,7 +123,10 @@ def prepare(
     ] = None,
     vocab: Annotated[
         Path | None,
-        typer.Option(help="Use this vocabulary: a vocab.model, or a folder that holds one.", metavar="FILE"),
+        typer.Option(
+            help="Use this vocabulary: a vocab.model (and a vocab.tgt.model beside it), or a folder that holds it.",
+            metavar="FILE",
+        ),
     ] = None,
     max_length: Annotated[
         int | None,
@@ -211,6 +214,14 @@ def prepare(
         VocabType | None,
         typer.Option(help=f"Byte-pair encoding, or a unigram language model. Default: {_DEFAULTS.vocab_type}."),
     ] = None,
+    separate_vocabs: Annotated[
+        bool | None,
+        typer.Option(
+            "--separate-vocabs/--joint-vocab",
+            help="One vocabulary for each side, of --vocab-size each: for languages that share few words. A model then "
+            "needs share_embeddings decoder or none. Default: joint.",
+        ),
+    ] = None,
     byte_fallback: Annotated[
         bool | None,
         typer.Option(
@@ -274,6 +285,7 @@ def prepare(
         "normalise_punctuation": normalise_punctuation,
         "moses_tokenise": moses_tokenise,
         "vocab_type": vocab_type,
+        "separate_vocabs": separate_vocabs,
         "byte_fallback": byte_fallback,
         "on_bad_bytes": on_bad_bytes,
         "seed": seed,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiayn_cli.data.clean import LengthRules
+from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.pairs import Chunk
 from aiayn_cli.data.parallel import map_in_order
 from aiayn_cli.data.selection import Piece, TrainingPairs
@@ -38,9 +39,15 @@ class EncodedChunk:
         return len(self.src_lengths)
 
 
-def encode_chunk(vocab: Vocab, rules: LengthRules | None, text: TrainingPairs) -> EncodedChunk:
-    """Encode a chunk and drop the pairs that the rules claim (none where there are no rules)."""
-    (src, src_lengths), (tgt, tgt_lengths) = vocab.encode_flat(text.src), vocab.encode_flat(text.tgt)
+def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: TrainingPairs) -> EncodedChunk:
+    """Encode a chunk and drop the pairs that the rules claim (none where there are no rules).
+
+    Args:
+        vocabs: of the source and target side.
+        rules: what drops a pair for its length.
+        text: pairs, and copies after them.
+    """
+    (src, src_lengths), (tgt, tgt_lengths) = vocabs[0].encode_flat(text.src), vocabs[1].encode_flat(text.tgt)
     n_pairs = len(text.src) - text.n_upper - text.n_title
     starts = n_pairs, n_pairs + text.n_upper  # of the copies
     too_long = unbalanced = np.zeros(len(src_lengths), np.bool_)
@@ -65,27 +72,27 @@ def encode_chunk(vocab: Vocab, rules: LengthRules | None, text: TrainingPairs) -
     )
 
 
-def encode_scored(vocab_path: Path, pairs: Chunk) -> EncodedChunk:
-    """Encode pairs that are scored, all of them."""
-    return encode_chunk(Vocab.load(vocab_path), None, TrainingPairs(*pairs, 0, 0))
+def encode_scored(folder: Path, pairs: Chunk) -> EncodedChunk:
+    """Encode pairs that are scored, all of them, with the vocabularies in a folder."""
+    return encode_chunk(load_vocabs(folder), None, TrainingPairs(*pairs, 0, 0))
 
 
 def encode_pieces(
-    pieces: Iterable[Piece], vocab_path: Path, rules: LengthRules, workers: int
+    pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int
 ) -> Iterator[tuple[Piece, EncodedChunk]]:
     """Read and encode many pieces of training text, in their order.
 
     Args:
         pieces: what to encode.
-        vocab_path: the vocabulary's file.
+        folder: holds the vocabularies.
         rules: what drops a pair for its length.
         workers: processes; 1 does all the work in this one.
     Raises:
         Unfinished: a process was killed.
     """
-    return map_in_order(_make_encoder, (vocab_path, rules), pieces, workers)
+    return map_in_order(_make_encoder, (folder, rules), pieces, workers)
 
 
-def _make_encoder(vocab_path: Path, rules: LengthRules) -> Callable[[Piece], EncodedChunk]:
-    vocab = Vocab.load(vocab_path)
-    return lambda piece: encode_chunk(vocab, rules, piece.load())
+def _make_encoder(folder: Path, rules: LengthRules) -> Callable[[Piece], EncodedChunk]:
+    vocabs = load_vocabs(folder)
+    return lambda piece: encode_chunk(vocabs, rules, piece.load())

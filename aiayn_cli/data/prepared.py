@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli.config import TextConfig
+from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, Codec
 from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.data.text import read_file
@@ -17,7 +19,7 @@ from aiayn_cli.errors import DataError, did_you_mean
 FORMAT = "aiayn-prepared"
 FORMAT_VERSION = 1  # goes up when an older reader would misread the folder
 PREPARED_FOLDER = Path("prepared")  # in the working folder; prepared/NAME
-MANIFEST, VOCAB = "manifest.json", "vocab.model"
+MANIFEST = "manifest.json"
 
 _AGAIN = "remove the folder, and run `aiayn prepare` again"
 
@@ -32,9 +34,11 @@ class PreparedData:
         sha256: of manifest.json, which holds the hash of every other file: it names this data.
         src_lang: code of the source language, such as "en".
         tgt_lang: code of the target language.
-        vocab_path: the vocabulary's file.
-        vocab_sha256: of that file.
-        vocab_size: sub-words, special tokens included.
+        vocab_path: the vocabulary's file; the target side's is beside it where it has one of its own.
+        vocab_sha256: of that file, or of both hashes.
+        vocab_size: sub-words, special tokens included, of the larger vocabulary where there are two.
+        separate_vocabs: whether the sides have vocabularies of their own.
+        text: what is done to text before it is split into sub-words.
         train: training pairs.
         valid: validation pairs, as many as there are lines of raw text; None without validation data.
         test: test pairs, likewise.
@@ -48,6 +52,8 @@ class PreparedData:
     vocab_path: Path
     vocab_sha256: str
     vocab_size: int
+    separate_vocabs: bool
+    text: TextConfig
     train: TokenStore
     valid: TokenStore | None
     test: TokenStore | None
@@ -70,6 +76,7 @@ class PreparedData:
     def _open(cls, folder: Path, manifest: dict[str, Any], sha256: str) -> "PreparedData":
         _check_files(folder, manifest["files"])
         splits = {name: TokenStore(folder, name) for name in manifest["splits"]}
+        settings = manifest.get("settings", {})
         for name, store in splits.items():
             expected = manifest["splits"][name]["pairs_kept"]
             if len(store) != expected:
@@ -84,10 +91,19 @@ class PreparedData:
             vocab_path=folder / VOCAB,
             vocab_sha256=manifest["vocab"]["sha256"],
             vocab_size=manifest["vocab"]["size"],
+            separate_vocabs=TGT_VOCAB in manifest["files"],
+            text=TextConfig(
+                normalise_punctuation=settings.get("normalise_punctuation", False),
+                moses_tokenise=settings.get("moses_tokenise", False),
+            ),
             train=splits["train"],
             valid=splits.get("valid"),
             test=splits.get("test"),
         )
+
+    def codec(self) -> Codec:
+        """What turns source lines into ids, and ids into target lines."""
+        return Codec.load(self.folder, self.text, self.src_lang, self.tgt_lang)
 
     def valid_src_text(self) -> list[str]:
         """Raw source sides of the validation pairs."""
@@ -182,5 +198,6 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
         if (size := path.stat().st_size) != expected["bytes"]:
             problem = f"{path} has {size:,} bytes, but {MANIFEST} says {expected['bytes']:,}"
             raise DataError(problem, _AGAIN)
-    if hashlib.sha256((folder / VOCAB).read_bytes()).hexdigest() != files[VOCAB]["sha256"]:
-        raise DataError(f"{folder / VOCAB} is not the vocabulary of this data", _AGAIN)
+    for name in (VOCAB, TGT_VOCAB):
+        if name in files and hashlib.sha256((folder / name).read_bytes()).hexdigest() != files[name]["sha256"]:
+            raise DataError(f"{folder / name} is not the vocabulary of this data", _AGAIN)

@@ -4,13 +4,13 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.text import is_blank
-from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.split import split_points
@@ -41,6 +41,21 @@ class Translation:
     score: float
 
 
+class Vocabulary(Protocol):
+    """What a Translator needs of a Vocab or a Codec, which describe it."""
+
+    size: int
+
+    def encode(self, records: Sequence[str], /) -> list[list[int]]:
+        """Source lines to ids."""
+
+    def decode(self, sequences: Sequence[Sequence[int]], /) -> list[str]:
+        """Ids to target lines."""
+
+    def pieces(self, ids: Sequence[int], /) -> list[str]:
+        """Show the sub-words of source ids."""
+
+
 class Translator:
     """Translates lines with one model or an ensemble.
 
@@ -62,7 +77,7 @@ class Translator:
     def __init__(
         self,
         models: Sequence[Transformer],
-        vocab: Vocab,
+        vocab: Vocabulary,
         device: Device,
         decoding: DecodingConfig,
         *,

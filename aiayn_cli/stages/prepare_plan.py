@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig
+from aiayn_cli.data.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.corpus import Corpus
 from aiayn_cli.data.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.data.parallel import default_workers
-from aiayn_cli.data.prepared import PREPARED_FOLDER, VOCAB
+from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.data.sources import Source
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.prepare_source import Files, make_source
 
-_OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback")
+_OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback", "separate_vocabs")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,9 @@ class PreparePlan:
         tgt_lang: code of the target language.
         source: where the pairs come from.
         config: how they are treated.
-        vocab: a vocabulary's file to use; None makes a new one.
-        vocab_sha256: of that file; empty without one.
+        vocab: a vocabulary's file to use; if it is a vocab.model with a vocab.tgt.model beside it, that is for the
+            target side. None makes a new one.
+        vocab_sha256: of that file, or of both hashes; empty without one.
         workers: processes that encode text.
     """
 
@@ -119,7 +121,7 @@ def make_plan(
         source=source,
         config=config,
         vocab=vocab,
-        vocab_sha256=Vocab.load(vocab).sha256 if vocab else "",
+        vocab_sha256=_hash_vocab(vocab) if vocab else "",
         workers=workers or default_workers(),
     )
 
@@ -173,6 +175,11 @@ def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
     except ConfigError as error:  # the user typed an option, and knows nothing of a recipe's key
         option = _option(error.key.removeprefix("data."))
         raise UsageError(error.problem.replace(error.key, option), error.hint) from error
+
+
+def _hash_vocab(path: Path) -> str:
+    vocabs = load_vocabs(path.parent) if path.name == VOCAB else (Vocab.load(path),) * 2
+    return joint_sha256(*vocabs)
 
 
 def _option(name: str) -> str:

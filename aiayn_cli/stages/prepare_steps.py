@@ -7,14 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aiayn_cli import __version__, logs
+from aiayn_cli.config import DataConfig
 from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText, TextRules
+from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpus import SPLITS
 from aiayn_cli.data.encoding import EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.data.folders import Steps
 from aiayn_cli.data.moses import MosesText, make_processor
 from aiayn_cli.data.pairs import Chunk, ReadCounts, TextSpool
-from aiayn_cli.data.prepared import VOCAB
 from aiayn_cli.data.selection import Piece, TrainingText
 from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.data.text import read_file
@@ -48,7 +51,9 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     collected = _collect(steps, plan, text, scored, counts["train"])
     selected = _select(steps, plan, text, scored)
     _refuse_nothing(len(text), counts["train"], text.dropped)
-    vocab = steps.do("vocab", lambda: _make_vocab(folder / VOCAB, plan, text), [folder / VOCAB])
+    vocab = steps.result("vocab")
+    if vocab is None:
+        vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
     origins, train = _encode_train(steps, plan, text)
     _refuse_nothing(train["pairs_kept"], counts["train"], text.dropped)
     splits = {"train": train}
@@ -69,7 +74,7 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
         "corpus": plan.corpus,
         "src_lang": plan.src_lang,
         "tgt_lang": plan.tgt_lang,
-        "vocab": {**vocab, "sha256": Vocab.load(folder / VOCAB).sha256},
+        "vocab": {**vocab, "sha256": joint_sha256(*load_vocabs(folder))},
         "splits": splits,
         "settings": plan.settings(),
         "inputs": plan.source.describe(),
@@ -159,49 +164,61 @@ def _all_reasons(dropped: Mapping[str, int]) -> dict[str, int]:
     return {reason: dropped.get(reason, 0) for reason in REASONS}
 
 
-def _make_vocab(path: Path, plan: PreparePlan, text: TrainingText) -> dict[str, Any]:
-    """Put the vocabulary into the folder, the user's or a new one, and describe it."""
+def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[str, Any]:
+    """Put the vocabulary into the folder, the user's or a new one, or one for each side, and describe it."""
+    names = (VOCAB, TGT_VOCAB) if plan.config.separate_vocabs else (VOCAB,)
+    left_out = 0
     if plan.vocab:
-        shutil.copyfile(plan.vocab, path)
-        return {"size": Vocab.load(path).size, "characters_left_out": 0}
-    words = WordCounter()
+        shutil.copyfile(plan.vocab, folder / VOCAB)
+        if plan.vocab.name == VOCAB and (tgt_vocab := plan.vocab.with_name(TGT_VOCAB)).exists():
+            shutil.copyfile(tgt_vocab, folder / TGT_VOCAB)
+    else:
+        for name, words in zip(names, _count_words(plan, text, n_vocabs=len(names)), strict=True):
+            left_out += _learn_vocab(folder / name, plan.config, words, len(text))
+    sizes = [vocab.size for vocab in load_vocabs(folder)]
+    by_side = {"src_size": sizes[0], "tgt_size": sizes[1]} if (folder / TGT_VOCAB).exists() else {}
+    return {"size": max(sizes), **by_side, "characters_left_out": left_out}
+
+
+def _count_words(plan: PreparePlan, text: TrainingText, n_vocabs: int) -> list[WordCounter]:
+    """Count the words of all training pairs, or of a sample, for both sides together or for each."""
+    counters = [WordCounter() for _ in range(n_vocabs)]
     n_pairs = min(len(text), VOCAB_SAMPLE_PAIRS)
     with logs.progress("counting words", n_pairs, "pairs") as progress:
         for piece in text.sample(VOCAB_SAMPLE_PAIRS):
             pairs = piece.load()
-            words.add(pairs.src, piece.weight)
-            words.add(pairs.tgt, piece.weight)
+            counters[0].add(pairs.src, piece.weight)
+            counters[-1].add(pairs.tgt, piece.weight)
             progress.advance(int(piece.taken.sum()))
-    counts, config = words.words(), plan.config
+    return counters
+
+
+def _learn_vocab(path: Path, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
+    """Learn a vocabulary from words, say what is special about it, and give how many characters it goes without."""
+    counts = words.words()
     logs.detail(f"learning sub-words from {len(counts):,} different words; {words.forgotten:,} rare ones left out")
     path.write_bytes(train_vocab(counts, config.vocab_size, config.vocab_type, byte_fallback=config.byte_fallback))
     left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=config.byte_fallback)
     size = Vocab.load(path).size
-    _tell_about_vocab(size, config.vocab_size, len(text), len(left_out), share, config.byte_fallback)
-    return {"size": size, "characters_left_out": len(left_out)}
-
-
-def _tell_about_vocab(size: int, wanted: int, n_pairs: int, left_out: int, share: float, byte_fallback: bool) -> None:
     if left_out:
-        what = "are written as bytes" if byte_fallback else "become <unk> (--byte-fallback would write them as bytes)"
-        notice = (
-            f"{left_out:,} rare characters, {100 * share:.2g} % of the text, have no room in the vocabulary and {what}"
+        fate = "are written as bytes" if config.byte_fallback else "become <unk> (--byte-fallback writes them as bytes)"
+        logs.notice(
+            f"{len(left_out):,} rare characters, {100 * share:.2g} % of the text, have no sub-word: they {fate}"
         )
-        logs.notice(notice)
-    if size < wanted:
-        logs.notice(f"the text has only {size:,} sub-words, so the vocabulary has that many, not {wanted:,}")
+    if size < config.vocab_size:
+        logs.notice(f"the text has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
     elif n_pairs < PAIRS_A_SUBWORD * size:
         logs.notice(f"{size:,} sub-words are many for {n_pairs:,} pairs; fewer may do better (--vocab-size)")
+    return len(left_out)
 
 
 def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Write the token ids of the training pairs, a shard for each part; describe each origin, and all together."""
-    vocab_path = steps.folder / VOCAB
     rules = LengthRules(plan.config.max_length, plan.config.max_ratio)
-    dtype = Vocab.load(vocab_path).dtype
+    dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
     todo = [part for part in range(text.n_parts) if steps.result(_shard_name(part)) is None]
     pieces = (piece for part in todo for piece in text.pieces(part))
-    encoded = encode_pieces(pieces, vocab_path, rules, plan.workers)
+    encoded = encode_pieces(pieces, steps.folder, rules, plan.workers)
     with logs.progress("encoding train", len(text), "pairs") as progress:
         for part in range(text.n_parts):
             if part in todo:
@@ -275,8 +292,8 @@ def _write_scored(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> 
         MosesText(plan.config.text, lang).apply(side)
         for lang, side in zip((plan.src_lang, plan.tgt_lang), pairs, strict=True)
     )
-    encoded = encode_scored(folder / VOCAB, (src, tgt))
-    writer = TokenStoreWriter(folder, split, encoded.src.dtype)
+    encoded = encode_scored(folder, (src, tgt))
+    writer = TokenStoreWriter(folder, split, np.promote_types(encoded.src.dtype, encoded.tgt.dtype))
     writer.add(encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths)
     writer.close()
     tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}

@@ -26,10 +26,9 @@ from aiayn_cli.checkpoint import (
 )
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
-from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, choose_device
-from aiayn_cli.errors import DataError, Terminated
+from aiayn_cli.errors import ConfigError, DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.transformer import build_model, count_parameters
 from aiayn_cli.recipe import load_recipe
@@ -127,6 +126,7 @@ class _Session:
     def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
         self.run, self.data, self.device, self.worker = run, data, device, worker
         self.valid = data.valid if data.valid is not None and len(data.valid) else None
+        _check_vocabs(recipe, data)
         self.start = newest_resumable(run)
         self.changes: list[str] = []
         if self.start is None:
@@ -230,6 +230,7 @@ class _Session:
                     src_lang=self.data.src_lang,
                     tgt_lang=self.data.tgt_lang,
                     run_id=self.run_id,
+                    text=self.data.text,
                 )
                 snapshot = TrainingSnapshot(state.to_json(), optimizer.moments())
                 save_checkpoint(checkpoint, optimizer.weights(), self.data.vocab_path, snapshot)
@@ -248,10 +249,10 @@ class _Session:
         sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
         every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
         sources, references = sources[::every][:wanted], references[::every][:wanted]
-        vocab = Vocab.load(self.data.vocab_path)
+        codec = self.data.codec()
 
         def score() -> float:
-            translator = Translator([self.model], vocab, self.device, self.recipe.decoding)
+            translator = Translator([self.model], codec, self.device, self.recipe.decoding)
             return bleu(translator.translate(sources), [references], tgt_lang=self.data.tgt_lang).score
 
         return score
@@ -269,6 +270,15 @@ class _Session:
             best_metric="BLEU" if has_bleu else "loss",
             best_value=state.best_value,
             best_step=state.best_step,
+        )
+
+
+def _check_vocabs(recipe: Recipe, data: PreparedData) -> None:
+    if data.separate_vocabs and recipe.model.share_embeddings == "all":
+        raise ConfigError(
+            f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
+            "add --set model.share_embeddings=decoder, or prepare with --joint-vocab",
+            key="model.share_embeddings",
         )
 
 

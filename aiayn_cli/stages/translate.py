@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, find_model, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes, write_records
-from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.stream import gather
 from aiayn_cli.decoding.translator import Translation, Translator
 from aiayn_cli.device import choose_device
@@ -175,7 +175,7 @@ def _load(
                 "an ensemble needs models that were trained on the same prepared data",
             )
     logs.notice(chosen.explanation)
-    vocab = Vocab.load(first.vocab_path)
+    vocab = Codec.load(first.path, first.text, first.src_lang, first.tgt_lang)
     if vocab.sha256 != first.vocab_sha256 or vocab.size != first.vocab_size:
         raise CheckpointError(
             f"{first.vocab_path} is not the vocabulary that the model was trained with",

@@ -9,6 +9,7 @@ import pytest
 from aiayn_cli.data import parallel
 from aiayn_cli.data.case_copies import TITLE, UPPER
 from aiayn_cli.data.clean import LengthRules
+from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.encoding import EncodedChunk, encode_chunk, encode_pieces, encode_scored
 from aiayn_cli.data.selection import Piece, TrainingPairs
 from aiayn_cli.data.text import join_records
@@ -22,10 +23,10 @@ RULES = LengthRules(max_length=30, max_ratio=1.5)
 
 
 @pytest.fixture(scope="module")
-def vocab_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("vocab") / "vocab.model"
-    path.write_bytes(train_vocab({LETTERS: 3}, VOCAB_SIZE))
-    return path
+def vocab_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vocab")
+    (folder / "vocab.model").write_bytes(train_vocab({LETTERS: 3}, VOCAB_SIZE))
+    return folder
 
 
 def some_pieces(folder: Path, n: int) -> list[Piece]:
@@ -58,47 +59,55 @@ def same(a: EncodedChunk, b: EncodedChunk) -> bool:
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in EncodedChunk.__dataclass_fields__)
 
 
-def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_path: Path) -> None:
-    vocab = Vocab.load(vocab_path)
+def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_folder: Path) -> None:
+    vocab = Vocab.load(vocab_folder / "vocab.model")
     src = ["a" * 20, "b" * 30, "c" * 2, "d" * 29, "e" * 40, ""]
     tgt = ["ab" * 5, "c" * 29, "d" * 20, "eg" * 14, "f", ""]
-    encoded = encode_chunk(vocab, RULES, TrainingPairs(src, tgt, 0, 0))
+    encoded = encode_chunk((vocab, vocab), RULES, TrainingPairs(src, tgt, 0, 0))
     assert (encoded.too_many_tokens, encoded.length_ratio, encoded.n_pairs) == (2, 1, 3)
     assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([21, 30, 0], [11, 29, 0])
     assert vocab.decode([encoded.src[:21].tolist(), encoded.src[21:].tolist()]) == ["a" * 20, "d" * 29]
     assert vocab.decode([encoded.tgt[:11].tolist(), encoded.tgt[11:].tolist()]) == ["ab" * 5, "eg" * 14]
 
 
-def test_copies_that_the_rules_claim_are_left_out_without_a_count(vocab_path: Path) -> None:
+def test_copies_that_the_rules_claim_are_left_out_without_a_count(vocab_folder: Path) -> None:
     src = ["a", "b" * 40, "A", "B" * 40, "A" * 40, "A"]
-    encoded = encode_chunk(Vocab.load(vocab_path), RULES, TrainingPairs(src, src, n_upper=3, n_title=1))
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, TrainingPairs(src, src, n_upper=3, n_title=1))
     assert (encoded.too_many_tokens, encoded.length_ratio) == (1, 0)
     assert (encoded.n_pairs, encoded.n_upper, encoded.n_title) == (3, 1, 1)
 
 
-def test_scored_pairs_are_all_kept(vocab_path: Path) -> None:
-    encoded = encode_scored(vocab_path, (["a" * 99, "", "b"], ["a", "c", ""]))
+def test_scored_pairs_are_all_kept(vocab_folder: Path) -> None:
+    encoded = encode_scored(vocab_folder, (["a" * 99, "", "b"], ["a", "c", ""]))
     assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([100, 0, 2], [2, 2, 0])
     assert (encoded.too_many_tokens, encoded.length_ratio) == (0, 0)
 
 
-def test_unknown_tokens_are_counted_in_what_is_kept(vocab_path: Path) -> None:
+def test_unknown_tokens_are_counted_in_what_is_kept(vocab_folder: Path) -> None:
     text = TrainingPairs(["xa", "a", "x" + "a" * 50], ["b", "yby", "z"], 0, 0)
-    encoded = encode_chunk(Vocab.load(vocab_path), RULES, text)
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, text)
     assert encoded.unknown == 3
     assert UNK_ID in encoded.src
 
 
 @pytest.mark.parametrize("n_pieces", [0, 1, 50])
 def test_the_number_of_processes_changes_nothing(
-    vocab_path: Path, tmp_path: Path, n_pieces: int, monkeypatch: pytest.MonkeyPatch
+    vocab_folder: Path, tmp_path: Path, n_pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 5)
     pieces = some_pieces(tmp_path, n_pieces)
-    vocab = Vocab.load(vocab_path)
-    expected = [encode_chunk(vocab, RULES, piece.load()) for piece in pieces]
+    vocabs = load_vocabs(vocab_folder)
+    expected = [encode_chunk(vocabs, RULES, piece.load()) for piece in pieces]
     for workers in (1, 3):
-        found = list(encode_pieces(iter(pieces), vocab_path, RULES, workers))
+        found = list(encode_pieces(iter(pieces), vocab_folder, RULES, workers))
         assert [piece for piece, _ in found] == pieces or n_pieces == 0
         assert all(map(same, [chunk for _, chunk in found], expected))
         assert len(found) == n_pieces
+
+
+def test_each_side_has_its_own_vocabulary_where_there_are_two(vocab_folder: Path) -> None:
+    src, tgt = Vocab.load(vocab_folder / "vocab.model"), Vocab(train_vocab({"xyz": 3}, 9), "tgt.model")
+    encoded = encode_chunk((src, tgt), RULES, TrainingPairs(["abc"], ["zyx"], 0, 0))
+    assert src.decode([encoded.src.tolist()]) == ["abc"]
+    assert tgt.decode([encoded.tgt.tolist()]) == ["zyx"]
+    assert encoded.unknown == 0

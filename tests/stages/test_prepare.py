@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli.config import DataConfig
+from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data import pairs as pairs_module
 from aiayn_cli.data import parallel, selection, sources
+from aiayn_cli.data.codec import joint_sha256, load_vocabs
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.data.vocab import Vocab
@@ -396,6 +397,45 @@ def test_after_other_settings_or_other_text_it_starts_over(here: Path, monkeypat
     assert contents(here / "out") == contents(here / "undisturbed")
 
 
+def test_the_sides_can_have_vocabularies_of_their_own(here: Path) -> None:
+    pairs = [(src, tgt.translate(str.maketrans("abcdefghij", "klmnopqrst"))) for src, tgt in TRAIN]
+    settings = {"separate_vocabs": True, "vocab_size": 60}
+    result = prepare(here, pairs, valid=write(here, "v2", pairs[:5]), settings=settings | {"drop_overlap": False})
+    data = PreparedData.load(here / "out")
+    src, tgt = load_vocabs(here / "out")
+    assert data.separate_vocabs
+    assert (src.size, tgt.size, data.vocab_size, result.vocab_size) == (60, 60, 60, 60)
+    assert data.vocab_sha256 == data.codec().sha256 == joint_sha256(src, tgt)
+    for store, expected in ((data.train, pairs), (data.valid, pairs[:5])):
+        assert store is not None
+        ids = [store.pair(i) for i in range(len(store))]
+        assert src.decode([pair[0].tolist() for pair in ids]) == [pair[0] for pair in expected]
+        assert tgt.decode([pair[1].tolist() for pair in ids]) == [pair[1] for pair in expected]
+    assert result.unknown_tokens == 0
+    assert not {"k", "l", "m"} & set("".join(src.pieces(range(4, 60))))
+    prepare(here, pairs, vocab=here / "out", out=here / "again", valid=write(here, "v2", pairs[:5]))
+    assert PreparedData.load(here / "again").vocab_sha256 == data.vocab_sha256
+
+
+def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 3)
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
+    pairs = [(f"\u201c{src}\u201d, {src}", f"{tgt}.") for src, tgt in TRAIN]
+    settings = {"normalise_punctuation": True, "moses_tokenise": True, "max_ratio": 50.0}
+    for out, workers in (("one", 1), ("two", 2)):
+        prepare(here, pairs, valid=None, test=write(here, "t7", pairs[:7]), settings=settings, out=here / out,
+                workers=workers)  # fmt: skip
+    assert contents(here / "one") == contents(here / "two")
+    data = PreparedData.load(here / "one")
+    assert data.text == TextConfig(normalise_punctuation=True, moses_tokenise=True)
+    held_out = list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True))
+    assert set(held_out) <= set(pairs)  # scored text stays raw
+    assert data.test_src_text() == [src for src, _ in pairs[:7]]
+    processed = [(f'" {src} , " {src}', f"{tgt} .") for src, tgt in TRAIN]
+    assert decoded(data, data.test) == processed[:7]
+    assert sorted(decoded(data, data.train) + decoded(data, data.valid)) == sorted(processed[7:])
+
+
 def test_a_vocabulary_can_be_used_again(here: Path) -> None:
     prepare(here, out=here / "first")
     other = make_pairs(50, 7)
@@ -417,7 +457,7 @@ def test_a_vocabulary_of_something_else_is_refused(here: Path) -> None:
 
 def test_unknown_tokens_of_a_vocabulary_made_elsewhere_are_counted(here: Path) -> None:
     prepare(here, out=here / "first")
-    result = prepare(here, [*TRAIN, ("漢字 a", "b 漢 c")], out=here / "second", vocab=here / "first")
+    result = prepare(here, [*TRAIN, ("漢字 abc", "bcd 漢 c")], out=here / "second", vocab=here / "first")
     assert result.unknown_tokens == 2
 
 
