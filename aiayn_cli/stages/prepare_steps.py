@@ -14,6 +14,7 @@ from aiayn_cli.config import DataConfig
 from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText, TextRules
 from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpus import SPLITS
+from aiayn_cli.data.disk import check_disk, estimate_disk
 from aiayn_cli.data.encoding import EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.data.folders import Steps
 from aiayn_cli.data.moses import MosesText, make_processor
@@ -41,8 +42,13 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
         DataError: the text cannot be used, or nothing is left of it.
     """
     steps = Steps(folder, {"aiayn_version": __version__, "text": plan.source.identity(), "plan": plan.settings()})
+    inputs = plan.source.describe()
     if steps.resumed:
         logs.notice("going on where an earlier call stopped")
+    else:
+        needed = estimate_disk(inputs, processed=plan.config.text.changes_text)
+        logs.detail(f"the work takes about {needed / 1e9:,.1f} GB of disk, the result among it")
+        check_disk(folder, needed)
     counts: dict[str, ReadCounts] = {split: ReadCounts() for split in SPLITS}
     scored = _read_scored(plan, counts)
     langs = plan.src_lang, plan.tgt_lang
@@ -77,7 +83,7 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
         "vocab": {**vocab, "sha256": joint_sha256(*load_vocabs(folder))},
         "splits": splits,
         "settings": plan.settings(),
-        "inputs": plan.source.describe(),
+        "inputs": inputs,
     }
 
 

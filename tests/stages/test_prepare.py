@@ -11,13 +11,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aiayn_cli.config import DataConfig, TextConfig
+from aiayn_cli.data import disk, parallel, selection, sources
 from aiayn_cli.data import pairs as pairs_module
-from aiayn_cli.data import parallel, selection, sources
 from aiayn_cli.data.codec import joint_sha256, load_vocabs
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
@@ -498,6 +499,13 @@ def test_an_empty_training_set_says_what_took_its_pairs(
     assert caught.value.problem == problem
     assert caught.value.hint == "look into the files; each rule has an option that turns it off"
     assert not (here / "out").exists()
+
+
+def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
+    with pytest.raises(DataError, match=r"has 0\.0 GB free, but preparing takes about 0\.0 GB"):
+        prepare(here)
+    assert not list(here.glob("out*"))
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
