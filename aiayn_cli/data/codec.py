@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.moses import MosesText
-from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.data.vocab import CACHED_WORDS, Vocab
 from aiayn_cli.special_tokens import UNK_ID
 
 VOCAB, TGT_VOCAB = "vocab.model", "vocab.tgt.model"  # the second only where the sides have separate ones
@@ -56,14 +56,17 @@ class Codec:
         return self._src.pieces(ids)
 
 
-def load_vocabs(folder: Path) -> tuple[Vocab, Vocab]:
+def load_vocabs(folder: Path, cached_words: int = CACHED_WORDS) -> tuple[Vocab, Vocab]:
     """Read the vocabularies of the source and target side, which may be one and the same.
 
+    Args:
+        folder: prepared data, or a checkpoint.
+        cached_words: words whose ids are remembered at most.
     Raises:
         DataError: a file is missing, or no vocabulary.
     """
-    src = Vocab.load(folder / VOCAB)
-    return src, Vocab.load(folder / TGT_VOCAB) if (folder / TGT_VOCAB).exists() else src
+    src = Vocab.load(folder / VOCAB, cached_words)
+    return src, Vocab.load(folder / TGT_VOCAB, cached_words) if (folder / TGT_VOCAB).exists() else src
 
 
 def joint_sha256(src: Vocab, tgt: Vocab) -> str:

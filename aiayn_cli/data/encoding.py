@@ -13,7 +13,7 @@ from aiayn_cli.data.pairs import Chunk
 from aiayn_cli.data.parallel import map_in_order
 from aiayn_cli.data.selection import Piece, TrainingPairs
 from aiayn_cli.data.store import Tokens
-from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.data.vocab import CACHED_WORDS, Vocab
 from aiayn_cli.special_tokens import UNK_ID
 
 Lengths = npt.NDArray[np.int32]
@@ -90,9 +90,10 @@ def encode_pieces(
     Raises:
         Unfinished: a process was killed.
     """
-    return map_in_order(_make_encoder, (folder, rules), pieces, workers)
+    cached_words = max(CACHED_WORDS // workers, 50_000)  # memory of all processes together stays the same
+    return map_in_order(_make_encoder, (folder, rules, cached_words), pieces, workers)
 
 
-def _make_encoder(folder: Path, rules: LengthRules) -> Callable[[Piece], EncodedChunk]:
-    vocabs = load_vocabs(folder)
+def _make_encoder(folder: Path, rules: LengthRules, cached_words: int) -> Callable[[Piece], EncodedChunk]:
+    vocabs = load_vocabs(folder, cached_words)
     return lambda piece: encode_chunk(vocabs, rules, piece.load())

@@ -287,8 +287,10 @@ class TrainingText:
 
     def _find_repeats(self) -> Mask:
         """Mark each pair whose like came before; those that are out count too."""
-        hashes = [hash_pairs(*sides) for _, sides in self._hashes()]
-        return find_repeats(np.concatenate([np.empty(0, np.uint64), *hashes]))
+        hashes = np.empty(len(self._out), np.uint64)
+        for here, sides in self._hashes():
+            hashes[here] = hash_pairs(*sides)
+        return find_repeats(hashes)
 
     def _drop(self, reason: str, mask: Mask) -> None:
         mask = mask & ~self._out

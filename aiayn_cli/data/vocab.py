@@ -18,7 +18,7 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 BLANK_MARK = "\u2581"  # SentencePiece's own sign for a blank
-CACHED_WORDS = 500_000  # words whose ids are remembered; about 100 MB at most
+CACHED_WORDS = 1_000_000  # words whose ids are remembered; about 200 MB at most
 
 _INVISIBLE_IDS = frozenset((PAD_ID, BOS_ID, EOS_ID))
 
@@ -38,12 +38,13 @@ class Vocab:
         dtype: the smallest of uint16 and int32 that holds every id.
     """
 
-    def __init__(self, model: bytes, name: str) -> None:
+    def __init__(self, model: bytes, name: str, cached_words: int = CACHED_WORDS) -> None:
         """Use `Vocab.load` for a file.
 
         Args:
             model: a serialised SentencePiece model.
             name: where it comes from, for messages.
+            cached_words: words whose ids are remembered at most.
         Raises:
             DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
         """
@@ -63,10 +64,10 @@ class Vocab:
                 f"{name}: <pad>, <unk>, <s>, </s> have the ids {', '.join(map(str, found))}, but must have 0, 1, 2, 3",
                 "train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or let `prepare` make one",
             )
-        self._word_ids = _WordIds(processor, self.dtype) if _words_are_independent(processor) else None
+        self._word_ids = _WordIds(processor, self.dtype, cached_words) if _words_are_independent(processor) else None
 
     @classmethod
-    def load(cls, path: Path | str) -> "Vocab":
+    def load(cls, path: Path | str, cached_words: int = CACHED_WORDS) -> "Vocab":
         """Read a vocabulary from its file.
 
         Raises:
@@ -76,7 +77,7 @@ class Vocab:
             model = Path(path).read_bytes()
         except OSError as error:
             raise DataError(f"vocabulary {path} cannot be read: {error.strerror}", "check the path") from error
-        return cls(model, str(path))
+        return cls(model, str(path), cached_words)
 
     def encode(self, records: Sequence[str]) -> list[list[int]]:
         """Split each record into sub-words.
@@ -120,13 +121,16 @@ class Vocab:
 class _WordIds(dict[str, bytes]):
     """The ids of each word that was looked up, as an array's bytes. A word has no blank in it."""
 
-    def __init__(self, processor: sentencepiece.SentencePieceProcessor, dtype: np.dtype[np.integer[Any]]) -> None:
+    def __init__(
+        self, processor: sentencepiece.SentencePieceProcessor, dtype: np.dtype[np.integer[Any]], most: int
+    ) -> None:
         super().__init__()
+        self._most = most
         self._processor = processor
         self._dtype = dtype
 
     def __missing__(self, word: str) -> bytes:
-        if len(self) >= CACHED_WORDS:
+        if len(self) >= self._most:
             self.clear()
         ids = self._processor.encode(word) if word else [self._processor.piece_to_id(BLANK_MARK)]
         encoded = self[word] = np.array(ids, self._dtype).tobytes()

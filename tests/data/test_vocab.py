@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.config import VocabType
-from aiayn_cli.data import vocab as vocab_module
 from aiayn_cli.data.vocab import Vocab, readable
 from aiayn_cli.data.vocab_training import WordCounter, choose_left_out, train_vocab
 from aiayn_cli.errors import DataError
@@ -103,9 +102,8 @@ def test_the_fast_way_gives_the_same_ids_with_a_vocabulary_made_elsewhere(option
     assert lengths.tolist() == [len(ids) for ids in expected]
 
 
-def test_the_fast_way_forgets_words_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocab_module, "CACHED_WORDS", 10)
-    vocab = Vocab(MODEL, "vocab.model")
+def test_the_fast_way_forgets_words_when_there_are_too_many() -> None:
+    vocab = Vocab(MODEL, "vocab.model", cached_words=10)
     flat, _ = vocab.encode_flat(WORDS)
     assert flat.tolist() == [i for ids in vocab.encode(WORDS) for i in ids]
     assert vocab._word_ids is not None
