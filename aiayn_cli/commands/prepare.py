@@ -214,6 +214,13 @@ def prepare(
         VocabType | None,
         typer.Option(help=f"Byte-pair encoding, or a unigram language model. Default: {_DEFAULTS.vocab_type}."),
     ] = None,
+    bpe_dropout: Annotated[
+        float | None,
+        typer.Option(
+            help="Split the words of the training text at random, leaving out each merge with this probability; pairs "
+            f"with a --weight are split anew each time. Default: {_DEFAULTS.bpe_dropout}, usual is 0.1."
+        ),
+    ] = None,
     separate_vocabs: Annotated[
         bool | None,
         typer.Option(
@@ -285,6 +292,7 @@ def prepare(
         "normalise_punctuation": normalise_punctuation,
         "moses_tokenise": moses_tokenise,
         "vocab_type": vocab_type,
+        "bpe_dropout": bpe_dropout,
         "separate_vocabs": separate_vocabs,
         "byte_fallback": byte_fallback,
         "on_bad_bytes": on_bad_bytes,

@@ -1,7 +1,9 @@
 """Text to token ids in bulk: in order, on all cores, and the same for any number of processes."""
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -39,13 +41,24 @@ class EncodedChunk:
         return len(self.src_lengths)
 
 
-def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: TrainingPairs) -> EncodedChunk:
+@dataclass(frozen=True)
+class Dropout:
+    """BPE-dropout: how often a merge is left out, and the seed of the choice."""
+
+    probability: float
+    seed: int
+
+
+def encode_chunk(
+    vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: TrainingPairs, dropout: Dropout | None = None
+) -> EncodedChunk:
     """Encode a chunk and drop the pairs that the rules claim (none where there are no rules).
 
     Args:
         vocabs: of the source and target side.
         rules: what drops a pair for its length.
         text: pairs, and copies after them.
+        dropout: splits what is kept at random; the rules look at the best way to split it.
     """
     (src, src_lengths), (tgt, tgt_lengths) = vocabs[0].encode_flat(text.src), vocabs[1].encode_flat(text.tgt)
     n_pairs = len(text.src) - text.n_upper - text.n_title
@@ -59,6 +72,12 @@ def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: T
         if not keep.all():
             src, tgt = src[np.repeat(keep, src_lengths)], tgt[np.repeat(keep, tgt_lengths)]
             src_lengths, tgt_lengths = src_lengths[keep], tgt_lengths[keep]
+    if dropout is not None:
+        seeds = 2 * dropout.seed % 2**32, (2 * dropout.seed + 1) % 2**32
+        (src, src_lengths), (tgt, tgt_lengths) = (
+            vocab.sample_flat(list(compress(side, keep.tolist())), dropout.probability, seed)
+            for vocab, side, seed in zip(vocabs, (text.src, text.tgt), seeds, strict=True)
+        )
     return EncodedChunk(
         src=src,
         src_lengths=src_lengths,
@@ -78,22 +97,33 @@ def encode_scored(folder: Path, pairs: Chunk) -> EncodedChunk:
 
 
 def encode_pieces(
-    pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int
-) -> Iterator[tuple[Piece, EncodedChunk]]:
-    """Read and encode many pieces of training text, in their order.
+    pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int, dropout: Dropout | None = None
+) -> Iterator[tuple[Piece, list[EncodedChunk]]]:
+    """Read and encode many pieces of training text, in their order, each as often as its weight says.
 
     Args:
         pieces: what to encode.
         folder: holds the vocabularies.
         rules: what drops a pair for its length.
         workers: processes; 1 does all the work in this one.
+        dropout: splits words at random, anew each time.
     Raises:
         Unfinished: a process was killed.
     """
     cached_words = max(CACHED_WORDS // workers, 50_000)  # memory of all processes together stays the same
-    return map_in_order(_make_encoder, (folder, rules, cached_words), pieces, workers)
+    return map_in_order(_make_encoder, (folder, rules, cached_words, dropout), pieces, workers)
 
 
-def _make_encoder(folder: Path, rules: LengthRules, cached_words: int) -> Callable[[Piece], EncodedChunk]:
+def _make_encoder(
+    folder: Path, rules: LengthRules, cached_words: int, dropout: Dropout | None
+) -> Callable[[Piece], list[EncodedChunk]]:
     vocabs = load_vocabs(folder, cached_words)
-    return lambda piece: encode_chunk(vocabs, rules, piece.load())
+
+    def encode(piece: Piece) -> list[EncodedChunk]:
+        text = piece.load()
+        if dropout is None:
+            return [encode_chunk(vocabs, rules, text)] * piece.weight
+        seeds = (zlib.crc32(f"{dropout.seed} {piece.number} {i}".encode()) for i in range(piece.weight))
+        return [encode_chunk(vocabs, rules, text, replace(dropout, seed=seed)) for seed in seeds]
+
+    return encode

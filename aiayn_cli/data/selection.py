@@ -52,6 +52,7 @@ class Piece:
         copies: the kind of copy to make of each, or 0: [pairs].
         weight: how often each pair is in the training data.
         origin: number of the origin it comes from.
+        number: of the chunk, from 0 on.
     """
 
     files: tuple[Path, Path]
@@ -62,6 +63,7 @@ class Piece:
     copies: npt.NDArray[np.uint8]
     weight: int
     origin: int
+    number: int
 
     def load(self) -> TrainingPairs:
         """Read it, without weights."""
@@ -257,7 +259,7 @@ class TrainingText:
         here, hashes = self._hashes_of(part) if self._case_copies and not raw else (self._slice(part), None)
         starts = [0, 0]
         position = here.start
-        for chunk in self._parts[part]:
+        for number, chunk in enumerate(self._parts[part], start=part * PART_CHUNKS):
             origin, pairs = chunk[:2]
             sizes = chunk[columns]
             own = slice(position, position + pairs)
@@ -274,6 +276,7 @@ class TrainingText:
                 copies=copies,
                 weight=self._weights[origin],
                 origin=origin,
+                number=number,
             )
             starts = [start + size for start, size in zip(starts, sizes, strict=True)]
             position += pairs

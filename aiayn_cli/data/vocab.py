@@ -104,6 +104,26 @@ class Vocab:
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded)) // np.int32(self.dtype.itemsize)
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
 
+    def sample_flat(
+        self, records: Sequence[str], dropout: float, seed: int
+    ) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int32]]:
+        """Split records at random, as `encode_flat` would but with each merge left out with some probability.
+
+        BPE-dropout (Provilkov et al. 2020); for vocabularies of byte-pair encoding.
+
+        Args:
+            records: text.
+            dropout: probability of leaving out a merge.
+            seed: the same gives the same, in any process; from 0 to 2**32 - 1.
+        Returns:
+            All ids one record after the other, [tokens] of `dtype`; the length of each record, [records].
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        texts = [readable(record) for record in records]
+        lists = self._processor.encode(texts, enable_sampling=True, alpha=dropout, num_threads=1)
+        lengths = np.fromiter(map(len, lists), np.int32, len(lists))
+        return np.fromiter((i for ids in lists for i in ids), self.dtype, int(lengths.sum())), lengths
+
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Join the sub-words of each sequence into text.
 

@@ -15,7 +15,7 @@ from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText, TextRules
 from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpus import SPLITS
 from aiayn_cli.data.disk import check_disk, estimate_disk
-from aiayn_cli.data.encoding import EncodedChunk, encode_pieces, encode_scored
+from aiayn_cli.data.encoding import Dropout, EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.data.folders import Steps
 from aiayn_cli.data.moses import MosesText, make_processor
 from aiayn_cli.data.pairs import Chunk, ReadCounts, TextSpool
@@ -224,17 +224,18 @@ def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[
     dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
     todo = [part for part in range(text.n_parts) if steps.result(_shard_name(part)) is None]
     pieces = (piece for part in todo for piece in text.pieces(part))
-    encoded = encode_pieces(pieces, steps.folder, rules, plan.workers)
+    dropout = Dropout(plan.config.bpe_dropout, plan.config.seed) if plan.config.bpe_dropout else None
+    encoded = encode_pieces(pieces, steps.folder, rules, plan.workers, dropout)
     with logs.progress("encoding train", len(text), "pairs") as progress:
         for part in range(text.n_parts):
             if part in todo:
                 writer = TokenStoreWriter(steps.folder, "train", dtype, shard_pairs=1 << 62, first_shard=part)
                 shard = _Shard(len(plan.source.train))
                 for _ in text.pieces(part):
-                    piece, chunk = next(encoded)
-                    for _ in range(piece.weight):
+                    piece, chunks = next(encoded)
+                    for chunk in chunks:
                         writer.add(chunk.src, chunk.src_lengths, chunk.tgt, chunk.tgt_lengths)
-                    shard.add(piece, chunk)
+                    shard.add(piece, chunks[0])
                     progress.advance(int(piece.taken.sum()))
                 writer.close()
                 steps.finish(_shard_name(part), shard.describe(writer), writer.paths)

@@ -26,7 +26,7 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
         "prepare --train a.en a.de --train b.en b.de --valid v.en v.de --test t.en t.de --langs en-de --out out "
         "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5 "
         "--max-words 30 --keep-identical --keep-no-letters --keep-wrong-script --keep-overlap --no-drift-alarm "
-        "--case-copies 0 --normalise-punctuation --moses-tokenise --vocab-type unigram"
+        "--case-copies 0 --normalise-punctuation --moses-tokenise --vocab-type unigram --separate-vocabs"
     )
     assert main(line.split()) == 0
     out, err = capsys.readouterr()
@@ -37,7 +37,7 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
     assert data.manifest["settings"] == {
         "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "max_words": 30, "dedupe": False,
         "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
-        "drift_alarm": False, "case_copies": 0.0, "normalise_punctuation": True, "moses_tokenise": True,
+        "drift_alarm": False, "case_copies": 0.0, "bpe_dropout": 0.0, "separate_vocabs": True, "normalise_punctuation": True, "moses_tokenise": True,
         "vocab_type": "unigram", "byte_fallback": False, "on_bad_bytes": "drop", "seed": 5,
     }  # fmt: skip
     assert data.valid is not None
@@ -120,6 +120,11 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
             "--vocab-size is 99, but must be at least 300",
         ),
         ("--train a.en a.de --langs en-de --vocab a.en --vocab-type bpe", 2, "--vocab and --vocab-type together"),
+        (
+            "demo --vocab-type unigram --bpe-dropout 0.1",
+            2,
+            "--bpe-dropout is 0.1, but data.vocab_type is unigram",
+        ),
         ("demo --case-copies 1.5", 2, "--case-copies is 1.5, but must be in [0, 1)"),
         (
             "--train a.en a.de --valid v.en v.de --valid a.en a.de --langs en-de",

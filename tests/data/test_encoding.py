@@ -45,8 +45,9 @@ def some_pieces(folder: Path, n: int) -> list[Piece]:
                 langs=("en", "de"),
                 taken=np.arange(11) % 3 != number % 3,
                 copies=np.array([rng.choice([0, UPPER, TITLE]) for _ in range(11)], np.uint8),
-                weight=1,
+                weight=1 + number % 2,
                 origin=0,
+                number=number,
             )
         )
         contents = [content + part for content, part in zip(contents, parts, strict=True)]
