@@ -2,10 +2,12 @@
 
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
+from loopback import Loopback, serve
 
 hypothesis.settings.register_profile("aiayn", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.load_profile("aiayn")
@@ -38,3 +40,13 @@ def _fresh_logs() -> None:
     from aiayn_cli import logs
 
     logs.setup()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """A web server on this machine, which no proxy stands before."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with serve() as loopback:
+        yield loopback

@@ -8,8 +8,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from aiayn_cli.app import main
+from aiayn_cli.data.corpora import find_corpus
 
 CHECKOUT = Path(__file__).parent.parent
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
@@ -100,6 +104,28 @@ def test_the_commands_for_own_text_run_and_keep_every_line(run: Run) -> None:
     out = run(own)
     assert re.search(r"BLEU.* = [0-9.]+", out)
     assert lines_of(run.work / "test.hyp") == 6
+
+
+def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = README.partition("## Corpora that have a name")[2].partition("\n## ")[0]
+    commands = re.findall(r"^    aiayn (prepare .*?)(?:  #.*)?$", section, flags=re.MULTILINE)
+    asked: list[dict[str, Any]] = []
+
+    class Asked(Exception):
+        pass
+
+    def run_prepare(**options: Any) -> None:
+        asked.append(options)
+        raise Asked
+
+    monkeypatch.setattr("aiayn_cli.stages.prepare.run_prepare", run_prepare)
+    for command in commands:
+        with pytest.raises(Asked):
+            main(command.split())
+    for options in asked:
+        for name in options["corpus"].split("+"):
+            assert find_corpus(name, options["langs"], options["like"]).train
+    assert len(asked) == 5
 
 
 def test_no_other_command_of_the_readme_goes_without_a_test() -> None:

@@ -482,6 +482,8 @@ def _configs(config: Any) -> Any:
         values |= {"max_ratio": st.floats(1, 1e30), "corpus": st.text(min_size=1).filter(str.strip)}
     if config is TrainingConfig:
         values |= {"average_last": st.integers(1, 9)}
+    if "seed" in values:
+        values |= {"seed": st.integers(0, 2**32 - 1)}  # what the random generators take
     return st.builds(config, **values)
 
 

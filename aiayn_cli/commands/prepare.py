@@ -1,6 +1,5 @@
 """`aiayn prepare`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +8,9 @@ from typer.core import TyperCommand
 
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.config import DataConfig, OnBadBytes
-from aiayn_cli.data.corpora import CORPORA, Corpus
+from aiayn_cli.data.corpora import LIKE
+from aiayn_cli.data.corpus_list import CorpusList
+from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.errors import UsageError
 
 _DEFAULTS = DataConfig()
@@ -23,7 +24,9 @@ class PrepareCommand(TyperCommand):
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")
-        return super().parse_args(ctx, repeat_option(args, "--train"))
+        for option in ("--train", "--tsv", "--tmx"):
+            args = repeat_option(args, option)
+        return super().parse_args(ctx, args)
 
 
 def repeat_option(args: list[str], option: str) -> list[str]:
@@ -40,25 +43,25 @@ def repeat_option(args: list[str], option: str) -> list[str]:
     return repeated
 
 
-@dataclass(frozen=True)
-class CorpusList:
-    """What `--list` prints."""
-
-    corpora: tuple[Corpus, ...]
-
-    def __str__(self) -> str:
-        width = max(len(corpus.name) for corpus in self.corpora)
-        return "\n".join(
-            f"{corpus.name:<{width}}  {corpus.src_lang}-{corpus.tgt_lang}  {corpus.description}"
-            for corpus in self.corpora
-        )
-
-
 def prepare(
     corpus: Annotated[
-        str | None, typer.Argument(help="A named corpus; `demo` is built in and needs no network.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A named corpus (--list), either direction; several joined by +; or opus:CORPUS/VERSION for any "
+            "corpus of OPUS. `demo` is built in and needs no network.",
+            show_default=False,
+        ),
     ] = None,
-    list_corpora: Annotated[bool, typer.Option("--list", help="List the corpora that have a name.")] = False,
+    list_corpora: Annotated[
+        bool, typer.Option("--list", help="List the corpora that have a name, with sizes and licences.")
+    ] = False,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="Take the corpora, sub-words, splits and limits of others: paper, t2t or fairseq; see --list.",
+            metavar="|".join(LIKE),
+        ),
+    ] = None,
     train: Annotated[
         list[Path] | None,
         typer.Option(
@@ -66,16 +69,43 @@ def prepare(
             metavar="SRC TGT",
         ),
     ] = None,
+    tsv: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="More training text: a file with both sides in columns between tabs; repeatable.", metavar="FILE"
+        ),
+    ] = None,
+    tsv_columns: Annotated[
+        tuple[int, int],
+        typer.Option(help="Columns of the source and the target side in such files, from 1 on.", metavar="SRC TGT"),
+    ] = (1, 2),
+    tmx: Annotated[
+        list[Path] | None,
+        typer.Option(help="More training text: a translation memory in TMX; repeatable.", metavar="FILE"),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Take the training pairs of this corpus, part of a corpus or file so many times; repeatable.",
+            metavar="NAME=N",
+        ),
+    ] = None,
     valid: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
-            help="Validation text, likewise. Default: some pairs of the training text are held out.", metavar="SRC TGT"
+            help="Validation text, as for --train. Default: the corpus's, or else some pairs of the training text are "
+            "held out.",
+            metavar="SRC TGT",
         ),
     ] = None,
     test: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="Test text, likewise; kept for scoring.", metavar="SRC TGT")
+        tuple[Path, Path] | None,
+        typer.Option(help="Test text, likewise, kept for scoring. Default: the corpus's.", metavar="SRC TGT"),
     ] = None,
-    langs: Annotated[str | None, typer.Option(help="Languages of the files, such as en-de.", metavar="SRC-TGT")] = None,
+    langs: Annotated[
+        str | None,
+        typer.Option(help="Languages, such as en-de: needed for files, and for OPUS.", metavar="SRC-TGT"),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder to make. Default: prepared/ and the corpus, the recipe's corpus, or the languages."),
@@ -114,7 +144,10 @@ def prepare(
     ] = None,
     on_bad_bytes: Annotated[
         OnBadBytes | None,
-        typer.Option(help=f"Where a line is not UTF-8: stop, or drop its pair. Default: {_DEFAULTS.on_bad_bytes}."),
+        typer.Option(
+            help="Where a line is not UTF-8: stop, or drop its pair. Default: drop in a named corpus, "
+            f"{_DEFAULTS.on_bad_bytes} in files."
+        ),
     ] = None,
     workers: Annotated[
         int | None,
@@ -123,6 +156,20 @@ def prepare(
     seed: Annotated[
         int | None, typer.Option(help=f"Seed of the held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
     ] = None,
+    from_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Folder with archives that are at hand, under the names of their addresses; the rest is downloaded.",
+            metavar="DIR",
+        ),
+    ] = None,
+    downloads: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps what is downloaded, for the next time. Default: prepared/.downloads.", metavar="DIR"
+        ),
+    ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -130,7 +177,7 @@ def prepare(
     """Turn text of two languages into training-ready data: cleaned, split into sub-words, memory-mapped."""
     start_logs(quiet, verbose)
     if list_corpora:
-        print_result(CorpusList(tuple(CORPORA.values())), as_json)
+        print_result(CorpusList.of(CORPORA.values()), as_json)
         return
     from aiayn_cli.stages.prepare import run_prepare  # here, because it imports numpy and sentencepiece
 
@@ -144,7 +191,12 @@ def prepare(
     }
     result = run_prepare(
         corpus=corpus,
+        like=like,
         train=_pair_up(train or []),
+        tsv=tsv or [],
+        tsv_columns=tsv_columns,
+        tmx=tmx or [],
+        weights=_read_weights(weight or []),
         valid=valid,
         test=test,
         langs=langs,
@@ -153,6 +205,8 @@ def prepare(
         settings={name: value for name, value in given.items() if value is not None},
         vocab=vocab,
         workers=workers,
+        downloads=downloads,
+        from_folder=from_folder,
     )
     print_result(result, as_json)
 
@@ -162,3 +216,14 @@ def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
         problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
         raise UsageError(problem, "give source and target file, such as --train train.en train.de")
     return list(zip(files[::2], files[1::2], strict=True))
+
+
+def _read_weights(given: list[str]) -> dict[str, int]:
+    weights = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        if not name or not number.isdecimal() or int(number) < 1:
+            problem = f"--weight is {text!r}, but must be a name and a whole number from 1 on"
+            raise UsageError(problem, "write it like news-commentary-v9=3, or mine.en=2")
+        weights[name] = int(number)
+    return weights

@@ -24,6 +24,7 @@ class ReadCounts:
     pairs: int = 0
     bad_bytes: int = 0  # pairs dropped because of bytes that are not UTF-8, or NUL
     mapped: int = 0  # characters inside records that would end a line elsewhere, and became a blank
+    skipped: int = 0  # entries that are no pair: lines about a talk, units without both languages
 
 
 def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool = False) -> Iterator[Chunk]:
@@ -40,24 +41,37 @@ def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool
     with open_text_bytes(src) as src_file, open_text_bytes(tgt) as tgt_file:
         src_reader = RecordReader(src_file, display_name(src), keep_going=drop_bad_bytes)
         tgt_reader = RecordReader(tgt_file, display_name(tgt), keep_going=drop_bad_bytes)
-        src_records, tgt_records = iter(src_reader), iter(tgt_reader)
-        while True:
-            src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
-            if len(src_chunk) != len(tgt_chunk):
-                for _ in chain(src_records, tgt_records):
-                    pass  # the message tells both counts
-                raise _unequal(src_reader, tgt_reader)
-            if not src_chunk:
-                break
-            counts.pairs += len(src_chunk)
-            if drop_bad_bytes:
-                both = zip(src_chunk, tgt_chunk, strict=True)
-                good = [(s, t) for s, t in both if s is not None and t is not None]
-                counts.bad_bytes += len(src_chunk) - len(good)
-                yield [s for s, _ in good], [t for _, t in good]
-            else:
-                yield src_chunk, tgt_chunk  # type: ignore[misc]  # None appears under keep_going only
-        counts.mapped += src_reader.mapped + tgt_reader.mapped
+        yield from pair_up(src_reader, tgt_reader, counts)
+
+
+def pair_up(src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCounts) -> Iterator[Chunk]:
+    """Read two sides in lock-step; a pair with a record that is None (bad bytes) is dropped and counted.
+
+    Args:
+        src_reader: source sides, not read yet.
+        tgt_reader: target sides, likewise.
+        counts: is added to as chunks are given.
+    Raises:
+        DataError: a side cannot be read, or has more records than the other.
+    """
+    src_records, tgt_records = iter(src_reader), iter(tgt_reader)
+    while True:
+        src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
+        if len(src_chunk) != len(tgt_chunk):
+            for _ in chain(src_records, tgt_records):
+                pass  # the message tells both counts
+            raise _unequal(src_reader, tgt_reader)
+        if not src_chunk:
+            break
+        counts.pairs += len(src_chunk)
+        if None in src_chunk or None in tgt_chunk:
+            both = zip(src_chunk, tgt_chunk, strict=True)
+            good = [(s, t) for s, t in both if s is not None and t is not None]
+            counts.bad_bytes += len(src_chunk) - len(good)
+            yield [s for s, _ in good], [t for _, t in good]
+        else:
+            yield src_chunk, tgt_chunk  # type: ignore[misc]  # no None in them
+    counts.mapped += src_reader.mapped + tgt_reader.mapped
 
 
 def _unequal(src: RecordReader, tgt: RecordReader) -> DataError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli.data.corpora import CORPORA
+from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.data.text import read_file
 from aiayn_cli.errors import DataError, did_you_mean

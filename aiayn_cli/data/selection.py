@@ -32,23 +32,32 @@ class TrainingText:
         self._spool = TextSpool(folder, "text", "src", "tgt")
         self._hashes: Hashes = np.empty(0, np.uint64)  # one for each pair in the spool
         self._out: Mask = np.empty(0, np.bool_)  # dropped or held out since
+        self._weights: npt.NDArray[np.uint16] = np.empty(0, np.uint16)  # how often each is to be taken
 
     def __len__(self) -> int:
         return int(len(self._out) - self._out.sum())
 
-    def collect(self, chunks: Iterable[Chunk], scored: ScoredText) -> None:
-        """Write down all pairs but those with a blank side, and those that overlap with scored text."""
+    def collect(self, chunks: Iterable[tuple[int, Chunk]], scored: ScoredText) -> None:
+        """Write down all pairs but those with a blank side, and those that overlap with scored text.
+
+        Args:
+            chunks: each with its weight: how often its pairs are to be taken.
+            scored: what must not be trained on.
+        """
         hashes: list[Hashes] = []
+        weights: list[npt.NDArray[np.uint16]] = []
 
         def still_in() -> Iterator[Chunk]:
-            for chunk in chunks:
+            for weight, chunk in chunks:
                 chunk = self._claim("blank", chunk, find_blank(*chunk))
                 chunk = self._claim("overlap", chunk, scored.find_overlap(*chunk))
                 hashes.append(hash_pairs(*chunk))
+                weights.append(np.full(len(chunk[0]), weight, np.uint16))
                 yield chunk
 
         self._spool.write(still_in())
         self._hashes = np.concatenate([self._hashes, *hashes])
+        self._weights = np.concatenate([self._weights, *weights])
         self._out = np.zeros(len(self._hashes), np.bool_)
 
     def hold_out(self, most: int, share: float, seed: int) -> Chunk:
@@ -99,6 +108,15 @@ class TrainingText:
         """Give the pairs that are still in."""
         for chunk, _ in self._without(self._out):
             yield chunk
+
+    def copies(self) -> Iterator[Chunk]:
+        """Give once more, or several times, the pairs that are in and are to be taken more than once.
+
+        A whole round after the other, so that copies of a pair are far from each other.
+        """
+        for taken in range(1, int(self._weights.max(initial=1))):
+            for chunk, _ in self._without(self._out | (self._weights <= taken)):
+                yield chunk
 
     def remove(self) -> None:
         """Delete the text."""

@@ -193,6 +193,11 @@ def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
     return count
 
 
+def map_line_breaks(text: str) -> tuple[str, int]:
+    """Make a record of a text: characters that end a line anywhere become blanks. Gives their number too."""
+    return _LINE_BREAKS_AND_LF.subn(" ", text)
+
+
 def is_blank(record: str) -> bool:
     """Whether a record holds nothing but Unicode white space, or nothing at all."""
     return not record or record.isspace()

@@ -1,18 +1,22 @@
 """From what the user asked of `prepare` to what is to be done."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.data.corpora import find_corpus, parse_langs
+from aiayn_cli.data.corpora import OPUS, find_corpus, parse_langs
+from aiayn_cli.data.corpus import Corpus
+from aiayn_cli.data.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.data.encoding import available_cores
 from aiayn_cli.data.prepared import PREPARED_FOLDER, VOCAB
-from aiayn_cli.data.sources import DemoSource, FileSource, PairOfFiles, Source
+from aiayn_cli.data.sources import Source
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.stages.prepare_source import Files, make_source
 
 
 @dataclass(frozen=True)
@@ -54,40 +58,56 @@ class PreparePlan:
 def make_plan(
     *,
     corpus: str | None,
-    files: Mapping[str, Sequence[PairOfFiles]],
+    like: str | None,
+    files: Files,
     langs: str | None,
     out: Path | None,
     recipe: str | None,
     settings: Mapping[str, Any],
     vocab: Path | None,
     workers: int | None,
+    downloads: Path | None,
+    from_folder: Path | None,
 ) -> PreparePlan:
     """Choose what the user left open, and refuse what does not go together; see `run_prepare` for the arguments.
 
     Raises:
         AiaynError: what the user can fix.
     """
-    _refuse_contradictions(corpus, files, langs, settings, vocab, workers)
     base = load_recipe(recipe).data if recipe else None
-    if corpus is None and not files["train"]:
+    if corpus is None and not files.has_train():
+        if files.given() or (langs is not None and base is None):
+            raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")
         corpus = base.corpus
+    _refuse_contradictions(corpus, like, files, settings, vocab, workers, from_folder)
     if corpus is not None:
-        known = find_corpus(corpus)
-        base = base or replace(DataConfig(), vocab_size=known.vocab_size)
+        corpora = _find_corpora(corpus, langs, like)
+        first = corpora[0]
+        if base is None or like is not None:
+            base = replace(base or DataConfig(), vocab_size=first.vocab_size, **first.settings)
+        corpus = "+".join(each.name for each in corpora)
         config = _change(base, {"corpus": corpus, **settings})
-        src_lang, tgt_lang = known.src_lang, known.tgt_lang
-        source: Source = DemoSource(config.seed)
-        name = corpus
+        src_lang, tgt_lang = first.src_lang, first.tgt_lang
+        name = _folder_name(corpus, f"{src_lang}-{tgt_lang}")
     else:
         if langs is None:
-            raise UsageError("--train without --langs", "say which languages these are, such as --langs en-de")
+            raise UsageError(f"{files.given()[0]} without --langs", "say which languages these are: --langs en-de")
+        corpora = []
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), settings)
-        given = {split: pairs for split, pairs in files.items() if pairs}
-        source = FileSource(given, drop_bad_bytes=config.on_bad_bytes == "drop")
         name = config.corpus if recipe else f"{src_lang}-{tgt_lang}"
+    source = make_source(
+        corpora,
+        files,
+        (src_lang, tgt_lang),
+        seed=config.seed,
+        drop_bad_bytes=config.on_bad_bytes == "drop",
+        # Nobody can repair an archive, so that stopping there is only for who asks for it.
+        drop_in_corpora=settings.get("on_bad_bytes", "drop") == "drop",
+        downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
+    )
     if vocab is not None and vocab.is_dir():
         vocab = vocab / VOCAB
     return PreparePlan(
@@ -103,20 +123,41 @@ def make_plan(
     )
 
 
+def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpus]:
+    """Find corpora joined by "+"; OPUS is asked for the languages of the first where none are given."""
+    corpora: list[Corpus] = []
+    for name in names.split("+"):
+        of_first = f"{corpora[0].src_lang}-{corpora[0].tgt_lang}" if corpora else None
+        corpus = find_corpus(name, langs or (of_first if name.startswith(OPUS) else None), like)
+        if of_first not in (None, f"{corpus.src_lang}-{corpus.tgt_lang}"):
+            problem = f"{corpora[0].name} is {of_first}, but {name} is {corpus.src_lang}-{corpus.tgt_lang}"
+            raise UsageError(problem, "only corpora of the same languages, in the same direction, go together")
+        corpora.append(corpus)
+    return corpora
+
+
+def _folder_name(corpus: str, langs: str) -> str:
+    """Make a file name of a corpus's; OPUS has each of its corpora in many languages."""
+    name = re.sub(r"[^\w.+-]+", "-", corpus)
+    return f"{name}-{langs}" if corpus.startswith(OPUS) else name
+
+
 def _refuse_contradictions(
     corpus: str | None,
-    files: Mapping[str, Sequence[PairOfFiles]],
-    langs: str | None,
+    like: str | None,
+    files: Files,
     settings: Mapping[str, Any],
     vocab: Path | None,
     workers: int | None,
+    from_folder: Path | None,
 ) -> None:
-    of_files = {"--train": files["train"], "--valid": files["valid"], "--test": files["test"], "--langs": langs}
-    given = [option for option, value in of_files.items() if value]
-    if corpus is not None and given:
-        raise UsageError(f"corpus {corpus} and {given[0]} together", "name a corpus, or give files: not both")
-    if given and not files["train"]:
-        raise UsageError(f"{given[0]} without --train", "give the training text too")
+    of_corpora = {"--like": like, "--from": from_folder}
+    for option, value in of_corpora.items():
+        if value is not None and corpus is None:
+            raise UsageError(f"{option} without a corpus", "it is for corpora that have a name, such as wmt14-en-de")
+    if min(files.tsv_columns) < 1 or len(set(files.tsv_columns)) < 2:
+        columns = " ".join(map(str, files.tsv_columns))
+        raise UsageError(f"--tsv-columns is {columns}, but must be two columns from 1 on", "write it like 1 2")
     if vocab is not None and "vocab_size" in settings:
         raise UsageError("--vocab and --vocab-size together", "a vocabulary that exists has its size: give one of them")
     if workers is not None and workers < 1:

@@ -18,12 +18,14 @@ class PrepareResult:
         pairs_read: training pairs that were read.
         dropped: how many of them were dropped, by rule.
         held_out: how many of them became validation pairs, since none were given.
-        pairs_kept: training pairs, the rest.
+        copies: pairs added because an origin has a weight above 1.
+        pairs_kept: training pairs: the rest, and the copies.
         valid_pairs: validation pairs.
         test_pairs: test pairs; 0 without test text.
         src_tokens: sub-word tokens of the kept training pairs' source sides, without end tokens.
         tgt_tokens: the same for the target sides.
         unknown_tokens: how many of both are <unk>.
+        entries_skipped: what is no pair in the files of a corpus: lines about talks, units without both languages.
         mapped_characters: characters such as CR or U+2028 inside lines of all files that became blanks.
         vocab_size: sub-words, special tokens included.
         done_before: nothing was done, since the folder holds exactly this already.
@@ -35,12 +37,14 @@ class PrepareResult:
     pairs_read: int
     dropped: dict[str, int]
     held_out: int
+    copies: int
     pairs_kept: int
     valid_pairs: int
     test_pairs: int
     src_tokens: int
     tgt_tokens: int
     unknown_tokens: int
+    entries_skipped: int
     mapped_characters: int
     vocab_size: int
     done_before: bool
@@ -48,8 +52,10 @@ class PrepareResult:
 
     def __str__(self) -> str:
         rows: list[tuple[str, int | None]] = [("training pairs read", self.pairs_read)]
+        rows += [("  entries skipped that are no pair", self.entries_skipped)] if self.entries_skipped else []
         rows += [(f"  dropped: {REASONS[name]}", count) for name, count in self.dropped.items() if count]
         rows += [("  held out for validation", self.held_out)] if self.held_out else []
+        rows += [("  copies of pairs with a weight", self.copies)] if self.copies else []
         rows += [("training pairs kept", self.pairs_kept)]
         rows += [("  source tokens", self.src_tokens), ("  target tokens", self.tgt_tokens)]
         rows += [("  unknown tokens", self.unknown_tokens)] if self.unknown_tokens else []
@@ -73,12 +79,14 @@ class PrepareResult:
             pairs_read=train["pairs_read"],
             dropped=dict(train["dropped"]),
             held_out=train["held_out"],
+            copies=train["copies"],
             pairs_kept=train["pairs_kept"],
             valid_pairs=splits["valid"]["pairs_kept"] if "valid" in splits else 0,
             test_pairs=splits["test"]["pairs_kept"] if "test" in splits else 0,
             src_tokens=train["src_tokens"],
             tgt_tokens=train["tgt_tokens"],
             unknown_tokens=train["unknown_tokens"],
+            entries_skipped=sum(split["entries_skipped"] for split in splits.values()),
             mapped_characters=sum(split["mapped_characters"] for split in splits.values()),
             vocab_size=manifest["vocab"]["size"],
             done_before=done_before,

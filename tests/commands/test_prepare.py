@@ -63,11 +63,14 @@ def test_a_vocabulary_and_a_recipe_can_be_named(here: Path) -> None:
 def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "--list"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("demo  en-de  ")
+    assert out.startswith("corpus          pair         pairs  download  licence\n")
+    assert "\nwmt14-en-de     en-de    4,520,620   1.70 GB  research use; see statmt.org\n" in out
+    assert "\n  --like fairseq: with News Commentary v12; each 100th training pair is for validation\n" in out
     assert err == ""
     assert main(["prepare", "--list", "--json"]) == 0
     corpora = json.loads(capsys.readouterr().out)["corpora"]
-    assert [corpus["name"] for corpus in corpora] == ["demo"]
+    assert [corpus["name"] for corpus in corpora][:2] == ["demo", "wmt14-en-de"]
+    assert corpora[1]["pairs"] == {"number": 4_520_620, "approximate": False}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,17 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         ("--train a.en --langs en-de", 2, "--train needs files in pairs, but has 1: a.en"),
         ("--train a.en a.de b.en --langs en-de", 2, "--train needs files in pairs, but has 3: a.en, a.de, b.en"),
         ("--train a.en a.de", 2, "--train without --langs"),
+        (
+            "--train a.en a.de --langs en-de --weight a.en=0",
+            2,
+            "--weight is 'a.en=0', but must be a name and a whole number from 1 on",
+        ),
+        (
+            "--train a.en a.de --langs en-de --weight 3",
+            2,
+            "--weight is '3', but must be a name and a whole number from 1 on",
+        ),
+        ("--train a.en a.de --langs en-de --weight b.en=3", 2, "--weight b.en=3: nothing of that name is read"),
         ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
         ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
         ("--train a.en a.de --langs en-de --max-length 0", 2, "--max-length is 0, but must be at least 1"),

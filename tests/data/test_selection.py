@@ -27,7 +27,7 @@ def join(chunks: list[Chunk]) -> list[Pair]:
 
 def collected(folder: Path, pairs: list[Pair], scored: ScoredText = NOTHING, chunk: int = 7) -> TrainingText:
     text = TrainingText(folder)
-    text.collect(split_up(pairs, chunk), scored)
+    text.collect(((1, each) for each in split_up(pairs, chunk)), scored)
     return text
 
 
@@ -122,3 +122,13 @@ def test_nothing_is_left_on_disk(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir())
     text.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_copies_come_in_rounds_without_what_was_dropped(tmp_path: Path) -> None:
+    pairs = numbered(9)
+    text = TrainingText(tmp_path)
+    weighted = [(3, pairs[:2]), (1, pairs[2:5]), (2, [*pairs[5:], pairs[0]])]
+    text.collect(((weight, chunk) for weight, part in weighted for chunk in split_up(part, 9)), NOTHING)
+    text.drop_repeats()
+    assert join(list(text.chunks())) == pairs
+    assert join(list(text.copies())) == [*pairs[:2], *pairs[5:], *pairs[:2]]

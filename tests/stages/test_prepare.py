@@ -377,8 +377,8 @@ def test_unequal_files_stop_with_both_counts(here: Path) -> None:
 def test_the_demo_needs_nothing_but_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
 ) -> None:
-    from aiayn_cli.data import sources
     from aiayn_cli.data.toy import ToyCorpus
+    from aiayn_cli.stages import prepare_source
 
     seeds = []
 
@@ -386,7 +386,7 @@ def test_the_demo_needs_nothing_but_its_name(
         seeds.append(seed)
         return ToyCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
 
-    monkeypatch.setattr(sources, "generate", generate)
+    monkeypatch.setattr(prepare_source, "generate", generate)
     result = run_prepare(corpus="demo", settings={"seed": 4})
     assert "writing to prepared/demo" in capsys.readouterr().err
     assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
@@ -434,8 +434,25 @@ FILES = (Path("a.en"), Path("a.de"))
     ("options", "error", "problem"),
     [
         ({}, UsageError, "nothing to prepare"),
-        ({"corpus": "demo", "train": [FILES]}, UsageError, "corpus demo and --train together"),
-        ({"corpus": "demo", "langs": "en-de"}, UsageError, "corpus demo and --langs together"),
+        ({"corpus": "demo", "langs": "de-en"}, UsageError, "--langs is de-en, but demo is en-de"),
+        ({"corpus": "demo+multi30k-en-fr"}, UsageError, "demo is en-de, but multi30k-en-fr is en-fr"),
+        ({"corpus": "demo", "like": "paper"}, UsageError, "--like paper is not known for demo"),
+        ({"corpus": "demo", "tmx": [Path("a.tmx")]}, DataError, "a.tmx does not exist"),
+        ({"tsv": [Path("a.tsv")], "langs": "en-de"}, DataError, "a.tsv does not exist"),
+        ({"tsv": [Path("a.tsv")]}, UsageError, "--tsv without --langs"),
+        ({"train": [FILES], "langs": "en-de", "like": "paper"}, UsageError, "--like without a corpus"),
+        ({"train": [FILES], "langs": "en-de", "from_folder": Path("x")}, UsageError, "--from without a corpus"),
+        ({"corpus": "multi30k-en-de", "from_folder": Path("x")}, DataError, "x is not a folder"),
+        (
+            {"train": [FILES], "langs": "en-de", "tsv_columns": (0, 1)},
+            UsageError,
+            "--tsv-columns is 0 1, but must be two columns from 1 on",
+        ),
+        (
+            {"train": [FILES], "langs": "en-de", "weights": {"a.e": 2}},
+            UsageError,
+            "--weight a.e=2: nothing of that name is read",
+        ),
         ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid without --train"),
         ({"train": [FILES]}, UsageError, "--train without --langs"),
         ({"train": [FILES], "langs": "en"}, UsageError, "--langs is 'en', but must be source-target"),

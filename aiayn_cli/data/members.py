@@ -1,0 +1,134 @@
+"""Reads members of archives as streams: nothing is ever extracted, so nothing can land outside of a folder.
+
+A member is named by its path in the archive. Where none has that very path, the one file of that name elsewhere in
+the archive is taken, since the same corpus comes packed with and without a folder around it.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+from aiayn_cli.errors import DataError
+
+_BUFFER_BYTES = 1 << 20
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile)  # while reading; what else can happen is an OSError, or EOFError
+_AGAIN = "the archive may be damaged: remove it, and run the command again"
+
+
+def open_member(archive: Path, member: str) -> BinaryIO:
+    """Open a member of a .zip, .tar, .tgz or .tar.* file; what is compressed once more (.gz, .xz, .bz2) is opened too.
+
+    Reading raises EOFError or OSError where the archive is cut short or damaged, as gzip does.
+
+    Args:
+        archive: its path; the suffix says what it is.
+        member: path inside.
+    Raises:
+        DataError: it cannot be opened, has no such member or two of that name, or the member is a link.
+    """
+    try:
+        opened = _open_in_zip(archive, member) if archive.suffix.lower() == ".zip" else _open_in_tar(archive, member)
+    except (*_DAMAGE, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{archive} cannot be read: {error}", _AGAIN) from error
+    match Path(member).suffix.lower():
+        case ".gz":
+            return _stream(gzip.GzipFile(fileobj=opened), opened.close)
+        case ".xz":
+            return _stream(lzma.LZMAFile(opened), opened.close)
+        case ".bz2":
+            return _stream(bz2.BZ2File(opened), opened.close)
+        case _:
+            return opened
+
+
+def _open_in_zip(archive: Path, member: str) -> BinaryIO:
+    with ExitStack() as stack:
+        file = stack.enter_context(zipfile.ZipFile(archive))
+        infos = {info.filename: info for info in file.infolist() if not info.is_dir()}
+        info = infos[_choose(archive, member, list(infos))]
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise _no_file(archive, info.filename)
+        return _stream(file.open(info), stack.pop_all().close)
+
+
+def _open_in_tar(archive: Path, member: str) -> BinaryIO:
+    found = _find_in_tar(archive, member)
+    if isinstance(found, list):
+        found = _find_in_tar(archive, _choose(archive, member, found))
+    assert not isinstance(found, list)
+    return found
+
+
+def _find_in_tar(archive: Path, member: str) -> BinaryIO | list[str]:
+    """Open the member of this very path; where there is none, give the paths of all.
+
+    A compressed archive is read from its start to the member, once. Others can be read anywhere.
+    """
+    mode: Literal["r:", "r|*"] = "r:" if archive.suffix.lower() == ".tar" else "r|*"
+    names = []
+    with ExitStack() as stack:
+        file = stack.enter_context(tarfile.open(archive, mode, bufsize=_BUFFER_BYTES))
+        while (info := file.next()) is not None:
+            if info.isdir():
+                continue
+            if _plain(info.name) == _plain(member):
+                content = file.extractfile(info) if info.isreg() else None
+                if content is None:
+                    raise _no_file(archive, info.name)
+                return _stream(content, stack.pop_all().close)
+            names.append(info.name)
+    return names
+
+
+def _choose(archive: Path, member: str, names: list[str]) -> str:
+    """Find the member among the paths in an archive."""
+    exact = [name for name in names if _plain(name) == _plain(member)]
+    matching = exact or [name for name in names if name.rpartition("/")[2] == member.rpartition("/")[2]]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise DataError(f"{archive} has {len(matching)} files {member}: {', '.join(matching)}", _AGAIN)
+    raise DataError(f"{archive} has no file {member} among its {len(names):,}", "check that it is the right archive")
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("./")
+
+
+def _no_file(archive: Path, name: str) -> DataError:
+    return DataError(f"{archive}: {name} is a link and not a file", "check that it is the right archive")
+
+
+def _stream(content: Any, close_archive: Callable[[], None]) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Member(content, close_archive), _BUFFER_BYTES))
+
+
+class _Member(io.RawIOBase):
+    """The content of a member; it says of damage what gzip says, and closes its archive too."""
+
+    def __init__(self, content: Any, close_archive: Callable[[], None]) -> None:
+        self._content = content
+        self._close_archive = close_archive
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._content.readinto(buffer))
+        except _DAMAGE as error:
+            raise OSError(str(error)) from error
+
+    def close(self) -> None:
+        if not self.closed:
+            self._content.close()
+            self._close_archive()
+        super().close()

@@ -1,0 +1,150 @@
+"""From corpora and files that the user names to one source of pairs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aiayn_cli.data.corpus import Amount, Corpus, Part
+from aiayn_cli.data.download import Downloads
+from aiayn_cli.data.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
+from aiayn_cli.data.inputs import ArchiveMember, LocalFile, MadeText
+from aiayn_cli.data.sources import Origin, Source
+from aiayn_cli.data.tmx import TmxPairs
+from aiayn_cli.data.toy import generate
+from aiayn_cli.errors import UsageError, did_you_mean
+
+PairOfFiles = tuple[Path, Path]  # source sides, target sides
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of the user.
+
+    Attributes:
+        train: pairs of files for training, a record a line.
+        tsv: files of tab-separated columns, for training.
+        tsv_columns: which column has the source and which the target side, from 1 on.
+        tmx: translation memories, for training.
+        valid: validation files.
+        test: test files.
+        weights: by the name of a corpus, of a part of one, or of a file: how often its pairs are taken.
+    """
+
+    train: Sequence[PairOfFiles] = ()
+    tsv: Sequence[Path] = ()
+    tsv_columns: tuple[int, int] = (1, 2)
+    tmx: Sequence[Path] = ()
+    valid: PairOfFiles | None = None
+    test: PairOfFiles | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def given(self) -> list[str]:
+        """List the options that name files."""
+        return [f"--{name}" for name in ("train", "tsv", "tmx", "valid", "test") if getattr(self, name)]
+
+    def has_train(self) -> bool:
+        """Whether there is training text."""
+        return bool(self.train or self.tsv or self.tmx)
+
+
+def make_source(
+    corpora: Sequence[Corpus],
+    files: Files,
+    langs: tuple[str, str],
+    *,
+    seed: int,
+    drop_bad_bytes: bool,
+    drop_in_corpora: bool,
+    downloads: Downloads,
+) -> Source:
+    """Put together what is read: first the corpora, then the files.
+
+    Validation and test pairs are the files given for them, else those of the first corpus that has some.
+
+    Args:
+        corpora: named corpora, all of the same two languages.
+        files: files of the user.
+        langs: source and target language.
+        seed: of the corpus that the package makes itself.
+        drop_bad_bytes: drop and count a pair with bad bytes in a file, instead of stopping there.
+        drop_in_corpora: the same for corpora.
+        downloads: where archives are.
+    Raises:
+        UsageError: a weight is for nothing that is read.
+    """
+    train: list[Origin] = []
+    names: dict[str, list[int]] = {}  # what a weight may be given for, and which origins that is
+    valid: Sequence[Origin] = ()
+    test: Sequence[Origin] = ()
+    valid_every = 0
+    for corpus in corpora:
+        parts = _demo(seed) if not corpus.train else _parts(corpus, drop_in_corpora, downloads)
+        for origin in parts["train"]:
+            names.setdefault(corpus.name, []).append(len(train))
+            names.setdefault(origin.name, []).append(len(train))
+            train.append(origin)
+        if not valid and not valid_every:
+            valid, valid_every = parts["valid"], corpus.valid_every
+        test = test or parts["test"]
+    for origin in _file_origins(files, langs, drop_bad_bytes):
+        names.setdefault(origin.name, []).append(len(train))
+        train.append(origin)
+    if files.valid:
+        valid, valid_every = [_lines(files.valid, drop_bad_bytes)], 0
+    if files.test:
+        test = [_lines(files.test, drop_bad_bytes)]
+    for name, weight in files.weights.items():
+        if name not in names:
+            raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
+        for i in names[name]:
+            train[i] = replace(train[i], weight=weight)
+    return Source(train, valid, test, valid_every, downloads)
+
+
+def _parts(corpus: Corpus, drop_bad_bytes: bool, downloads: Downloads) -> dict[str, list[Origin]]:
+    origins: dict[str, list[Origin]] = {"train": [], "valid": [], "test": []}
+    langs = corpus.src_lang, corpus.tgt_lang
+    for split, part in corpus.parts():
+        src, tgt = (
+            ArchiveMember(part.sides[lang].archive, part.sides[lang].member.format(role=role), downloads)
+            for lang, role in zip(langs, ("src", "ref"), strict=True)
+        )
+        origins[split].append(
+            Origin(
+                part.name,
+                _read_as(part, src, tgt, drop_bad_bytes),
+                expected=Amount(part.pairs, part.approximate),
+                md5=(part.md5.get(langs[0], ""), part.md5.get(langs[1], "")),
+            )
+        )
+    return origins
+
+
+def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, drop_bad_bytes: bool) -> Pairs:
+    match part.format:
+        case "segments":
+            return SegmentPairs(src, tgt)
+        case "talks":
+            return TalkPairs(src, tgt, drop_bad_bytes, titles=part.titles)
+        case "lines":
+            return LinePairs(src, tgt, drop_bad_bytes)
+
+
+def _demo(seed: int) -> dict[str, list[Origin]]:
+    corpus = generate(seed)
+    splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+    return {
+        split: [Origin("demo", TsvPairs(MadeText("demo", "".join(f"{s}\t{t}\n" for s, t in pairs).encode())))]
+        for split, pairs in splits.items()
+    }
+
+
+def _file_origins(files: Files, langs: tuple[str, str], drop_bad_bytes: bool) -> list[Origin]:
+    tsv = (Origin(str(path), TsvPairs(LocalFile(path), files.tsv_columns, drop_bad_bytes)) for path in files.tsv)
+    tmx = (Origin(str(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
+    return [*(_lines(pair, drop_bad_bytes) for pair in files.train), *tsv, *tmx]
+
+
+def _lines(pair: PairOfFiles, drop_bad_bytes: bool) -> Origin:
+    src, tgt = pair
+    return Origin(str(src), LinePairs(LocalFile(src), LocalFile(tgt), drop_bad_bytes))
