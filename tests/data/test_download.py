@@ -325,7 +325,7 @@ def test_pauses_between_tries_grow(tmp_path: Path, server: Loopback, monkeypatch
     url = server.put("/corpus.tgz", Answer(status=503))
     with pytest.raises(DataError):
         fetch(tmp_path, archive(url), Network(attempts=4, pause_seconds=1.5))
-    assert pauses == [1.5, 3.0, 6.0]
+    assert [pause for pause in pauses if pause >= 1] == [1.5, 3.0, 6.0]  # the server's own short waits are heard too
 
 
 # ---- disk

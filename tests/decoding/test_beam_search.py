@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from aiayn_cli.decoding.beam_search import Hypothesis, _top, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS
 
 torch.set_num_threads(1)
@@ -284,19 +284,6 @@ def test_batch_sizes_are_few_and_near() -> None:
         assert batch_size(lower, up=True) == lower
         assert batch_size(upper, up=False) == upper
     assert len({batch_size(n, up=True) for n in range(1, 1025)}) == 36
-
-
-@given(vocab=st.integers(1, 900), k=st.integers(1, 9), seed=st.integers(0, 999), zeros=st.booleans())
-@settings(max_examples=80)
-def test_the_k_best_are_found_without_sorting_the_vocabulary(vocab: int, k: int, seed: int, zeros: bool) -> None:
-    k = min(k, vocab)
-    scores = torch.randn(3, 5, vocab, generator=torch.Generator().manual_seed(seed))
-    if zeros:
-        scores[scores < 0.8] = -torch.inf
-    values, index = _top(scores, k)
-    torch.testing.assert_close(values, scores.sort(dim=-1, descending=True).values[..., :k], rtol=0, atol=0)
-    torch.testing.assert_close(scores.gather(-1, index), values, rtol=0, atol=0)
-    assert all(len(set(row)) == k for row in index.flatten(0, 1).tolist())
 
 
 def test_the_penalty_is_that_of_wu_et_al() -> None:
