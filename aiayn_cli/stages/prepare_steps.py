@@ -179,8 +179,9 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
         if plan.vocab.name == VOCAB and (tgt_vocab := plan.vocab.with_name(TGT_VOCAB)).exists():
             shutil.copyfile(tgt_vocab, folder / TGT_VOCAB)
     else:
-        for name, words in zip(names, _count_words(plan, text, n_vocabs=len(names)), strict=True):
-            left_out += _learn_vocab(folder / name, plan.config, words, len(text))
+        sides = ("source", "target") if plan.config.separate_vocabs else ("",)
+        for name, side, words in zip(names, sides, _count_words(plan, text, n_vocabs=len(names)), strict=True):
+            left_out += _learn_vocab(folder / name, side, plan.config, words, len(text))
     sizes = [vocab.size for vocab in load_vocabs(folder)]
     by_side = {"src_size": sizes[0], "tgt_size": sizes[1]} if (folder / TGT_VOCAB).exists() else {}
     return {"size": max(sizes), **by_side, "characters_left_out": left_out}
@@ -199,20 +200,27 @@ def _count_words(plan: PreparePlan, text: TrainingText, n_vocabs: int) -> list[W
     return counters
 
 
-def _learn_vocab(path: Path, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
-    """Learn a vocabulary from words, say what is special about it, and give how many characters it goes without."""
+def _learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
+    """Learn a vocabulary from words, say what is special about it, and give how many characters it goes without.
+
+    Args:
+        path: of its file.
+        side: "source" or "target"; empty for a joint one.
+        config: what is wanted.
+        words: of the text.
+        n_pairs: pairs of the text.
+    """
     counts = words.words()
+    text = " ".join(filter(None, ("the", side, "text")))
     logs.detail(f"learning sub-words from {len(counts):,} different words; {words.forgotten:,} rare ones left out")
     path.write_bytes(train_vocab(counts, config.vocab_size, config.vocab_type, byte_fallback=config.byte_fallback))
     left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=config.byte_fallback)
     size = Vocab.load(path).size
     if left_out:
         fate = "are written as bytes" if config.byte_fallback else "become <unk> (--byte-fallback writes them as bytes)"
-        logs.notice(
-            f"{len(left_out):,} rare characters, {100 * share:.2g} % of the text, have no sub-word: they {fate}"
-        )
+        logs.notice(f"{len(left_out):,} rare characters, {100 * share:.2g} % of {text}, have no sub-word: they {fate}")
     if size < config.vocab_size:
-        logs.notice(f"the text has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
+        logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
     elif n_pairs < PAIRS_A_SUBWORD * size:
         logs.notice(f"{size:,} sub-words are many for {n_pairs:,} pairs; fewer may do better (--vocab-size)")
     return len(left_out)
