@@ -1,14 +1,14 @@
 """Text to token ids in bulk: in order, on all cores, and the same for any number of processes."""
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from aiayn_cli.data.bpe_dropout import RandomSplitter
 from aiayn_cli.data.clean import LengthRules
 from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.pairs import Chunk
@@ -50,7 +50,11 @@ class Dropout:
 
 
 def encode_chunk(
-    vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: TrainingPairs, dropout: Dropout | None = None
+    vocabs: tuple[Vocab, Vocab],
+    rules: LengthRules | None,
+    text: TrainingPairs,
+    splitters: tuple[RandomSplitter, RandomSplitter] | None = None,
+    draw: tuple[int, ...] = (),
 ) -> EncodedChunk:
     """Encode a chunk and drop the pairs that the rules claim (none where there are no rules).
 
@@ -58,7 +62,8 @@ def encode_chunk(
         vocabs: of the source and target side.
         rules: what drops a pair for its length.
         text: pairs, and copies after them.
-        dropout: splits what is kept at random; the rules look at the best way to split it.
+        splitters: split what is kept at random; the rules look at the best way to split it.
+        draw: numbers; others split the same text in other ways.
     """
     (src, src_lengths), (tgt, tgt_lengths) = vocabs[0].encode_flat(text.src), vocabs[1].encode_flat(text.tgt)
     n_pairs = len(text.src) - text.n_upper - text.n_title
@@ -72,11 +77,11 @@ def encode_chunk(
         if not keep.all():
             src, tgt = src[np.repeat(keep, src_lengths)], tgt[np.repeat(keep, tgt_lengths)]
             src_lengths, tgt_lengths = src_lengths[keep], tgt_lengths[keep]
-    if dropout is not None:
-        seeds = 2 * dropout.seed % 2**32, (2 * dropout.seed + 1) % 2**32
+    if splitters is not None:
+        sides = (list(compress(side, keep.tolist())) for side in (text.src, text.tgt))
         (src, src_lengths), (tgt, tgt_lengths) = (
-            vocab.sample_flat(list(compress(side, keep.tolist())), dropout.probability, seed)
-            for vocab, side, seed in zip(vocabs, (text.src, text.tgt), seeds, strict=True)
+            splitter.encode_flat(side, (*draw, i))
+            for i, (splitter, side) in enumerate(zip(splitters, sides, strict=True))
         )
     return EncodedChunk(
         src=src,
@@ -118,12 +123,13 @@ def _make_encoder(
     folder: Path, rules: LengthRules, cached_words: int, dropout: Dropout | None
 ) -> Callable[[Piece], list[EncodedChunk]]:
     vocabs = load_vocabs(folder, cached_words)
+    if dropout is None:
+        return lambda piece: [encode_chunk(vocabs, rules, piece.load())] * piece.weight
+    # Of each word there are many ways to split it, which are remembered too.
+    src, tgt = (RandomSplitter(vocab, dropout.probability, dropout.seed, 4 * cached_words) for vocab in vocabs)
 
     def encode(piece: Piece) -> list[EncodedChunk]:
         text = piece.load()
-        if dropout is None:
-            return [encode_chunk(vocabs, rules, text)] * piece.weight
-        seeds = (zlib.crc32(f"{dropout.seed} {piece.number} {i}".encode()) for i in range(piece.weight))
-        return [encode_chunk(vocabs, rules, text, replace(dropout, seed=seed)) for seed in seeds]
+        return [encode_chunk(vocabs, rules, text, (src, tgt), (piece.number, i)) for i in range(piece.weight)]
 
     return encode

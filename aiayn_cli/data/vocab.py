@@ -20,6 +20,9 @@ from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 BLANK_MARK = "\u2581"  # SentencePiece's own sign for a blank
 CACHED_WORDS = 1_000_000  # words whose ids are remembered; about 200 MB at most
 
+# All ids one record after the other, [tokens] of the vocabulary's dtype; the length of each record, [records].
+FlatIds = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int32]]
+
 _INVISIBLE_IDS = frozenset((PAD_ID, BOS_ID, EOS_ID))
 
 
@@ -36,6 +39,9 @@ class Vocab:
         size: sub-words, special tokens included; ids are 0 .. size - 1.
         sha256: of the file.
         dtype: the smallest of uint16 and int32 that holds every id.
+        name: where it comes from, for messages.
+        words_are_independent: whether a text's ids are its words' ids one after the other; so it is for every
+            vocabulary that `prepare` trains.
     """
 
     def __init__(self, model: bytes, name: str, cached_words: int = CACHED_WORDS) -> None:
@@ -64,7 +70,9 @@ class Vocab:
                 f"{name}: <pad>, <unk>, <s>, </s> have the ids {', '.join(map(str, found))}, but must have 0, 1, 2, 3",
                 "train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or let `prepare` make one",
             )
-        self._word_ids = _WordIds(processor, self.dtype, cached_words) if _words_are_independent(processor) else None
+        self.name = name
+        self.words_are_independent = _words_are_independent(processor)
+        self._word_ids = _WordIds(processor, self.dtype, cached_words)
 
     @classmethod
     def load(cls, path: Path | str, cached_words: int = CACHED_WORDS) -> "Vocab":
@@ -88,41 +96,32 @@ class Vocab:
         ids: list[list[int]] = self._processor.encode([readable(record) for record in records])
         return ids
 
-    def encode_flat(self, records: Sequence[str]) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int32]]:
+    def encode_flat(self, records: Sequence[str]) -> FlatIds:
         """Split many records into the same ids as `encode`, several times faster.
 
         Returns:
             All ids one record after the other, [tokens] of `dtype`; the length of each record, [records].
         """
-        if self._word_ids is None:
+        if not self.words_are_independent:
             lists = self.encode(records)
             lengths = np.fromiter(map(len, lists), np.int32, len(lists))
             return np.fromiter((i for ids in lists for i in ids), self.dtype, int(lengths.sum())), lengths
-        # No sub-word reaches over a blank, so that a text's ids are its words' ids one after the other.
         ids_of = self._word_ids.__getitem__
-        encoded = [b"".join(map(ids_of, readable(record).split(" "))) if record else b"" for record in records]
+        return self.flatten(
+            [b"".join(map(ids_of, readable(record).split(" "))) if record else b"" for record in records]
+        )
+
+    def flatten(self, encoded: Sequence[bytes]) -> FlatIds:
+        """Join the ids of records, each given as the bytes of an array of `dtype`; as `encode_flat` gives them."""
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded)) // np.int32(self.dtype.itemsize)
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
 
-    def sample_flat(
-        self, records: Sequence[str], dropout: float, seed: int
-    ) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.int32]]:
-        """Split records at random, as `encode_flat` would but with each merge left out with some probability.
-
-        BPE-dropout (Provilkov et al. 2020); for vocabularies of byte-pair encoding.
-
-        Args:
-            records: text.
-            dropout: probability of leaving out a merge.
-            seed: the same gives the same, in any process; from 0 to 2**32 - 1.
-        Returns:
-            All ids one record after the other, [tokens] of `dtype`; the length of each record, [records].
-        """
-        sentencepiece.set_random_generator_seed(seed)
-        texts = [readable(record) for record in records]
-        lists = self._processor.encode(texts, enable_sampling=True, alpha=dropout, num_threads=1)
-        lengths = np.fromiter(map(len, lists), np.int32, len(lists))
-        return np.fromiter((i for ids in lists for i in ids), self.dtype, int(lengths.sum())), lengths
+    def sub_words(self) -> dict[str, int]:
+        """Give the id of each sub-word that text is split into: all but special tokens and bytes."""
+        processor = self._processor
+        others = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
+        ids = [i for i in range(self.size) if not any(other(i) for other in others)]
+        return dict(zip(processor.id_to_piece(ids), ids, strict=True))
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Join the sub-words of each sequence into text.
@@ -158,7 +157,7 @@ class _WordIds(dict[str, bytes]):
 
 
 def _words_are_independent(processor: sentencepiece.SentencePieceProcessor) -> bool:
-    """Whether the ids of a text are those of its words; so it is for every vocabulary that `prepare` trains."""
+    """Whether no sub-word reaches over a blank."""
     pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
     if any(BLANK_MARK in piece[1:] or " " in piece for piece in pieces):
         return False

@@ -41,7 +41,8 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
         "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "max_words": 30, "dedupe": False,
         "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
         "drift_alarm": False, "case_copies": 0.0, "normalise_punctuation": True, "moses_tokenise": True,
-        "vocab_type": "unigram", "bpe_dropout": 0.0, "separate_vocabs": True, "byte_fallback": False, "on_bad_bytes": "drop", "seed": 5,
+        "vocab_type": "unigram", "bpe_dropout": 0.0, "separate_vocabs": True, "byte_fallback": False,
+        "on_bad_bytes": "drop", "seed": 5,
     }  # fmt: skip
     assert data.valid is not None
     assert data.test is not None
