@@ -30,7 +30,8 @@ from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import ConfigError, DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
-from aiayn_cli.model.transformer import build_model, count_parameters
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run

@@ -18,7 +18,8 @@ from aiayn_cli.decoding.stream import gather
 from aiayn_cli.decoding.translator import Translation, Translator
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _WARNINGS = 5  # unreadable lines named one by one; the rest are only counted
@@ -185,7 +186,7 @@ def _load(
     return Translator(models, vocab, chosen, decoding, n_best=n_best, tgt_lang=first.tgt_lang)
 
 
-def _model_of(checkpoint: Checkpoint) -> Transformer:
+def _model_of(checkpoint: Checkpoint) -> TranslationModel:
     model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
     checkpoint.load_into(model)
     return model

@@ -14,7 +14,7 @@ from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Position, Update, collate, mixed_seed, plan_updates, split_update
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, CheckpointError
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.loss import smoothed_cross_entropy
@@ -103,7 +103,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Transformer,
+        model: TranslationModel,
         optimizer: MasterAdam,
         train_store: TokenStore,
         valid_store: TokenStore | None,

@@ -10,7 +10,8 @@ from aiayn_cli.config import ModelConfig
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.device import Device
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 
 WORDS = ["der", "die", "eine", "hund", "katze", "maus", "frau", "läuft", "springt", "sieht", "klein", "schnell", "und"]
 
@@ -27,8 +28,8 @@ def vocab() -> Vocab:
 
 
 @pytest.fixture
-def make_model(vocab: Vocab) -> Callable[..., Transformer]:
-    def make(seed: int = 1, **settings: object) -> Transformer:
+def make_model(vocab: Vocab) -> Callable[..., TranslationModel]:
+    def make(seed: int = 1, **settings: object) -> TranslationModel:
         shape = {
             "n_encoder_layers": 2,
             "n_decoder_layers": 2,
