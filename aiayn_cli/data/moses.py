@@ -7,11 +7,13 @@ whose quotation marks and dashes vary without meaning.
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.data.pairs import Chunk
 from aiayn_cli.errors import DataError
+
+if TYPE_CHECKING:  # it loads numpy, which `aiayn score` starts without
+    from aiayn_cli.data.pairs import Chunk
 
 
 class MosesText:
@@ -53,7 +55,7 @@ class MosesText:
         return record
 
 
-def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[Chunk], Chunk]:
+def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> "Callable[[Chunk], Chunk]":
     """Make what processes both sides of a chunk, for `map_in_order`."""
     src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
     return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
