@@ -14,6 +14,7 @@ from aiayn_cli.checkpoint import Checkpoint, find_model, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes, write_records
+from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.stream import gather
 from aiayn_cli.decoding.translator import Translation, Translator
 from aiayn_cli.device import choose_device
@@ -34,6 +35,7 @@ class TranslateResult:
         blank_lines: of them, those that were blank and stayed so.
         unreadable_lines: of them, those with bytes that are not text; their translation is blank.
         split_lines: of them, those too long for one pass.
+        repaired_lines: of them, those with a tree that had to be repaired.
         seconds: from the first line to the last, without loading.
         lines_per_second: speed.
         translations: the outputs for each line, where they were to be part of the result.
@@ -44,13 +46,19 @@ class TranslateResult:
     blank_lines: int
     unreadable_lines: int
     split_lines: int
+    repaired_lines: int
     seconds: float
     lines_per_second: float
     translations: tuple[tuple[Translation, ...], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
-        remarks = (("blank", self.blank_lines), ("unreadable", self.unreadable_lines), ("cut", self.split_lines))
+        remarks = (
+            ("blank", self.blank_lines),
+            ("unreadable", self.unreadable_lines),
+            ("cut", self.split_lines),
+            ("repaired", self.repaired_lines),
+        )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
         return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {self.lines_per_second:.0f} a second{counted}"
 
@@ -105,11 +113,14 @@ def run_translate(
         counts = _Counts()
         started = time.perf_counter()
         with _writer(output, with_scores, silent=keep_translations and output is None) as write:
-            for outputs in _translate_all(translator, reader, counts):
+            trees = TreeText(checkpoints[0].text) if checkpoints[0].text.trees else None
+            for outputs in _translate_all(translator, reader, counts, trees):
                 write(outputs)
                 if keep_translations:
                     kept += map(tuple, outputs)
         seconds = time.perf_counter() - started
+    if counts.repaired > _WARNINGS:
+        logs.warning(f"{counts.repaired:,} trees in all were repaired")
     if counts.unreadable > _WARNINGS:
         logs.warning(f"{counts.unreadable:,} lines of {reader.name} in all could not be read")
     return TranslateResult(
@@ -118,6 +129,7 @@ def run_translate(
         blank_lines=counts.blank,
         unreadable_lines=counts.unreadable,
         split_lines=translator.split_lines,
+        repaired_lines=counts.repaired,
         seconds=seconds,
         lines_per_second=counts.lines / max(seconds, 1e-9),
         translations=tuple(kept) if keep_translations else None,
@@ -129,9 +141,12 @@ class _Counts:
     lines: int = 0
     blank: int = 0
     unreadable: int = 0
+    repaired: int = 0
 
 
-def _translate_all(translator: Translator, reader: RecordReader, counts: _Counts) -> Iterator[list[list[Translation]]]:
+def _translate_all(
+    translator: Translator, reader: RecordReader, counts: _Counts, trees: TreeText | None
+) -> Iterator[list[list[Translation]]]:
     terminal = reader.name == "stdin" and sys.stdin.isatty()
     if terminal:
         logs.notice("type a line to translate it; Ctrl-D ends")
@@ -144,10 +159,28 @@ def _translate_all(translator: Translator, reader: RecordReader, counts: _Counts
                         logs.warning(f"{reader.name}:{number}: not UTF-8, or holds NUL: left blank")
                 elif is_blank(record):
                     counts.blank += 1
-            yield translator.translate_n_best([record or "" for record in group], first_line=counts.lines + 1)
+            lines = [record or "" for record in group]
+            outputs = translator.translate_n_best(lines, first_line=counts.lines + 1)
+            yield outputs if trees is None else _restore_trees(trees, lines, outputs, counts)
             counts.lines += len(group)
             if progress is not None:
                 progress.advance(len(group))
+
+
+def _restore_trees(
+    trees: TreeText, lines: Sequence[str], outputs: Sequence[Sequence[Translation]], counts: _Counts
+) -> list[list[Translation]]:
+    """Make bracketed trees of what the model wrote, and say where that had to be repaired."""
+    restored: list[list[Translation]] = []
+    for number, (line, of_line) in enumerate(zip(lines, outputs, strict=True), start=counts.lines + 1):
+        found = [trees.restore_text(line, output.text) for output in of_line]
+        restored.append([replace(output, text=text) for output, (text, _) in zip(of_line, found, strict=True)])
+        if repairs := found[0][1]:
+            counts.repaired += 1
+            if counts.repaired <= _WARNINGS:
+                what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
+                logs.warning(f"line {number:,}: the tree was repaired: {what}")
+    return restored
 
 
 def _decoding(
