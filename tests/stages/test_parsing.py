@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import find_model, load_checkpoint
+from aiayn_cli.checkpoint import load_checkpoint
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.trees import from_text, words
 from aiayn_cli.errors import AiaynError, ConfigError, UsageError
+from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.score_brackets import run_score_brackets
 from aiayn_cli.stages.train import run_train
