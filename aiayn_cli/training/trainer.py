@@ -148,7 +148,7 @@ class Trainer:
                     meter.restart_clock()
                     if config.patience and self.state.worse_validations >= config.patience:
                         return "patience"
-                signal = self._worker.agree(self._hooks.interrupted(), self._device)
+                signal = self._worker.agree(self._hooks.interrupted())
                 if signal and not last:
                     if not regular:
                         self._hooks.save(self.state, False, False)
