@@ -15,7 +15,8 @@ from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes, write_records
 from aiayn_cli.decoding.stream import gather
-from aiayn_cli.decoding.translator import Translation, Translator
+from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.model.transformer import Transformer, build_model
