@@ -7,6 +7,7 @@ seconds and with its reason: see watch.py.
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -203,7 +204,7 @@ def _collective() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
+    return re.sub(r"^\[[^]]*\] ", "", str(error)).partition("\n")[0][:300]  # without gloo's file and line
 
 
 def _address() -> tuple[str, int]:
