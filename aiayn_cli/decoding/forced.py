@@ -8,8 +8,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import cross_attention
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 _MOST_LOGITS = 1 << 24  # next-token scores held at once: 64 MB in float32
@@ -37,7 +39,7 @@ class Forced:
 
 
 def force_decode(
-    models: Sequence[Transformer],
+    models: Sequence[TranslationModel],
     pairs: Sequence[Pair],
     *,
     device: torch.device,
@@ -54,7 +56,11 @@ def force_decode(
         with_attention: also give the attention over the source, averaged over the heads of the last but one decoder
             layer (of the only one, where there is one) and over the models. Of the layers of a Transformer that one
             agrees best with word alignments (Garg et al. 2019, "Jointly Learning to Align and Translate").
+    Raises:
+        AiaynError: attention was asked for of a model that is no Transformer.
     """
+    if with_attention and not all(isinstance(model, Transformer) for model in models):
+        raise AiaynError("the model is no Transformer, and shows no attention", "leave alignments and pictures away")
     found: list[Forced | None] = [None] * len(pairs)
     with torch.inference_mode():
         for batch in _batches(pairs, batch_tokens):
@@ -73,7 +79,7 @@ def force_decode(
 
 
 def _force(
-    models: Sequence[Transformer], src: Tensor, tgt_in: Tensor, tgt_out: Tensor, with_attention: bool
+    models: Sequence[TranslationModel], src: Tensor, tgt_in: Tensor, tgt_out: Tensor, with_attention: bool
 ) -> tuple[Tensor, Tensor | None]:
     src_mask = src != PAD_ID
     kept = tgt_out != PAD_ID
@@ -81,7 +87,7 @@ def _force(
     maps: list[Tensor] = []
     for model in models:
         memory = model.encode(src, src_mask)
-        if with_attention:
+        if with_attention and isinstance(model, Transformer):
             layer = max(len(model.decoder_layers) - 2, 0)
             maps.append(cross_attention(model, layer, tgt_in, memory, src_mask))
         hidden = model.decode(tgt_in, memory, src_mask)[kept]
@@ -92,7 +98,7 @@ def _force(
     return log_probs, torch.stack(maps).mean(dim=0) if maps else None
 
 
-def _log_probs(model: Transformer, hidden: Tensor, tokens: Tensor) -> Tensor:
+def _log_probs(model: TranslationModel, hidden: Tensor, tokens: Tensor) -> Tensor:
     """Log p of each token, float32 [tokens], in pieces that fit memory."""
     size = max(_MOST_LOGITS // model.output.num_embeddings, 1)
     pieces = [

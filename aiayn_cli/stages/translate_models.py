@@ -14,7 +14,8 @@ from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import CheckpointError, UsageError
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.run_checkpoints import find_model
 
 
@@ -120,7 +121,7 @@ def load_models(models: Sequence[Path], search: Search, device: str, precision: 
     return LoadedModels(checkpoints, codec, translator)
 
 
-def _model_of(checkpoint: Checkpoint) -> Transformer:
+def _model_of(checkpoint: Checkpoint) -> TranslationModel:
     model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
     checkpoint.load_into(model)
     return model

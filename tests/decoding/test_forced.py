@@ -5,17 +5,18 @@ import pytest
 import torch
 
 from aiayn_cli.decoding.forced import force_decode
+from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import attention_maps
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 
-ModelMaker = Callable[..., Transformer]  # seed, then fields of ModelConfig
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
 PAIRS = [([9, 23, 40, 7], [11, 45, 6]), ([31], []), ([], [5]), ([8] * 9, [12] * 20), ([44, 5], [70, 71])]
 CPU = torch.device("cpu")
 
 
-def one_by_one(model: Transformer, src: list[int], tgt: list[int]) -> list[float]:
+def one_by_one(model: TranslationModel, src: list[int], tgt: list[int]) -> list[float]:
     with torch.inference_mode():
         logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
     return [float(row.log_softmax(-1)[token]) for row, token in zip(logits, [*tgt, EOS_ID], strict=True)]
@@ -56,3 +57,11 @@ def test_attention_is_that_of_the_last_layer_but_one(make_model: ModelMaker, n_d
 
 def test_nothing_to_score_gives_nothing(make_model: ModelMaker) -> None:
     assert force_decode([make_model()], [], device=CPU, batch_tokens=100) == []
+
+
+def test_a_model_that_is_no_transformer_is_scored_but_shows_no_attention(make_model: ModelMaker) -> None:
+    model = make_model(kind="recurrent")
+    [found] = force_decode([model], PAIRS[:1], device=CPU, batch_tokens=100)
+    assert found.token_log_probs == pytest.approx(one_by_one(model, *PAIRS[0]), abs=1e-4)
+    with pytest.raises(AiaynError, match="no Transformer"):
+        force_decode([model], PAIRS[:1], device=CPU, batch_tokens=100, with_attention=True)
