@@ -64,6 +64,12 @@ def notice(text: str) -> None:
         _write(text)
 
 
+def prompt(text: str) -> None:
+    """Ask a person at a terminal for a line: no line end, nothing under --quiet or where stderr is no terminal."""
+    if _level >= NORMAL and _rank == 0 and sys.stderr.isatty():
+        print(text, end="", file=sys.stderr, flush=True)
+
+
 def detail(text: str) -> None:
     """Say what only --verbose asks for."""
     if _level >= VERBOSE:
