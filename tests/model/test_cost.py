@@ -53,6 +53,17 @@ def test_a_window_leaves_out_what_is_beyond_its_reach(reach: int) -> None:
     assert found == counted_by_torch(src, tgt, backward=False) - hidden
 
 
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
+@pytest.mark.parametrize("layers", [(1, 1), (2, 3)])
+def test_other_kinds_of_network_are_counted_by_their_own_products(kind: str, layers: tuple[int, int]) -> None:
+    shape = ModelConfig(
+        **{**vars(SHAPE), "kind": kind, "n_encoder_layers": layers[0], "n_decoder_layers": layers[1], "kernel_size": 5}
+    )
+    with torch.backends.mkldnn.flags(enabled=False):  # whose LSTM is one operation that torch does not look into
+        expected = counted_by_torch(8, 6, backward=False, shape=shape)
+    assert TrainingCost(shape, VOCAB_SIZE).forward_flops(lengths(7), lengths(5)) == expected
+
+
 def test_pairs_add_up_however_many_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     src, tgt = random.integers(1, 40, 23).astype(np.int32), random.integers(1, 40, 23).astype(np.int32)
