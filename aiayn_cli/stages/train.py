@@ -23,7 +23,7 @@ from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
 from aiayn_cli.model.translation_model import count_parameters
-from aiayn_cli.recipe import load_recipe
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml
 from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
@@ -98,23 +98,23 @@ def run_train(
         Terminated: SIGTERM arrived; a checkpoint was saved.
         KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
     """
-    recipe = load_recipe(recipe_name, overrides)
-    prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
-    _check_has_pairs(prepared)
     worker = Worker.from_environment()
+    logs.set_rank(worker.rank)
     run = out if out is not None else Path("runs") / Path(recipe_name).stem
-    device = choose_device(device_name, recipe.training.precision, worker.local_rank)
-    logs.notice(device.explanation)
-    worker.join(device.device)
-    try:
-        if not resume and worker.rank == 0:
+    with worker.together():
+        recipe = load_recipe(recipe_name, overrides)
+        prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
+        _check_has_pairs(prepared)
+        device = choose_device(device_name, recipe.training.precision, worker.local_rank)
+        logs.notice(device.explanation)
+        worker.join(device.device)
+        worker.check_same({"data": f"{prepared.folder}, {prepared.sha256}", "recipe": recipe_to_yaml(recipe)})
+        if not resume and worker.rank == 0 and worker.attempt == 0:  # what a restart finds is the fresh one
             with held(run):
                 set_aside(run)
         worker.wait()  # all look at the run that is there from now on
         with held(run) if worker.rank == 0 else nullcontext():
             return _Session(run, recipe, prepared, device, worker).train()
-    finally:
-        worker.leave()
 
 
 class _Session:
