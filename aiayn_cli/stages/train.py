@@ -110,6 +110,7 @@ def run_train(
             load_tensorboard()
         prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
         _check_has_pairs(prepared)
+        _check_validation(recipe, prepared)
         device = choose_device(device_name, recipe.training.precision, worker.local_rank)
         logs.notice(device.explanation)
         worker.join(device.device)
@@ -324,6 +325,15 @@ def _check_vocabs(recipe: Recipe, data: PreparedData) -> None:
             f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
             "add --set model.share_embeddings=decoder, or prepare with --joint-vocab",
             key="model.share_embeddings",
+        )
+
+
+def _check_validation(recipe: Recipe, data: PreparedData) -> None:
+    if data.text.trees and recipe.training.validation_bleu_pairs:
+        raise ConfigError(
+            f"training.validation_bleu_pairs is {recipe.training.validation_bleu_pairs}, but {data.folder} holds trees",
+            "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
+            key="training.validation_bleu_pairs",
         )
 
 

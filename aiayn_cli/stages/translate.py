@@ -19,6 +19,7 @@ from aiayn_cli.decoding.translation import Details, SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
+from aiayn_cli.stages.translate_trees import TreeRestorer
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _WARNINGS = 5  # unreadable lines named one by one; the rest are only counted
@@ -44,6 +45,7 @@ class TranslateResult:
         blank_lines: of them, those that were blank and stayed so.
         unreadable_lines: of them, those with bytes that are not text; their translation is blank.
         split_lines: of them, those too long for one pass.
+        repaired_lines: of them, those with a tree that had to be repaired.
         seconds: from the first line to the last, without loading.
         lines_per_second: speed.
         translations: the outputs for each line, where they were to be part of the result.
@@ -54,13 +56,19 @@ class TranslateResult:
     blank_lines: int
     unreadable_lines: int
     split_lines: int
+    repaired_lines: int
     seconds: float
     lines_per_second: float
     translations: tuple[tuple[Output, ...], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
-        remarks = (("blank", self.blank_lines), ("unreadable", self.unreadable_lines), ("cut", self.split_lines))
+        remarks = (
+            ("blank", self.blank_lines),
+            ("unreadable", self.unreadable_lines),
+            ("cut", self.split_lines),
+            ("repaired", self.repaired_lines),
+        )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
         return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {self.lines_per_second:.0f} a second{counted}"
 
@@ -136,6 +144,7 @@ def run_translate(
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         prefixes = RecordReader(files.enter_context(_opened(prefix)), str(prefix)) if prefix else None
         loaded = load_models(models, search, device, precision)
+        trees = TreeRestorer(loaded.checkpoints[0].text)
         lines = InputLines(reader, input_format or line_format, prefixes)
         kept: list[tuple[Output, ...]] = []
         counts = _Counts()
@@ -144,6 +153,7 @@ def run_translate(
             for group in _groups(lines, counts, file):
                 outputs = _translate(loaded.translator, group)
                 details = _details(loaded.translator, outputs, style)
+                outputs = trees.restore(group, outputs)
                 write(
                     record
                     for line, each, detail in zip(group, outputs, details, strict=True)
@@ -152,6 +162,7 @@ def run_translate(
                 if keep_translations:
                     kept += (tuple(Output(o.text, o.log_prob, o.score) for o in each) for each in outputs)
         seconds = time.perf_counter() - started
+    trees.sum_up()
     if counts.unreadable > _WARNINGS:
         logs.warning(f"{counts.unreadable:,} lines of {reader.name} in all could not be read")
     return TranslateResult(
@@ -160,6 +171,7 @@ def run_translate(
         blank_lines=counts.blank,
         unreadable_lines=counts.unreadable,
         split_lines=loaded.translator.split_lines,
+        repaired_lines=trees.repaired_lines,
         seconds=seconds,
         lines_per_second=counts.lines / max(seconds, 1e-9),
         translations=tuple(kept) if keep_translations else None,
