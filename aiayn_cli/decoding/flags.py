@@ -45,9 +45,11 @@ class OutputChecks:
 
     Args:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
+        is_text: False where outputs are trees or the like, of which only lengths and unknown symbols are looked at.
     """
 
-    def __init__(self, src_lang: str, tgt_lang: str) -> None:
+    def __init__(self, src_lang: str, tgt_lang: str, *, is_text: bool = True) -> None:
+        self._is_text = is_text
         scripts = scripts_of(tgt_lang)
         self._letters = find_letters()
         self._expected = find_members(scripts) if scripts else None
@@ -60,18 +62,24 @@ class OutputChecks:
         if is_blank(output.text):
             return ("empty",)
         found = {
-            "looping": any(is_looping(part.tgt) and not is_looping(part.src) for part in output.parts),
-            "copied": self._languages_differ and _is_copied(source, output.text),
             "truncated": any(
                 part.is_cut or (len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
                 for part in output.parts
             ),
+            "unknown_symbols": _UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
+        }
+        if self._is_text:
+            found |= self._flags_of_text(source, output)
+        return tuple(name for name in FLAGS if found.get(name))
+
+    def _flags_of_text(self, source: str, output: Translation) -> dict[str, bool]:
+        return {
+            "looping": any(is_looping(part.tgt) and not is_looping(part.src) for part in output.parts),
+            "copied": self._languages_differ and _is_copied(source, output.text),
             "wrong_script": self._is_foreign(output.text),
             "number_lost": bool(lost_numbers(source, output.text)),
             "url_lost": bool(lost_addresses(source, output.text)),
-            "unknown_symbols": _UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
         }
-        return tuple(name for name in FLAGS if found.get(name))
 
     def _is_foreign(self, text: str) -> bool:
         if self._expected is None:

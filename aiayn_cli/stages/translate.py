@@ -38,6 +38,7 @@ class TranslateResult:
         suspect_lines: of them, those whose best output has a flag (flags.FLAGS).
         mended_lines: of them, those that another search freed from theirs.
         flags: how often each flag was raised.
+        repaired_lines: of them, those with a tree that had to be repaired.
         seconds: from the first line to the last, without loading.
         lines_per_second: speed.
         translations: the outputs for each line, where they were to be part of the result.
@@ -51,13 +52,19 @@ class TranslateResult:
     suspect_lines: int
     mended_lines: int
     flags: Mapping[str, int]
+    repaired_lines: int
     seconds: float
     lines_per_second: float
     translations: tuple[tuple[Output, ...], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
-        remarks = (("blank", self.blank_lines), ("unreadable", self.unreadable_lines), ("cut", self.split_lines))
+        remarks = (
+            ("blank", self.blank_lines),
+            ("unreadable", self.unreadable_lines),
+            ("cut", self.split_lines),
+            ("repaired", self.repaired_lines),
+        )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
         return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {self.lines_per_second:.0f} a second{counted}"
 
@@ -162,6 +169,7 @@ def run_translate(
         suspect_lines=session.suspects.suspect,
         mended_lines=session.suspects.mended,
         flags=dict(session.suspects.flags),
+        repaired_lines=session.trees.repaired_lines,
         seconds=seconds,
         lines_per_second=session.lines / max(seconds, 1e-9),
         translations=tuple(session.kept) if keep_translations else None,

@@ -1,7 +1,7 @@
 """What happens to each group of lines: translated, judged, written, reported and counted."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
@@ -13,6 +13,7 @@ from aiayn_cli.decoding.translation import Details
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.stages.translate_models import LoadedModels
 from aiayn_cli.stages.translate_output import OutputStyle
+from aiayn_cli.stages.translate_trees import TreeRestorer
 
 _WARNINGS = 5  # unreadable lines named one by one; the rest are only counted
 
@@ -42,6 +43,7 @@ class Session:
 
     Attributes:
         lines, blank, unreadable: counts of lines read.
+        trees: what makes trees of the outputs of a parser, and counts its repairs.
         suspects: counts of what was judged.
         kept: the outputs for each line.
     """
@@ -59,11 +61,13 @@ class Session:
     ) -> None:
         self._translator = loaded.translator
         first = loaded.checkpoints[0]
-        self._judge = Judge(loaded.translator, OutputChecks(first.src_lang, first.tgt_lang), on_suspect)
+        checks = OutputChecks(first.src_lang, first.tgt_lang, is_text=not first.text.trees)
+        self._judge = Judge(loaded.translator, checks, on_suspect)
         self._style, self._on_suspect, self._name = style, on_suspect, name
         self._write, self._write_report = write, write_report
         self._keep_outputs = keep_outputs
         self.lines = self.blank = self.unreadable = 0
+        self.trees = TreeRestorer(first.text)
         self.suspects = SuspectCounts()
         self.kept: list[tuple[Output, ...]] = []
 
@@ -75,7 +79,7 @@ class Session:
         """
         for line in group:
             self._count(line)
-        judged = self._translate(group)
+        judged = self._with_trees(group, self._translate(group))
         failed = next((i for i, each in enumerate(judged) if each.flags), None) if self._on_suspect == "fail" else None
         self._put_out(group[:failed], judged[:failed])
         if failed is not None:
@@ -88,6 +92,7 @@ class Session:
 
     def finish(self) -> None:
         """Say what a person should know at the end."""
+        self.trees.sum_up()
         if self.unreadable > _WARNINGS:
             logs.warning(f"{self.unreadable:,} lines of {self._name} in all could not be read")
         if summary := self.suspects.summary():
@@ -107,6 +112,10 @@ class Session:
         prefixes = [line.prefix for line in group] if any(line.prefix for line in group) else []
         outputs = self._translator.translate_n_best(texts, group[0].number, prefixes)
         return self._judge.judge(texts, outputs, prefixes)
+
+    def _with_trees(self, group: Sequence[InputLine], judged: list[Judged]) -> list[Judged]:
+        restored = self.trees.restore(group, [list(each.outputs) for each in judged])
+        return [replace(each, outputs=outputs) for each, outputs in zip(judged, restored, strict=True)]
 
     def _put_out(self, group: Sequence[InputLine], judged: Sequence[Judged]) -> None:
         self._write(

@@ -61,6 +61,13 @@ def test_one_language_may_copy_and_an_unlisted_one_may_use_any_script() -> None:
     assert OutputChecks("en", "zh").flags("two dogs", translation("two Hunde")) == ("wrong_script",)
 
 
+def test_of_what_is_no_text_only_lengths_are_looked_at() -> None:
+    checks = OutputChecks("en", "en", is_text=False)
+    output = translation("XX XX XX XX", tgt=(8,) * 30, is_cut=True)
+    assert checks.flags("since 1984", output) == ("truncated",)
+    assert checks.flags("since 1984", translation("")) == ("empty",)
+
+
 def loops_by_definition(ids: list[int]) -> bool:
     for period in range(1, 21):
         times = 3 if period >= 3 else 4
