@@ -5,6 +5,7 @@ run/
   recipe.yaml      every setting it was last trained with
   metrics.jsonl    what was measured on the way; see training/metrics.py
   report.html      all of it to look at; see run_report.py
+  tensorboard/     where --tensorboard asked for it
   checkpoints/     see checkpoint.py
 """
 

@@ -31,6 +31,7 @@ from aiayn_cli.stages.run_report import REPORT, write_report
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.tensorboard import TensorBoardLog, load_tensorboard
 from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
 
 _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
@@ -83,6 +84,7 @@ def run_train(
     out: Path | None = None,
     resume: bool = True,
     device_name: str = "auto",
+    tensorboard: bool = False,
 ) -> TrainResult:
     """Train a model, or go on with an existing run exactly where it stopped.
 
@@ -93,6 +95,7 @@ def run_train(
         out: run folder; None = runs/RECIPE.
         resume: go on with an existing run; False sets it aside and starts again.
         device_name: "auto", "cpu", "cuda" or "cuda:N".
+        tensorboard: also write what TensorBoard draws, into the run's folder.
     Raises:
         AiaynError: the recipe, data or an existing run cannot be used; each says which and why.
         Terminated: SIGTERM arrived; a checkpoint was saved.
@@ -103,6 +106,8 @@ def run_train(
     run = out if out is not None else Path("runs") / Path(recipe_name).stem
     with worker.together():
         recipe = load_recipe(recipe_name, overrides)
+        if tensorboard:
+            load_tensorboard()
         prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
         _check_has_pairs(prepared)
         _check_validation(recipe, prepared)
@@ -115,14 +120,17 @@ def run_train(
                 set_aside(run)
         worker.wait()  # all look at the run that is there from now on
         with held(run) if worker.rank == 0 else nullcontext():
-            return _Session(run, recipe, prepared, device, worker).train()
+            return _Session(run, recipe, prepared, device, worker, tensorboard).train()
 
 
 class _Session:
     """One call of `aiayn train` on one run."""
 
-    def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
+    def __init__(
+        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, tensorboard: bool
+    ) -> None:
         self.run, self.data, self.device, self.worker = run, data, device, worker
+        self.tensorboard = tensorboard
         self.valid = data.valid if data.valid is not None and len(data.valid) else None
         _check_vocabs(recipe, data)
         self.start = newest_resumable(run)
@@ -156,7 +164,7 @@ class _Session:
         if enough := _finished(config, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
-        self._open_run()
+        self._open_run(state)
         weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
         self.model.to(self.device.dtype)
         optimizer = MasterAdam(self.model, config, weights)
@@ -198,12 +206,15 @@ class _Session:
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def _open_run(self) -> None:
+    def _open_run(self, state: TrainingState) -> None:
         """Create the run folder, or bring the existing one up to date."""
         if self.worker.rank != 0:
             return
         write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
-        self.metrics = MetricsLog(self.run / "metrics.jsonl", [self._renew_report])
+        listeners = [self._renew_report]
+        if self.tensorboard:
+            listeners.append(TensorBoardLog(self.run / "tensorboard", state.step).write)
+        self.metrics = MetricsLog(self.run / "metrics.jsonl", listeners)
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)

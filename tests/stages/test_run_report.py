@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.stages import run_report as module
 from aiayn_cli.stages.run_report import by_the_papers_method, report_html, write_report
@@ -243,3 +244,22 @@ def test_a_page_half_written_never_replaces_a_whole_one(
     with pytest.raises(OSError, match="No space"):
         write_report(run)
     assert (run / "report.html").read_bytes() == before
+
+
+def test_tensorboard_is_written_where_it_was_asked_for_and_refused_before_a_run_begins(
+    small_data: PreparedData, small_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(name: str) -> None:
+        overrides = ["training.max_updates=4"]
+        run_train(str(small_recipe), overrides, data=small_data.folder, out=tmp_path / name, tensorboard=True)
+
+    train("run")
+    assert [path.name.split(".")[0] for path in (tmp_path / "run" / "tensorboard").iterdir()] == ["events"]
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(AiaynError, match="--tensorboard needs"):
+        train("other")
+    assert not (tmp_path / "other").exists()
