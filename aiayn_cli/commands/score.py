@@ -86,6 +86,18 @@ def score(
     comet_model: Annotated[
         str, typer.Option(metavar="NAME|FILE", help="Model of the metric comet.")
     ] = "Unbabel/wmt22-comet-da",
+    brackets: Annotated[
+        bool,
+        typer.Option("--brackets", help="Score constituency trees, one a line, by EVALB's rules: labelled bracket F1."),
+    ] = False,
+    parameters: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --brackets: a parameter file of EVALB. Default: as its COLLINS.prm, without the outermost "
+            "bracket, whatever its name.",
+        ),
+    ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -95,8 +107,17 @@ def score(
     All text is plain: detokenised, cased, one line for each sentence.
     """
     start_logs(quiet, verbose)
-    from aiayn_cli.stages.score import run_echo, run_score  # here, because it imports sacrebleu
+    # Here, because it imports sacrebleu.
+    from aiayn_cli.stages.score import run_echo, run_score, run_score_brackets
 
+    if parameters is not None and not brackets:
+        raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")
+    if brackets:
+        if hyp is not None and len(hyp) > 1:
+            raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one after the other")
+        trees = "-" if hyp is None else hyp[0]
+        print_result(run_score_brackets(references or (), hypotheses=trees, parameters=parameters), as_json)
+        return
     if echo is not None:
         if test_set is None:
             raise UsageError("--echo writes a side of a test set, but none is named", "add -t, such as -t wmt14/full")

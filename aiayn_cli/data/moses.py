@@ -6,14 +6,11 @@ whose quotation marks and dashes vary without meaning.
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
-
-if TYPE_CHECKING:  # it loads numpy, which `aiayn score` starts without
-    from aiayn_cli.data.pairs import Chunk
 
 
 class MosesText:
@@ -53,12 +50,6 @@ class MosesText:
         if self._tokeniser is not None:
             record = self._tokeniser.tokenize(record, escape=False, return_str=True)
         return record
-
-
-def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> "Callable[[Chunk], Chunk]":
-    """Make what processes both sides of a chunk, for `map_in_order`."""
-    src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
-    return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
 
 
 def _sacremoses() -> Any:

@@ -16,6 +16,7 @@ from aiayn_cli.evaluation.compound_split import compound_split_bleu
 from aiayn_cli.evaluation.metrics import Metric, MetricOptions, SacreMetric, Smoothing, Statistics, find_metrics
 from aiayn_cli.evaluation.significance import RESAMPLES, TRIALS, compare, with_confidence
 from aiayn_cli.evaluation.tokenizers import is_written_in_characters, language_without_words, tokenizer_of
+from aiayn_cli.stages.score_brackets import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.stages.score_page import write_page
 from aiayn_cli.stages.score_result import PartScores, ScoreResult, Sentence, SystemScores
 from aiayn_cli.stages.score_texts import Texts, load_set, read_texts, target_language
