@@ -12,12 +12,14 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import sample
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.split import split_points
-from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
+from aiayn_cli.decoding.translation import Details, Part, SearchOptions, Translation
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
@@ -103,6 +105,20 @@ class Translator:
         other.split_lines = 0
         return other
 
+    @property
+    def decoding(self) -> DecodingConfig:
+        """Beam, length penalty, longest output, batch size."""
+        return self._decoding
+
+    @property
+    def options(self) -> SearchOptions:
+        """What is asked for beside that."""
+        return self._options
+
+    def count_sub_words(self, line: str) -> int:
+        """How many sub-words the model reads for a line, without EOS."""
+        return len(self._vocab.encode([line])[0])
+
     def translate(self, lines: Sequence[str]) -> list[str]:
         """The best output for each line, in order."""
         return [outputs[0].text for outputs in self.translate_n_best(lines)]
@@ -135,6 +151,37 @@ class Translator:
         for source, hypotheses in zip(sources, self._search(sources), strict=True):
             results[source.line].append((source, hypotheses))
         return [self._outputs(parts) for parts in results]
+
+    def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
+        """Score each token of some outputs by a second pass, and align their words with those of the source."""
+        parts = [part for each in translations for part in each.parts]
+        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
+        found = []
+        for each in translations:
+            passes = [(part, next(forced)) for part in each.parts]
+            tokens = [
+                (piece, log_prob)
+                for part, result in passes
+                for piece, log_prob in zip(
+                    [*self._vocab.tgt_pieces(part.tgt), "</s>"], result.token_log_probs, strict=True
+                )
+            ]
+            links = [self._links(part, result) for part, result in passes] if with_alignment else []
+            found.append(Details(tuple(tokens), join_links(links)))
+        return found
+
+    def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
+        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
+        return force_decode(
+            self._models, pairs, device=self._device, batch_tokens=self._decoding.batch_tokens,
+            with_attention=with_attention,
+        )  # fmt: skip
+
+    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
+        src, tgt = self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
+        assert forced.attention is not None
+        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
+        return align_words(forced.attention, src, tgt), n_src, n_tgt
 
     def _prefix(self, text: str, line: int) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []

@@ -162,9 +162,11 @@ class Trainer:
                     meter.restart_clock()
                     if config.patience and self.state.worse_validations >= config.patience:
                         return "patience"
-                signal = self._worker.agree(self._hooks.interrupted(), self._device)
+                signal = self._worker.agree(self._hooks.interrupted())
                 if signal and not last:
                     self._take_up_results(meter, all_of_them=True)
+                    if not logged:
+                        self._log(meter)
                     if not regular:
                         self._hooks.save(self.state, False, False)
                     return signal
