@@ -56,7 +56,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         rows_at_once = max(1, _BLOCK_ELEMENTS // vocab)
         if rows_at_once > _ROW_STEP:
             rows_at_once -= rows_at_once % _ROW_STEP  # few shapes of blocks, where the rows are a multiple too
-        for at in range(0, len(hidden), rows_at_once):
+        for at in range(0, tokens, rows_at_once):
             h, target = hidden[at : at + rows_at_once], targets[at : at + rows_at_once, None]
             used = min(len(h), tokens - at)  # rows with a target; all but in the last block
             logits = h @ weight.T  # [rows, vocab]
@@ -77,6 +77,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             if smoothing:
                 uniform_sum += log_total[:used].sum() - (h[:used].float() @ weight_sum).sum() / vocab
         if grad_hidden is not None and grad_weight is not None:
+            grad_hidden[tokens:] = 0
             if smoothing:
                 grad_hidden[:tokens] -= (smoothing / vocab * weight_sum).to(hidden.dtype)
                 grad_weight -= smoothing / vocab * hidden[:tokens].sum(dim=0, dtype=torch.float32)
