@@ -21,9 +21,11 @@ from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.split import split_points
 from aiayn_cli.decoding.translation import Details, Part, SearchOptions, Translation
 from aiayn_cli.device import Device
-from aiayn_cli.errors import CheckpointError
+from aiayn_cli.errors import AiaynError, CheckpointError
+from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps
+from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
-from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
@@ -176,6 +178,22 @@ class Translator:
             self._models, pairs, device=self._device, batch_tokens=self._decoding.batch_tokens,
             with_attention=with_attention,
         )  # fmt: skip
+
+    def attention(self, part: Part) -> tuple[AttentionMaps, list[str], list[str]]:
+        """Where the (first) model looks in one pass, and the sub-words of its source and output.
+
+        Raises:
+            AiaynError: the model is no Transformer.
+        """
+        model = self._models[0]
+        if not isinstance(model, Transformer):
+            raise AiaynError("the model is no Transformer, and shows no attention", "leave --attention away")
+        with torch.inference_mode():
+            src, tgt_in = (
+                torch.tensor([ids], device=self._device) for ids in ([*part.src, EOS_ID], [BOS_ID, *part.tgt])
+            )
+            maps = attention_maps(model, src, None, tgt_in)
+        return maps, self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
 
     def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
         src, tgt = self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
