@@ -1,9 +1,35 @@
-"""What incremental decoding keeps between two steps."""
+"""What incremental decoding keeps between two steps.
+
+The hypotheses of one sentence share one pool of keys and values: every token that any of them ever read has a slot
+in it, and a mask says which slots lie on a hypothesis' own way. A choice among hypotheses then moves rows of the
+mask only, never keys and values, and all hypotheses of a sentence are the queries of one product.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-_GROWTH = 32  # target positions by which a layer's buffer grows, so that most steps copy nothing
+from aiayn_cli.model.masks import additive, causal_mask, padding_mask
+
+_GROWTH = 32  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
+
+
+@dataclass(frozen=True)
+class NewSlots:
+    """Where the tokens of one step are put.
+
+    Attributes:
+        first: the slot of the first one, where it is the same for all sentences; else None.
+        index: int64 [sentences, new], the slot of each.
+        size: slots that a pool must have, filled or not.
+    """
+
+    first: int | None
+    index: Tensor
+    size: int
 
 
 class LayerCache:
@@ -12,67 +38,107 @@ class LayerCache:
     Attributes:
         memory_k, memory_v: the projected memory, [sentences, heads, src_len, d_k] and [.., d_v]: once per sentence,
             however many hypotheses read it.
-        length: target positions held so far.
     """
 
     def __init__(self, memory_k: Tensor, memory_v: Tensor) -> None:
         self.memory_k, self.memory_v = memory_k, memory_v
-        self.length = 0
-        self._k: Tensor | None = None  # [rows, heads, capacity, d_k]; the first `length` positions are filled
-        self._v: Tensor | None = None  # [rows, heads, capacity, d_v]
+        # [sentences, heads, slots, d_k] and [.., d_v]; zeros where nothing is: a hidden NaN would spoil the sum.
+        self._k = memory_k.new_zeros(*memory_k.shape[:2], 0, memory_k.shape[3])
+        self._v = memory_v.new_zeros(*memory_v.shape[:2], 0, memory_v.shape[3])
 
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add positions of every row; return those of all positions so far.
+    def append(self, k: Tensor, v: Tensor, slots: NewSlots) -> tuple[Tensor, Tensor]:
+        """Put new tokens into the pool; return all of it.
 
         Args:
-            k: [rows, heads, new_len, d_k].
-            v: [rows, heads, new_len, d_v].
+            k: [sentences, heads, new, d_k].
+            v: [sentences, heads, new, d_v].
+            slots: where they belong.
         Returns:
-            [rows, heads, length, d_k], [rows, heads, length, d_v].
+            [sentences, heads, slots, d_k], [sentences, heads, slots, d_v].
         """
-        end = self.length + k.shape[2]
-        self._k = _with_room(self._k, k, self.length, end)
-        self._v = _with_room(self._v, v, self.length, end)
-        self._k[:, :, self.length : end] = k
-        self._v[:, :, self.length : end] = v
-        self.length = end
-        return self._k[:, :, :end], self._v[:, :, :end]
+        self._k = _put(_resized(self._k, 2, slots.size), k, slots)
+        self._v = _put(_resized(self._v, 2, slots.size), v, slots)
+        return self._k, self._v
 
-    def select(self, rows: Tensor) -> None:
-        """Make the given rows (int64 [new_rows], repeats allowed) the new ones, in that order."""
-        if self._k is not None and self._v is not None:
-            self._k = self._k.index_select(0, rows)
-            self._v = self._v.index_select(0, rows)
+    def select(self, sentences: Tensor) -> None:
+        """Keep the given sentences, int64 [new_sentences]."""
+        self.memory_k, self.memory_v, self._k, self._v = (
+            x.index_select(0, sentences) for x in (self.memory_k, self.memory_v, self._k, self._v)
+        )
 
-    def select_sentences(self, sentences: Tensor) -> None:
-        """Keep the memory of the given sentences, int64 [new_sentences]."""
-        self.memory_k = self.memory_k.index_select(0, sentences)
-        self.memory_v = self.memory_v.index_select(0, sentences)
+    def join(self, other: "LayerCache") -> None:
+        """Add the sentences of another cache after the ones here."""
+        self.memory_k = _joined(self.memory_k, other.memory_k)
+        self.memory_v = _joined(self.memory_v, other.memory_v)
+        self._k = _joined(self._k, other._k)
+        self._v = _joined(self._v, other._v)
 
 
 class DecoderCache:
     """The state of a batch of hypotheses: an argument of each step, never hidden in the model.
 
-    Row r of the hypotheses belongs to sentence r // (rows / sentences).
+    Row r of the hypotheses belongs to sentence r // (rows / sentences). Sentences may have read different numbers
+    of tokens; all hypotheses of one sentence have read equally many.
 
     Attributes:
         layers: one LayerCache for each decoder layer.
-        memory_mask: bool [sentences, 1, 1, src_len] or None (no padding); True = a real source token.
+        memory_mask: [sentences, 1, 1, src_len] or None (no padding), added to attention scores: -inf = padding.
+        lengths: target positions that each sentence's hypotheses have read.
     """
 
-    def __init__(self, layers: list[LayerCache], memory_mask: Tensor | None) -> None:
+    def __init__(self, layers: list[LayerCache], src_mask: Tensor | None, attention_window: int = 0) -> None:
+        """Begin with nothing read.
+
+        Args:
+            layers: with the projected memory.
+            src_mask: bool [sentences, src_len], True = a real source token; None = no padding.
+            attention_window: how far back a position sees; 0 = to the beginning.
+        """
+        memory = layers[0].memory_k
         self.layers = layers
-        self.memory_mask = memory_mask
+        self.memory_mask = None if src_mask is None else additive(padding_mask(src_mask), memory.dtype)
+        self.lengths = [0] * len(memory)
+        self._window = attention_window
+        self._used = [0] * len(memory)  # slots of each sentence
+        self._seen = torch.zeros(len(memory), 1, 0, dtype=torch.bool, device=memory.device)  # [sentences, beams, slots]
+        self._position = torch.zeros(len(memory), 0, dtype=torch.int64, device=memory.device)  # of each slot's token
 
-    @property
-    def length(self) -> int:
-        """Target positions held so far."""
-        return self.layers[0].length
+    def take_up(self, beams: int, new_len: int) -> tuple[NewSlots, Tensor]:
+        """Reserve the slots of a step.
 
-    @property
-    def n_sentences(self) -> int:
-        """Source sentences whose memory is held."""
-        return len(self.layers[0].memory_k)
+        Args:
+            beams: hypotheses of each sentence, those of the last step or choice; any number before the first step.
+            new_len: tokens that each of them reads.
+        Returns:
+            The slots, and what the new tokens see: [sentences, 1, beams * new_len, slots], added to attention
+            scores, 0 or -inf.
+        """
+        sentences, new = len(self._used), beams * new_len
+        device = self._seen.device
+        needed = max(self._used) + new
+        size = self._seen.shape[2] if needed <= self._seen.shape[2] else -(-needed // _GROWTH) * _GROWTH
+        same = min(self._used) == max(self._used)
+        index = torch.tensor(self._used, device=device)[:, None] + torch.arange(new, device=device)
+        slots = NewSlots(self._used[0] if same else None, index, size)
+        seen = _resized(self._seen, 2, size)
+        if seen.shape[1] == 1 < beams:  # before the first step
+            seen = seen.repeat(1, beams, 1)
+        own = torch.eye(beams, dtype=torch.bool, device=device).repeat_interleave(new_len, dim=1)  # [beams, new]
+        self._seen = _put(seen, own.expand(sentences, -1, -1), slots, dim=2)
+        visible = self._seen
+        if new_len > 1:
+            earlier = causal_mask(new_len, device)[0, 0].repeat(beams, beams)
+            among_new = own.repeat_interleave(new_len, dim=0) & earlier  # [new, new]
+            visible = self._seen.repeat_interleave(new_len, dim=1)
+            visible = _put(visible, among_new.expand(sentences, -1, -1), slots, dim=2)
+        if self._window:
+            steps = torch.arange(new_len, device=device).repeat(beams)
+            positions = torch.tensor(self.lengths, device=device)[:, None] + steps  # [sentences, new]
+            self._position = _put(_resized(self._position, 1, size), positions, slots, dim=1)
+            visible = visible & (positions[:, :, None] - self._position[:, None, :] <= self._window)
+        self._used = [used + new for used in self._used]
+        self.lengths = [length + new_len for length in self.lengths]
+        return slots, additive(visible[:, None], self.layers[0].memory_k.dtype)
 
     def reorder(self, rows: Tensor) -> None:
         """Replace the hypotheses by copies of the given rows; their sentences stay.
@@ -80,8 +146,9 @@ class DecoderCache:
         Args:
             rows: int64 [new_rows], a multiple of the number of sentences; each row's parent is of its own sentence.
         """
-        for layer in self.layers:
-            layer.select(rows)
+        sentences, _, size = self._seen.shape
+        if size:
+            self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(sentences, -1, size)
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Drop all but some sentences, and all but some rows.
@@ -92,17 +159,64 @@ class DecoderCache:
         """
         if self.memory_mask is not None:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
+        kept = sentences.tolist()
+        self._used = [self._used[sentence] for sentence in kept]
+        self.lengths = [self.lengths[sentence] for sentence in kept]
+        self._position = self._position.index_select(0, sentences)
+        size = self._seen.shape[2]
+        if size:
+            self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(len(kept), -1, size)
+        else:
+            self._seen = self._seen.index_select(0, sentences)
         for layer in self.layers:
-            layer.select(rows)
-            layer.select_sentences(sentences)
+            layer.select(sentences)
+
+    def join(self, other: "DecoderCache") -> None:
+        """Add the sentences of another cache of the same model after the ones here.
+
+        Its hypotheses are as many for each sentence as here, or it has read nothing yet.
+        """
+        widths = self.layers[0].memory_k.shape[2], other.layers[0].memory_k.shape[2]
+        if widths[0] != widths[1] or self.memory_mask is not None or other.memory_mask is not None:
+            self.memory_mask = torch.cat([_padded_mask(cache, max(widths)) for cache in (self, other)])
+        for layer, added in zip(self.layers, other.layers, strict=True):
+            layer.join(added)
+        self._used += other._used
+        self.lengths += other.lengths
+        seen = other._seen if other._seen.shape[2] else other._seen.expand(-1, self._seen.shape[1], -1)
+        self._seen = _joined(self._seen, seen)
+        self._position = _joined(self._position[:, None], other._position[:, None])[:, 0]
 
 
-def _with_room(buffer: Tensor | None, new: Tensor, filled: int, needed: int) -> Tensor:
-    """The buffer itself if it has room for `needed` positions, else a larger copy of its `filled` ones."""
-    if buffer is not None and buffer.shape[2] >= needed:
-        return buffer
-    rows, heads, _, width = new.shape
-    larger = torch.empty(rows, heads, needed + _GROWTH, width, dtype=new.dtype, device=new.device)
-    if buffer is not None:
-        larger[:, :, :filled] = buffer[:, :, :filled]
-    return larger
+def _padded_mask(cache: DecoderCache, width: int) -> Tensor:
+    """The memory mask of a cache, or what stands for none, with -inf up to a width."""
+    memory = cache.layers[0].memory_k
+    mask = memory.new_zeros(len(memory), 1, 1, memory.shape[2]) if cache.memory_mask is None else cache.memory_mask
+    return functional.pad(mask, (0, width - mask.shape[3]), value=-torch.inf)
+
+
+def _resized(x: Tensor, dim: int, size: int) -> Tensor:
+    """The tensor itself, or a copy with zeros after its end in one dimension."""
+    missing = size - x.shape[dim]
+    return x if missing == 0 else functional.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, missing])
+
+
+def _put(pool: Tensor, new: Tensor, slots: NewSlots, dim: int = 2) -> Tensor:
+    """Write new entries into their slots of a dimension, in place, and return the pool."""
+    if slots.first is not None:
+        pool.narrow(dim, slots.first, new.shape[dim]).copy_(new)
+        return pool
+    shape = [1] * pool.dim()
+    shape[0], shape[dim] = slots.index.shape
+    return pool.scatter_(dim, slots.index.view(shape).expand_as(new), new)
+
+
+def _joined(first: Tensor, second: Tensor) -> Tensor:
+    """One below the other, the third dimension of the smaller one filled up with zeros."""
+    size = max(first.shape[2], second.shape[2])
+    return torch.cat([_resized(first, 2, size), _resized(second, 2, size)])
+
+
+def equal_lengths(lengths: Sequence[int]) -> int | None:
+    """The one length that all have; None where they differ."""
+    return lengths[0] if min(lengths) == max(lengths) else None

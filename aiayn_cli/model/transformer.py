@@ -1,6 +1,7 @@
 """The Transformer (paper, Section 3): embeddings, encoder, decoder, projection to the vocabulary."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.cache import DecoderCache
+from aiayn_cli.model.cache import DecoderCache, equal_lengths
 from aiayn_cli.model.dropout import dropout
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
@@ -43,6 +44,7 @@ class Transformer(nn.Module):
         self.decoder_layers = nn.ModuleList(decoder_layers)
         # Modules given more than once are shared: their weights exist once.
         self.src_embedding, self.tgt_embedding, self.output = src_embedding, tgt_embedding, output
+        self.vocab_projection: nn.Module | None = None  # instead of the output matrix, where use_int8() set one
         self.src_positions, self.tgt_positions = src_positions, tgt_positions
         self.encoder_norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
@@ -84,7 +86,9 @@ class Transformer(nn.Module):
         """
         x = self._embed(tgt_in, self.tgt_embedding, self.tgt_positions, start=0)
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = self._past_mask(0, tgt_in.shape[1], tgt_in.device)
+        mask = causal_mask(tgt_in.shape[1], tgt_in.device)
+        if self.attention_window:
+            mask = mask & window_mask(tgt_in.shape[1], self.attention_window, tgt_in.device)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
@@ -92,6 +96,8 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Tensor) -> Tensor:
         """[..., d_model] -> logits [..., vocab], by the (shared) embedding matrix (Section 3.4)."""
+        if self.vocab_projection is not None:
+            return self.vocab_projection(hidden)  # type: ignore[no-any-return]
         return functional.linear(hidden, self.output.weight)
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
@@ -101,8 +107,7 @@ class Transformer(nn.Module):
             memory: [sentences, src_len, d_model].
             src_mask: bool [sentences, src_len], True = a real token; None = no padding.
         """
-        layers = [layer.start(memory) for layer in self._decoder()]
-        return DecoderCache(layers, None if src_mask is None else padding_mask(src_mask))
+        return DecoderCache([layer.start(memory) for layer in self._decoder()], src_mask, self.attention_window)
 
     def step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Logits of the token after the given ones, which the cache takes up.
@@ -113,28 +118,33 @@ class Transformer(nn.Module):
         Returns:
             [rows, vocab].
         """
-        past, new_len = cache.length, tokens.shape[1]
-        x = self._embed(tokens, self.tgt_embedding, self.tgt_positions, start=past)
-        mask = self._past_mask(past, new_len, tokens.device) if new_len > 1 or self.attention_window else None
+        rows, new_len = tokens.shape
+        lengths = cache.lengths
+        assert rows % len(lengths) == 0, f"{rows} rows cannot belong to {len(lengths)} sentences"
+        start: int | list[int] | None = equal_lengths(lengths)
+        if start is None:
+            start = [length for length in lengths for _ in range(rows // len(lengths))]
+        x = self._embed(tokens, self.tgt_embedding, self.tgt_positions, start)
+        x = x.view(len(lengths), -1, x.shape[2])  # [sentences, rows / sentences * new_len, d_model]
+        slots, mask = cache.take_up(rows // len(lengths), new_len)
         for layer, layer_cache in zip(self._decoder(), cache.layers, strict=True):
-            x = layer.step(x, mask, layer_cache, cache.memory_mask)
-        return self.project(self.decoder_norm(x[:, -1]))
+            x = layer.step(x, layer_cache, slots, mask, cache.memory_mask)
+        return self.project(self.decoder_norm(x.view(rows, new_len, -1)[:, -1]))
 
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder_layers)  # type: ignore[arg-type]
 
-    def _past_mask(self, past: int, new_len: int, device: torch.device) -> Tensor:
-        """Bool [1, 1, new_len, past + new_len]: what each of the newest positions may see."""
-        length = past + new_len
-        mask = causal_mask(length, device)
-        if self.attention_window:
-            mask = mask & window_mask(length, self.attention_window, device)
-        return mask[:, :, past:]
-
     def _embed(
-        self, tokens: Tensor, embedding: nn.Embedding, positions: SinusoidalPositions | LearnedPositions, start: int
+        self,
+        tokens: Tensor,
+        embedding: nn.Embedding,
+        positions: SinusoidalPositions | LearnedPositions,
+        start: int | Sequence[int],
     ) -> Tensor:
-        """int64 [batch, length] -> [batch, length, d_model], scaled by sqrt(d_model) (Section 3.4)."""
+        """int64 [batch, length] -> [batch, length, d_model], scaled by sqrt(d_model) (Section 3.4).
+
+        The first token stands at position `start`, one for all or one for each.
+        """
         x = embedding(tokens) * math.sqrt(embedding.embedding_dim) + positions(start, tokens.shape[1])
         return dropout(x, self.dropout if self.training else 0.0)
 
