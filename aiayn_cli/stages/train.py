@@ -12,18 +12,7 @@ from types import FrameType
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import (
-    Checkpoint,
-    TrainingSnapshot,
-    checkpoint_path,
-    interrupted_path,
-    load_checkpoint,
-    load_training,
-    mark_best,
-    newest_resumable,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.decoding.translator import Translator
@@ -32,6 +21,7 @@ from aiayn_cli.errors import ConfigError, DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.transformer import build_model, count_parameters
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
 from aiayn_cli.training.distributed import Worker
