@@ -16,10 +16,11 @@ NextLogProbs = Callable[[int, Prefix], list[float]]  # sentence, tokens so far -
 class TableScorer:
     """A scorer whose every row remembers its own prefix, so that a wrong reorder or keep changes its answers."""
 
-    def __init__(self, next_log_probs: NextLogProbs, sentences: list[int]) -> None:
+    def __init__(self, next_log_probs: NextLogProbs, sentences: list[int], at_once: int | None = None) -> None:
         self.next_log_probs = next_log_probs
-        self.sentences = sentences
-        self.prefixes: list[Prefix] = [() for _ in sentences]
+        self.waiting = sentences[at_once:] if at_once else []
+        self.sentences = sentences[:at_once]
+        self.prefixes: list[Prefix] = [() for _ in self.sentences]
         self.n_steps = 0
         self.n_rows = 0
 
@@ -49,6 +50,12 @@ class TableScorer:
         assert all(row // before == kept[new // after] for new, row in enumerate(rows.tolist()))
         self.sentences = [self.sentences[sentence] for sentence in kept]
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+
+    def replace(self, sentences: Tensor) -> None:
+        beams = len(self.prefixes) // len(self.sentences)
+        for place in sentences.tolist():
+            self.sentences[place] = self.waiting.pop(0)
+            self.prefixes[place * beams : (place + 1) * beams] = [()] * beams
 
 
 def random_table(seed: int, n_words: int, sharpness: float = 2.0, zeros: float = 0.0) -> NextLogProbs:

@@ -23,6 +23,9 @@ from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.top_k import top_k
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
+_LEAST_REPLACED = 16  # one of so many sentences searched together must be done before waiting ones are let in
+_STEPS_BETWEEN_QUESTIONS = 4  # on a GPU, to which sentences are done
+
 
 class StepScorer(Protocol):
     """What the search needs to know of a model. Row = sentence * beams + beam, for the sentences still kept."""
@@ -35,6 +38,9 @@ class StepScorer(Protocol):
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Drop all sentences but these: [kept], with their rows as in `reorder`, [kept * beams]."""
+
+    def replace(self, sentences: Tensor) -> None:
+        """Give up these sentences, [replaced], for the next that wait; theirs are the rows, which have read nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +79,18 @@ def beam_search(
     alpha: float,
     n_best: int = 1,
     restrictions: Restrictions | None = None,
+    at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search the best outputs of a batch of sentences.
+    """Search the best outputs of sentences; those that are done leave the batch, and waiting ones take their places.
 
     Args:
-        scorer: has one row for each sentence, nothing read yet.
-        max_lengths: [batch], the longest output of each sentence in tokens with EOS, at least 1.
+        scorer: has one row for each of the first `at_once` sentences, nothing read yet; the others wait in it.
+        max_lengths: [sentences], the longest output of each in tokens with EOS, at least 1.
         beam_size: hypotheses followed for each sentence.
         alpha: exponent of the length penalty, at least 0.
         n_best: outputs returned for each sentence, at most beam_size.
         restrictions: of the same sentences; None = only what is never produced.
+        at_once: sentences searched together; None = all.
 
     Returns:
         For each sentence its outputs, all different, best score first: n_best of them, or fewer where the scorer
@@ -92,65 +100,86 @@ def beam_search(
         raise ValueError(f"n_best is {n_best}, but must be from 1 to beam_size ({beam_size})")
     if alpha < 0:
         raise ValueError(f"alpha is {alpha}, but must be at least 0: the stop rule needs a penalty that never falls")
-    lengths = torch.as_tensor(max_lengths, dtype=torch.long)
-    if lengths.numel() == 0:
+    lengths = list(map(int, max_lengths))
+    if not lengths:
         return []
-    if int(lengths.min()) < 1:
-        raise ValueError(f"a longest length is {int(lengths.min())}, but EOS alone already needs 1")
-    found: list[list[Hypothesis]] = [[] for _ in range(lengths.numel())]
-    next_tokens = torch.full((lengths.numel(),), BOS_ID)
-    log_probs = scorer.step(next_tokens.to(lengths.device))
-    beams = _Beams(
-        lengths.to(log_probs.device), log_probs.dtype, beam_size, alpha, n_best, restrictions or Restrictions()
-    )
+    if min(lengths) < 1:
+        raise ValueError(f"a longest length is {min(lengths)}, but EOS alone already needs 1")
+    found: list[list[Hypothesis]] = [[] for _ in lengths]
+    size = min(at_once or len(lengths), len(lengths))
+    waiting = iter(range(size, len(lengths)))
+    n_waiting = len(lengths) - size
+    scorer.reorder(torch.arange(size).repeat_interleave(beam_size))
+    log_probs = scorer.step(torch.full((size * beam_size,), BOS_ID))
+    beams = _Beams(lengths, size, log_probs, beam_size, alpha, n_best, restrictions or Restrictions())
     while True:
         parents = beams.advance(log_probs)
-        n_live = int((~beams.done).sum())
-        if n_live == 0:
-            beams.collect(found)
-            return found
-        size = batch_size(n_live, up=True)
-        if size < len(beams.sentences):
-            beams.collect(found)
-            staying = beams.done.int().argsort(stable=True)[:size].sort().values
-            scorer.keep(staying, parents[staying].flatten())
-            beams.keep(staying)
-        else:
-            scorer.reorder(parents.flatten())
-        log_probs = scorer.step(beams.tokens[:, :, -1].flatten())
+        if beams.may_ask():
+            n_done = int(beams.done.sum())
+            if n_waiting and n_done >= min(max(size // _LEAST_REPLACED, 1), n_waiting):
+                beams.collect(found)
+                places = beams.done.nonzero().squeeze(1)[:n_waiting]
+                n_waiting -= len(places)
+                scorer.reorder(parents.flatten())
+                scorer.replace(places)
+                beams.replace(places, [next(waiting) for _ in range(len(places))])
+                log_probs = scorer.step(beams.last_tokens().flatten())
+                continue
+            n_live = len(beams.sentences) - n_done
+            if n_live == 0:
+                beams.collect(found)
+                return found
+            size = batch_size(n_live, up=True)
+            if size < len(beams.sentences) and not n_waiting:
+                beams.collect(found)
+                staying = beams.done.int().argsort(stable=True)[:size].sort().values
+                scorer.keep(staying, parents[staying].flatten())
+                beams.keep(staying)
+                log_probs = scorer.step(beams.last_tokens().flatten())
+                continue
+        scorer.reorder(parents.flatten())
+        log_probs = scorer.step(beams.last_tokens().flatten())
 
 
 class _Beams:
-    """All places of all sentences after the same number of steps.
+    """All places of all sentences that are searched together, each after a number of steps of its own.
 
-    Shapes: sentences [batch]; tokens [batch, beams, steps]; log_probs and scores [batch, beams]. A place is live
-    (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf). Before the first step there is
-    one beam.
+    Shapes: sentences [batch]; tokens [batch, beams, steps of the longest]; log_probs and scores [batch, beams]. A
+    place is live (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf); before its first
+    step a sentence has one live place.
     """
 
     def __init__(
         self,
-        max_lengths: Tensor,
-        dtype: torch.dtype,
+        max_lengths: list[int],
+        batch: int,
+        like: Tensor,
         beam_size: int,
         alpha: float,
         n_best: int,
         restrictions: Restrictions,
     ) -> None:
-        batch = max_lengths.numel()
-        self.sentences = list(range(batch))  # positions in the caller's batch
-        self.max_lengths = max_lengths
+        self.sentences = list(range(batch))  # positions in the caller's lists
+        self.all_max_lengths = max_lengths
         self.alpha = alpha
-        self.last_penalties = (((5 + max_lengths.double()) / 6) ** alpha).to(dtype)  # at the longest length
         self.beam_size = beam_size
         self.n_best = n_best
         self.restrictions = restrictions
-        self.n_steps = 0
-        self.tokens = max_lengths.new_empty((batch, 1, 0))
-        self.log_probs = self.last_penalties.new_zeros((batch, 1))
-        self.scores = self.last_penalties.new_full((batch, beam_size), -torch.inf)
+        self.n_steps = [0] * batch
+        self.since_asked = 0
+        device = like.device
+        self.places = torch.arange(beam_size, device=device)
+        self.max_lengths = torch.tensor(max_lengths[:batch], device=device)
+        self.last_penalties = self._penalties(max_lengths[:batch], like)  # at the longest length
+        self.tokens = torch.full((batch, beam_size, 0), PAD_ID, device=device)
+        self.log_probs = like.new_full((batch, beam_size), -torch.inf)
+        self.log_probs[:, 0] = 0
+        self.scores = like.new_full((batch, beam_size), -torch.inf)
         self.ended = torch.zeros_like(self.scores, dtype=torch.bool)
-        self.done = torch.zeros_like(max_lengths, dtype=torch.bool)
+        self.done = torch.zeros_like(self.max_lengths, dtype=torch.bool)
+
+    def _penalties(self, lengths: list[int], like: Tensor) -> Tensor:
+        return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
 
     def advance(self, next_log_probs: Tensor) -> Tensor:
         """Take one step in every place.
@@ -162,36 +191,54 @@ class _Beams:
             [batch, beam_size], the scorer's row that each place continues.
         """
         batch, beams = self.log_probs.shape
-        n_read = torch.full_like(self.max_lengths, self.n_steps)
-        self.restrictions.apply(next_log_probs.view(batch, beams, -1), self.tokens, n_read, self.sentences)
-        self.n_steps += 1
-        live = self.log_probs if beams == 1 else self.log_probs.masked_fill(self.ended, -torch.inf)
-        eos_log_probs = live + next_log_probs[:, EOS_ID].view(batch, beams)
-        log_probs, tokens, parents = self._best_continuations(live, next_log_probs.view(batch, beams, -1))
+        device = self.tokens.device
+        n_read = torch.tensor(self.n_steps, device=device)
+        by_sentence = next_log_probs.view(batch, beams, -1)
+        self.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
+        self.n_steps = [n + 1 for n in self.n_steps]
+        live = self.log_probs.masked_fill(self.ended, -torch.inf)
+        eos_log_probs = live + by_sentence[:, :, EOS_ID]
+        log_probs, tokens, parents = self._best_continuations(live, by_sentence)
 
         # The best continuation goes to the first place that is free, and so on; ended places stay as they are.
         free = ~self.ended
         rank = free.cumsum(1).sub_(1).clamp_(min=0)
         log_probs, tokens, parents = log_probs.gather(1, rank), tokens.gather(1, rank), parents.gather(1, rank)
-        places = torch.arange(self.beam_size, device=live.device).expand(batch, -1)
-        at_limit = (self.max_lengths == self.n_steps).unsqueeze(1)
-        own = places.clamp(max=beams - 1)
-        log_probs = torch.where(at_limit, eos_log_probs.gather(1, own), log_probs)
-        if beams == 1:  # one hypothesis to end, not beam_size copies of it
-            log_probs = log_probs.masked_fill(at_limit & (places > 0), -torch.inf)
+        at_limit = (self.max_lengths == n_read + 1).unsqueeze(1)
+        log_probs = torch.where(at_limit, eos_log_probs, log_probs)
         tokens = torch.where(at_limit, EOS_ID, tokens)
-        parents = torch.where(at_limit | self.ended, own, parents)
+        parents = torch.where(at_limit | self.ended, self.places, parents)
         self.log_probs = torch.where(free, log_probs, self.log_probs)
 
         possible = free & (log_probs > -torch.inf)
         ending = possible & (tokens == EOS_ID)
         tokens = tokens.masked_fill(~possible, PAD_ID)
-        history = self.tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
-        self.tokens = torch.cat([history, tokens.unsqueeze(2)], dim=2)
-        self.scores = torch.where(ending, log_probs / length_penalty(self.n_steps, self.alpha), self.scores)
+        room = max(self.n_steps) - self.tokens.shape[2]
+        history = functional.pad(self.tokens, (0, room), value=PAD_ID) if room > 0 else self.tokens
+        history = history.gather(1, parents.unsqueeze(2).expand(-1, -1, history.shape[2]))
+        self.tokens = history.scatter_(2, n_read.view(-1, 1, 1).expand(-1, beams, 1), tokens.unsqueeze(2))
+        penalties = self._penalties(self.n_steps, self.scores).unsqueeze(1)
+        self.scores = torch.where(ending, log_probs / penalties, self.scores)
         self.ended = self.ended | ending
         self._stop()
-        return parents + torch.arange(0, batch * beams, beams, device=parents.device).unsqueeze(1)
+        return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
+
+    def last_tokens(self) -> Tensor:
+        """What each place reads next, [batch, beams]: BOS where a sentence begins."""
+        if min(self.n_steps) == max(self.n_steps) > 0:
+            return self.tokens[:, :, self.n_steps[0] - 1]
+        steps = torch.tensor(self.n_steps, device=self.tokens.device).view(-1, 1, 1)
+        last = self.tokens.gather(2, (steps - 1).clamp(min=0).expand(-1, self.beam_size, 1)).squeeze(2)
+        return last.masked_fill(steps.squeeze(2) == 0, BOS_ID)
+
+    def may_ask(self) -> bool:
+        """Whether to look now which sentences are done: on a GPU that waits for all steps before."""
+        self.since_asked += 1
+        at_limit = any(n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True))
+        if self.tokens.device.type == "cpu" or self.since_asked >= _STEPS_BETWEEN_QUESTIONS or at_limit:
+            self.since_asked = 0
+            return True
+        return False
 
     def _best_continuations(self, live: Tensor, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best beam_size of all continuations of each sentence, best first.
@@ -226,7 +273,7 @@ class _Beams:
         done = self.done.nonzero().squeeze(1)
         scores, order = self.scores[done].sort(dim=1, descending=True, stable=True)
         log_probs = self.log_probs[done].gather(1, order)
-        tokens = self.tokens[done].gather(1, order.unsqueeze(2).expand(-1, -1, self.n_steps))
+        tokens = self.tokens[done].gather(1, order.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
         rows = zip(done.tolist(), scores.tolist(), log_probs.tolist(), tokens.tolist(), strict=True)
         for sentence, sentence_scores, sentence_log_probs, outputs in rows:
             found[self.sentences[sentence]] = [
@@ -235,13 +282,31 @@ class _Beams:
                 if score > -torch.inf
             ][: self.n_best]
 
-    def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only, [kept]."""
-        self.sentences = [self.sentences[sentence] for sentence in sentences.tolist()]
-        self.max_lengths = self.max_lengths[sentences]
-        self.last_penalties = self.last_penalties[sentences]
-        self.tokens = self.tokens[sentences]
-        self.log_probs = self.log_probs[sentences]
-        self.scores = self.scores[sentences]
-        self.ended = self.ended[sentences]
-        self.done = self.done[sentences]
+    def replace(self, places: Tensor, sentences: list[int]) -> None:
+        """Begin with other sentences in the given places, [replaced]."""
+        max_lengths = [self.all_max_lengths[sentence] for sentence in sentences]
+        for place, sentence in zip(places.tolist(), sentences, strict=True):
+            self.sentences[place], self.n_steps[place] = sentence, 0
+        self.max_lengths[places] = torch.tensor(max_lengths, device=places.device)
+        self.last_penalties[places] = self._penalties(max_lengths, self.scores)
+        self.tokens.index_fill_(0, places, PAD_ID)
+        start = self.log_probs.new_full((self.beam_size,), -torch.inf)
+        start[0] = 0
+        self.log_probs[places] = start
+        self.scores.index_fill_(0, places, -torch.inf)
+        self.ended.index_fill_(0, places, False)
+        self.done.index_fill_(0, places, False)
+        self.tokens = self.tokens[:, :, : max(*self.n_steps, 1)]
+
+    def keep(self, places: Tensor) -> None:
+        """Go on with the sentences in these places only, [kept]."""
+        kept = places.tolist()
+        self.sentences = [self.sentences[place] for place in kept]
+        self.n_steps = [self.n_steps[place] for place in kept]
+        self.max_lengths = self.max_lengths[places]
+        self.last_penalties = self.last_penalties[places]
+        self.tokens = self.tokens[places]
+        self.log_probs = self.log_probs[places]
+        self.scores = self.scores[places]
+        self.ended = self.ended[places]
+        self.done = self.done[places]

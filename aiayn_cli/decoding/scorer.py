@@ -1,7 +1,7 @@
 """What lets beam search ask a model, or several, for the next token."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,12 +17,25 @@ class ModelScorer:
         models: in evaluation mode, with the same vocabulary, on the device of src.
         src: int64 [batch, src_len], each sentence ended by EOS_ID.
         src_mask: bool [batch, src_len], True = a real token; None = no padding.
+        waiting: src and src_mask of the sentences that replace() takes, in groups that are encoded together.
     """
 
-    def __init__(self, models: Sequence[Transformer], src: Tensor, src_mask: Tensor | None) -> None:
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        src: Tensor,
+        src_mask: Tensor | None,
+        waiting: Iterable[tuple[Tensor, Tensor | None]] = (),
+    ) -> None:
         self._models = models
         self._device = src.device
-        self._caches: list[DecoderCache] = [model.start(model.encode(src, src_mask), src_mask) for model in models]
+        self._caches = self._encode(src, src_mask)
+        self._waiting = iter(waiting)
+        self._encoded: list[DecoderCache] = []
+        self._taken = 0  # of the encoded sentences
+
+    def _encode(self, src: Tensor, src_mask: Tensor | None) -> list[DecoderCache]:
+        return [model.start(model.encode(src, src_mask), src_mask) for model in self._models]
 
     def step(self, tokens: Tensor) -> Tensor:
         """int64 [rows] -> float32 log p of the next token, [rows, vocab]."""
@@ -38,6 +51,7 @@ class ModelScorer:
 
     def reorder(self, rows: Tensor) -> None:
         """Let new row i continue row rows[i]."""
+        rows = rows.to(self._device)
         for cache in self._caches:
             cache.reorder(rows)
 
@@ -45,3 +59,15 @@ class ModelScorer:
         """Drop all sentences but these, with their rows."""
         for cache in self._caches:
             cache.keep(sentences, rows)
+
+    def replace(self, sentences: Tensor) -> None:
+        """Put the next sentences that wait in the place of these."""
+        while len(sentences):
+            if not self._encoded or self._taken == len(self._encoded[0].lengths):
+                self._encoded, self._taken = self._encode(*next(self._waiting)), 0
+            left = len(self._encoded[0].lengths) - self._taken
+            chosen = slice(self._taken, self._taken + min(left, len(sentences)))
+            for cache, new in zip(self._caches, self._encoded, strict=True):
+                cache.replace(sentences[:left], new, chosen)
+            self._taken = chosen.stop
+            sentences = sentences[left:]

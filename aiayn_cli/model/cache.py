@@ -66,12 +66,17 @@ class LayerCache:
             x.index_select(0, sentences) for x in (self.memory_k, self.memory_v, self._k, self._v)
         )
 
-    def join(self, other: "LayerCache") -> None:
-        """Add the sentences of another cache after the ones here."""
-        self.memory_k = _joined(self.memory_k, other.memory_k)
-        self.memory_v = _joined(self.memory_v, other.memory_v)
-        self._k = _joined(self._k, other._k)
-        self._v = _joined(self._v, other._v)
+    def replace(self, sentences: Tensor, other: "LayerCache", chosen: slice) -> None:
+        """Put the memory of some sentences of another cache in the place of the given ones, int64 [replaced].
+
+        What they leave in the pool is hidden by the mask, and zeroed too: a NaN there would spoil the sum.
+        """
+        self._k.index_fill_(0, sentences, 0)
+        self._v.index_fill_(0, sentences, 0)
+        width = max(self.memory_k.shape[2], other.memory_k.shape[2])
+        for name in ("memory_k", "memory_v"):
+            held = _resized(getattr(self, name), 2, width)
+            setattr(self, name, held.index_copy_(0, sentences, _resized(getattr(other, name)[chosen], 2, width)))
 
 
 class DecoderCache:
@@ -171,21 +176,23 @@ class DecoderCache:
         for layer in self.layers:
             layer.select(sentences)
 
-    def join(self, other: "DecoderCache") -> None:
-        """Add the sentences of another cache of the same model after the ones here.
+    def replace(self, sentences: Tensor, other: "DecoderCache", chosen: slice) -> None:
+        """Put sentences of another cache, which has read nothing, in the place of some.
 
-        Its hypotheses are as many for each sentence as here, or it has read nothing yet.
+        Args:
+            sentences: int64 [replaced], indices into the present ones; their rows are those of the new ones.
+            other: a cache of the same model.
+            chosen: which of its sentences, as many.
         """
         widths = self.layers[0].memory_k.shape[2], other.layers[0].memory_k.shape[2]
         if widths[0] != widths[1] or self.memory_mask is not None or other.memory_mask is not None:
-            self.memory_mask = torch.cat([_padded_mask(cache, max(widths)) for cache in (self, other)])
+            held, new = (_padded_mask(cache, max(widths)) for cache in (self, other))
+            self.memory_mask = held.index_copy_(0, sentences, new[chosen])
         for layer, added in zip(self.layers, other.layers, strict=True):
-            layer.join(added)
-        self._used += other._used
-        self.lengths += other.lengths
-        seen = other._seen if other._seen.shape[2] else other._seen.expand(-1, self._seen.shape[1], -1)
-        self._seen = _joined(self._seen, seen)
-        self._position = _joined(self._position[:, None], other._position[:, None])[:, 0]
+            layer.replace(sentences, added, chosen)
+        self._seen.index_fill_(0, sentences, False)
+        for sentence in sentences.tolist():
+            self._used[sentence] = self.lengths[sentence] = 0
 
 
 def _padded_mask(cache: DecoderCache, width: int) -> Tensor:
@@ -209,12 +216,6 @@ def _put(pool: Tensor, new: Tensor, slots: NewSlots, dim: int = 2) -> Tensor:
     shape = [1] * pool.dim()
     shape[0], shape[dim] = slots.index.shape
     return pool.scatter_(dim, slots.index.view(shape).expand_as(new), new)
-
-
-def _joined(first: Tensor, second: Tensor) -> Tensor:
-    """One below the other, the third dimension of the smaller one filled up with zeros."""
-    size = max(first.shape[2], second.shape[2])
-    return torch.cat([_resized(first, 2, size), _resized(second, 2, size)])
 
 
 def equal_lengths(lengths: Sequence[int]) -> int | None:

@@ -85,8 +85,9 @@ def test_batched_search_with_early_stop_equals_a_plain_search_without(
     table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, data: st.DataObject
 ) -> None:
     n_best = data.draw(st.integers(1, beam))
-    scorer = TableScorer(table, list(range(len(max_lengths))))
-    found = beam_search(scorer, max_lengths, beam_size=beam, alpha=alpha, n_best=n_best)
+    at_once = data.draw(st.one_of(st.none(), st.integers(1, 9)))
+    scorer = TableScorer(table, list(range(len(max_lengths))), at_once)
+    found = beam_search(scorer, max_lengths, beam_size=beam, alpha=alpha, n_best=n_best, at_once=at_once)
     for sentence, max_length in enumerate(max_lengths):
         assert_same(found[sentence], plain_beam_search(table, sentence, 3, max_length, beam, alpha, n_best))
 
@@ -199,7 +200,21 @@ def test_a_finished_sentence_leaves_the_batch() -> None:
     scorer = TableScorer(next_log_probs, [0, 1, 2, 3, 4])
     found = beam_search(scorer, [9] * 5, beam_size=3, alpha=0.6)
     assert [[output.tokens for output in outputs] for outputs in found] == [[(4,) * n] for n in range(5)]
-    assert scorer.n_rows == 5 + 3 * (4 + 3 + 2 + 1)  # one row a sentence before the first step, then three
+    assert scorer.n_rows == 3 * (5 + 4 + 3 + 2 + 1)
+
+
+def test_waiting_sentences_take_the_places_of_finished_ones() -> None:
+    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
+        word = EOS_ID if len(prefix) == sentence % 3 else 4
+        return [0.0 if token == word else -math.inf for token in range(7)]
+
+    scorer = TableScorer(next_log_probs, list(range(12)), at_once=4)
+    found = beam_search(scorer, [9] * 12, beam_size=2, alpha=0.6, at_once=4)
+    assert [[output.tokens for output in outputs] for outputs in found] == [[(4,) * (n % 3)] for n in range(12)]
+    assert scorer.waiting == []
+    # 8 places of rows are full until nothing waits; 24 steps of sentences take at least 6 steps of 4.
+    assert scorer.n_steps == 7
+    assert scorer.n_rows <= 2 * (24 + 3)
 
 
 def test_at_the_longest_length_a_hypothesis_ends_with_the_models_own_probability_of_eos() -> None:

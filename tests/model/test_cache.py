@@ -9,7 +9,7 @@ from aiayn_cli.config import ModelConfig, Norm, Positions
 from aiayn_cli.errors import DataError
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.cache import DecoderCache, LayerCache
+from aiayn_cli.model.cache import DecoderCache, LayerCache, NewSlots
 from aiayn_cli.model.transformer import Transformer, build_model
 
 _VOCAB = 19
@@ -45,7 +45,7 @@ class _Search:
         src, src_mask = (x.repeat_interleave(n_beams, dim=0) for x in (self.src, self.src_mask))
         expected = self.model(src, src_mask, self.prefixes)[:, -1]
         assert logits.shape == (len(self.prefixes), _VOCAB)
-        assert self.cache.length == self.prefixes.shape[1]
+        assert self.cache.lengths == [self.prefixes.shape[1]] * len(self.src)
         torch.testing.assert_close(logits, expected)
 
     def reorder(self, n_beams: int) -> None:
@@ -63,7 +63,7 @@ class _Search:
         rows = (index[:, None] * n_beams + torch.arange(n_beams)).flatten()
         self.cache.keep(index, rows)
         self.src, self.src_mask, self.prefixes = self.src[index], self.src_mask[index], self.prefixes[rows]
-        assert self.cache.n_sentences == len(sentences)
+        assert len(self.cache.lengths) == len(sentences)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -188,28 +188,78 @@ def test_learned_positions_end_the_output_with_a_message() -> None:
         model.step(torch.randint(_VOCAB, (1, 1)), cache)
 
 
-def test_a_layers_cache_returns_all_positions_in_order_and_keeps_what_it_returned() -> None:
+@torch.no_grad()
+def test_a_choice_among_hypotheses_moves_no_keys_and_values() -> None:
+    model = _model()
+    cache = model.start(model.encode(torch.randint(_VOCAB, (2, 5)), None), None)
+    model.step(torch.randint(_VOCAB, (6, 1)), cache)
+    before = [layer._k.data_ptr() for layer in cache.layers]
+    cache.reorder(torch.tensor([2, 2, 0, 5, 3, 3]))
+    model.step(torch.randint(_VOCAB, (6, 1)), cache)
+    assert [layer._k.data_ptr() for layer in cache.layers] == before
+
+
+@pytest.mark.parametrize("window", [0, 3])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@torch.no_grad()
+def test_sentences_that_join_later_are_decoded_as_if_alone(positions: Positions, window: int) -> None:
+    model = _model(positions=positions, window=window)
+    first, second = _Search(model, [6, 3], n_beams=2), _Search(model, [4, 9, 5], n_beams=2)
+    for _ in range(20):
+        first.step()
+        first.reorder(2)
+    for _ in range(3):
+        second.step()
+        second.reorder(2)
+    third = _Search(model, [5, 5], n_beams=2)  # nothing read, and no padding
+    third.cache = model.start(model.encode(third.src, None), None)
+    searches = [first, second, third]
+    joined = first.cache
+    joined.join(second.cache)
+    joined.join(third.cache)
+    assert joined.lengths == [20, 20, 3, 3, 3, 0, 0]
+    for turn in range(40):
+        tokens = torch.randint(_VOCAB, (14, 1))
+        logits = model.step(tokens, joined)
+        start = 0
+        for search in searches:
+            rows = slice(start, start := start + len(search.prefixes))
+            search.prefixes = torch.cat([search.prefixes, tokens[rows]], dim=1)
+            src, src_mask = (x.repeat_interleave(2, dim=0) for x in (search.src, search.src_mask))
+            torch.testing.assert_close(logits[rows], model(src, src_mask, search.prefixes)[:, -1])
+        parents = (torch.arange(7)[:, None] * 2 + torch.randint(2, (7, 2))).flatten()
+        if turn == 7:
+            joined.keep(torch.arange(7), parents)
+        else:
+            joined.reorder(parents)
+        every = torch.cat([functional.pad(search.prefixes, (0, 60 - search.prefixes.shape[1])) for search in searches])
+        chosen = every[parents].split([len(search.prefixes) for search in searches])
+        for search, prefixes in zip(searches, chosen, strict=True):
+            search.prefixes = prefixes[:, : search.prefixes.shape[1]]
+
+
+def test_a_layers_cache_returns_all_tokens_in_their_slots_and_zeros_elsewhere() -> None:
     cache = LayerCache(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6))
-    k, v = torch.randn(4, 3, 70, 4), torch.randn(4, 3, 70, 6)
-    for start, end in ((0, 1), (1, 8), (8, 9), (9, 70)):
-        held_k, held_v = cache.append(k[:, :, start:end], v[:, :, start:end])
-        assert torch.equal(held_k, k[:, :, :end])
-        assert torch.equal(held_v, v[:, :, :end])
-        assert cache.length == end
-    cache.select(torch.tensor([3, 0, 3]))
-    held_k, held_v = cache.append(k[[3, 0, 3], :, :2], v[[3, 0, 3], :, :2])
-    assert torch.equal(held_k, torch.cat([k, k[:, :, :2]], dim=2)[[3, 0, 3]])
-    assert torch.equal(held_v, torch.cat([v, v[:, :, :2]], dim=2)[[3, 0, 3]])
+    k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6)
+    held_k, held_v = cache.append(k[:, :, :2], v[:, :, :2], NewSlots(0, torch.tensor([[0, 1]] * 2), 4))
+    assert torch.equal(held_k, functional.pad(k[:, :, :2], (0, 0, 0, 2)))
+    assert torch.equal(held_v, functional.pad(v[:, :, :2], (0, 0, 0, 2)))
+    apart = NewSlots(None, torch.tensor([[2, 3, 4], [5, 6, 7]]), 9)
+    held_k, held_v = cache.append(k[:, :, 2:], v[:, :, 2:], apart)
+    for held, new in ((held_k, k), (held_v, v)):
+        assert torch.equal(held[0], functional.pad(new[0], (0, 0, 0, 4)))
+        assert torch.equal(held[1, :, :2], new[1, :, :2])
+        assert torch.equal(held[1, :, 5:8], new[1, :, 2:])
+        assert not held[1, :, [2, 3, 4, 8]].any()
 
 
 def test_choices_before_the_first_step_keep_only_the_memory() -> None:
     memory_k, memory_v = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 6)
-    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])[:, None, None]
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])
     cache = DecoderCache([LayerCache(memory_k, memory_v)], mask)
     cache.keep(torch.tensor([2, 1]), torch.tensor([2, 1]))
-    assert cache.length == 0
-    assert cache.n_sentences == 2
+    assert cache.lengths == [0, 0]
     assert torch.equal(cache.layers[0].memory_k, memory_k[[2, 1]])
     assert torch.equal(cache.layers[0].memory_v, memory_v[[2, 1]])
     assert cache.memory_mask is not None
-    assert torch.equal(cache.memory_mask, mask[[2, 1]])
+    assert torch.equal(cache.memory_mask[:, 0, 0] == 0, mask[[2, 1]])
