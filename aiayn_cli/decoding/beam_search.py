@@ -11,9 +11,9 @@ At the longest length every live hypothesis is ended with EOS, at the probabilit
 a score is always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,8 +39,11 @@ class StepScorer(Protocol):
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Drop all sentences but these: [kept], with their rows as in `reorder`, [kept * beams]."""
 
-    def replace(self, sentences: Tensor) -> None:
-        """Give up these sentences, [replaced], for the next that wait; theirs are the rows, which have read nothing."""
+    def take(self, places: Tensor, other: Self, sentences: slice) -> None:
+        """Go on with some sentences of another scorer, and their rows, in the places of these, [taken]."""
+
+
+Scorer = TypeVar("Scorer", bound=StepScorer)
 
 
 @dataclass(frozen=True)
@@ -72,24 +75,26 @@ def batch_size(n: int, *, up: bool) -> int:
 
 
 def beam_search(
-    scorer: StepScorer,
+    scorer: Scorer,
     max_lengths: Sequence[int] | Tensor,
     *,
     beam_size: int,
     alpha: float,
     n_best: int = 1,
     restrictions: Restrictions | None = None,
+    waiting: Iterable[Scorer] = (),
     at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the best outputs of sentences; those that are done leave the batch, and waiting ones take their places.
 
     Args:
-        scorer: has one row for each of the first `at_once` sentences, nothing read yet; the others wait in it.
+        scorer: has one row for each of the first `at_once` sentences, nothing read yet.
         max_lengths: [sentences], the longest output of each in tokens with EOS, at least 1.
         beam_size: hypotheses followed for each sentence.
         alpha: exponent of the length penalty, at least 0.
         n_best: outputs returned for each sentence, at most beam_size.
         restrictions: of the same sentences; None = only what is never produced.
+        waiting: a scorer for each `at_once` sentences that follow, the last perhaps for fewer.
         at_once: sentences searched together; None = all.
 
     Returns:
@@ -106,79 +111,101 @@ def beam_search(
     if min(lengths) < 1:
         raise ValueError(f"a longest length is {min(lengths)}, but EOS alone already needs 1")
     found: list[list[Hypothesis]] = [[] for _ in lengths]
-    size = min(at_once or len(lengths), len(lengths))
-    waiting = iter(range(size, len(lengths)))
-    n_waiting = len(lengths) - size
-    scorer.reorder(torch.arange(size).repeat_interleave(beam_size))
-    log_probs = scorer.step(torch.full((size * beam_size,), BOS_ID))
-    beams = _Beams(lengths, size, log_probs, beam_size, alpha, n_best, restrictions or Restrictions())
+    size = at_once or len(lengths)
+
+    def start(scorer: Scorer, first: int) -> _Group[Scorer]:
+        sentences = range(first, min(first + size, len(lengths)))
+        log_probs = scorer.step(torch.full((len(sentences),), BOS_ID))
+        beams = _Beams(sentences, lengths, log_probs, beam_size, alpha, n_best, restrictions or Restrictions())
+        scorer.reorder(beams.advance(log_probs).flatten())
+        return _Group(scorer, beams)
+
+    beams = start(scorer, 0).beams
+    groups = (start(following, number * size) for number, following in enumerate(waiting, start=1))
+    fresh = next(groups, None)
     while True:
-        parents = beams.advance(log_probs)
         if beams.may_ask():
             n_done = int(beams.done.sum())
-            if n_waiting and n_done >= min(max(size // _LEAST_REPLACED, 1), n_waiting):
-                beams.collect(found)
-                places = beams.done.nonzero().squeeze(1)[:n_waiting]
-                n_waiting -= len(places)
-                scorer.reorder(parents.flatten())
-                scorer.replace(places)
-                beams.replace(places, [next(waiting) for _ in range(len(places))])
-                log_probs = scorer.step(beams.last_tokens().flatten())
-                continue
-            n_live = len(beams.sentences) - n_done
-            if n_live == 0:
+            if fresh is not None:
+                n_taken = min(n_done, fresh.left)
+                if n_taken >= min(max(size // _LEAST_REPLACED, 1), fresh.left):
+                    beams.collect(found)
+                    places = beams.done.nonzero().squeeze(1)[:n_taken]
+                    chosen = fresh.next(n_taken)
+                    scorer.take(places, fresh.scorer, chosen)
+                    beams.take(places, fresh.beams, chosen)
+                    if fresh.left == 0:
+                        fresh = next(groups, None)
+                    continue
+            elif n_done == len(beams.sentences):
                 beams.collect(found)
                 return found
-            size = batch_size(n_live, up=True)
-            if size < len(beams.sentences) and not n_waiting:
+            elif (kept := batch_size(len(beams.sentences) - n_done, up=True)) < len(beams.sentences):
                 beams.collect(found)
-                staying = beams.done.int().argsort(stable=True)[:size].sort().values
-                scorer.keep(staying, parents[staying].flatten())
+                staying = beams.done.int().argsort(stable=True)[:kept].sort().values
+                scorer.keep(staying, beams.rows()[staying].flatten())
                 beams.keep(staying)
-                log_probs = scorer.step(beams.last_tokens().flatten())
-                continue
+        parents = beams.advance(scorer.step(beams.last_tokens().flatten()))
         scorer.reorder(parents.flatten())
-        log_probs = scorer.step(beams.last_tokens().flatten())
+
+
+@dataclass
+class _Group(Generic[Scorer]):
+    """Sentences after their first step, which wait for places in the search."""
+
+    scorer: Scorer
+    beams: "_Beams"
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many wait."""
+        return len(self.beams.sentences) - self.taken
+
+    def next(self, count: int) -> slice:
+        """Give away some of them."""
+        self.taken += count
+        return slice(self.taken - count, self.taken)
 
 
 class _Beams:
     """All places of all sentences that are searched together, each after a number of steps of its own.
 
     Shapes: sentences [batch]; tokens [batch, beams, steps of the longest]; log_probs and scores [batch, beams]. A
-    place is live (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf); before its first
-    step a sentence has one live place.
+    place is live (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf). Before the first
+    step there is one beam.
     """
 
     def __init__(
         self,
-        max_lengths: list[int],
-        batch: int,
+        sentences: Sequence[int],
+        max_lengths: Sequence[int],
         like: Tensor,
         beam_size: int,
         alpha: float,
         n_best: int,
         restrictions: Restrictions,
     ) -> None:
-        self.sentences = list(range(batch))  # positions in the caller's lists
+        self.sentences = list(sentences)  # positions in the caller's lists
         self.all_max_lengths = max_lengths
         self.alpha = alpha
         self.beam_size = beam_size
         self.n_best = n_best
         self.restrictions = restrictions
-        self.n_steps = [0] * batch
+        self.n_steps = [0] * len(sentences)
         self.since_asked = 0
         device = like.device
         self.places = torch.arange(beam_size, device=device)
-        self.max_lengths = torch.tensor(max_lengths[:batch], device=device)
-        self.last_penalties = self._penalties(max_lengths[:batch], like)  # at the longest length
-        self.tokens = torch.full((batch, beam_size, 0), PAD_ID, device=device)
-        self.log_probs = like.new_full((batch, beam_size), -torch.inf)
-        self.log_probs[:, 0] = 0
-        self.scores = like.new_full((batch, beam_size), -torch.inf)
+        longest = [max_lengths[sentence] for sentence in sentences]
+        self.max_lengths = torch.tensor(longest, device=device)
+        self.last_penalties = self._penalties(longest, like)  # at the longest length
+        self.tokens = self.max_lengths.new_empty((len(sentences), 1, 0))
+        self.log_probs = like.new_zeros((len(sentences), 1))
+        self.scores = like.new_full((len(sentences), beam_size), -torch.inf)
         self.ended = torch.zeros_like(self.scores, dtype=torch.bool)
         self.done = torch.zeros_like(self.max_lengths, dtype=torch.bool)
 
-    def _penalties(self, lengths: list[int], like: Tensor) -> Tensor:
+    def _penalties(self, lengths: Sequence[int], like: Tensor) -> Tensor:
         return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
 
     def advance(self, next_log_probs: Tensor) -> Tensor:
@@ -196,7 +223,7 @@ class _Beams:
         by_sentence = next_log_probs.view(batch, beams, -1)
         self.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
         self.n_steps = [n + 1 for n in self.n_steps]
-        live = self.log_probs.masked_fill(self.ended, -torch.inf)
+        live = self.log_probs if beams == 1 else self.log_probs.masked_fill(self.ended, -torch.inf)
         eos_log_probs = live + by_sentence[:, :, EOS_ID]
         log_probs, tokens, parents = self._best_continuations(live, by_sentence)
 
@@ -205,9 +232,12 @@ class _Beams:
         rank = free.cumsum(1).sub_(1).clamp_(min=0)
         log_probs, tokens, parents = log_probs.gather(1, rank), tokens.gather(1, rank), parents.gather(1, rank)
         at_limit = (self.max_lengths == n_read + 1).unsqueeze(1)
-        log_probs = torch.where(at_limit, eos_log_probs, log_probs)
+        own = self.places.clamp(max=beams - 1).expand(batch, -1)
+        log_probs = torch.where(at_limit, eos_log_probs.gather(1, own), log_probs)
+        if beams == 1:  # one hypothesis to end, not beam_size copies of it
+            log_probs = log_probs.masked_fill(at_limit & (self.places > 0), -torch.inf)
         tokens = torch.where(at_limit, EOS_ID, tokens)
-        parents = torch.where(at_limit | self.ended, self.places, parents)
+        parents = torch.where(at_limit | self.ended, own, parents)
         self.log_probs = torch.where(free, log_probs, self.log_probs)
 
         possible = free & (log_probs > -torch.inf)
@@ -216,7 +246,8 @@ class _Beams:
         room = max(self.n_steps) - self.tokens.shape[2]
         history = functional.pad(self.tokens, (0, room), value=PAD_ID) if room > 0 else self.tokens
         history = history.gather(1, parents.unsqueeze(2).expand(-1, -1, history.shape[2]))
-        self.tokens = history.scatter_(2, n_read.view(-1, 1, 1).expand(-1, beams, 1), tokens.unsqueeze(2))
+        newest = n_read.view(-1, 1, 1).expand(-1, self.beam_size, 1)
+        self.tokens = history.scatter_(2, newest, tokens.unsqueeze(2))
         penalties = self._penalties(self.n_steps, self.scores).unsqueeze(1)
         self.scores = torch.where(ending, log_probs / penalties, self.scores)
         self.ended = self.ended | ending
@@ -224,12 +255,15 @@ class _Beams:
         return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
 
     def last_tokens(self) -> Tensor:
-        """What each place reads next, [batch, beams]: BOS where a sentence begins."""
-        if min(self.n_steps) == max(self.n_steps) > 0:
+        """What each place reads next, [batch, beams]."""
+        if min(self.n_steps) == max(self.n_steps):
             return self.tokens[:, :, self.n_steps[0] - 1]
         steps = torch.tensor(self.n_steps, device=self.tokens.device).view(-1, 1, 1)
-        last = self.tokens.gather(2, (steps - 1).clamp(min=0).expand(-1, self.beam_size, 1)).squeeze(2)
-        return last.masked_fill(steps.squeeze(2) == 0, BOS_ID)
+        return self.tokens.gather(2, (steps - 1).expand(-1, self.beam_size, 1)).squeeze(2)
+
+    def rows(self) -> Tensor:
+        """The scorer's row of each place, [batch, beams]."""
+        return torch.arange(len(self.sentences) * self.beam_size, device=self.tokens.device).view(-1, self.beam_size)
 
     def may_ask(self) -> bool:
         """Whether to look now which sentences are done: on a GPU that waits for all steps before."""
@@ -282,21 +316,17 @@ class _Beams:
                 if score > -torch.inf
             ][: self.n_best]
 
-    def replace(self, places: Tensor, sentences: list[int]) -> None:
-        """Begin with other sentences in the given places, [replaced]."""
-        max_lengths = [self.all_max_lengths[sentence] for sentence in sentences]
-        for place, sentence in zip(places.tolist(), sentences, strict=True):
-            self.sentences[place], self.n_steps[place] = sentence, 0
-        self.max_lengths[places] = torch.tensor(max_lengths, device=places.device)
-        self.last_penalties[places] = self._penalties(max_lengths, self.scores)
-        self.tokens.index_fill_(0, places, PAD_ID)
-        start = self.log_probs.new_full((self.beam_size,), -torch.inf)
-        start[0] = 0
-        self.log_probs[places] = start
-        self.scores.index_fill_(0, places, -torch.inf)
-        self.ended.index_fill_(0, places, False)
-        self.done.index_fill_(0, places, False)
-        self.tokens = self.tokens[:, :, : max(*self.n_steps, 1)]
+    def take(self, places: Tensor, other: "_Beams", chosen: slice) -> None:
+        """Go on with some sentences of another search in the given places, [taken]."""
+        numbers = range(chosen.start, chosen.stop)
+        for place, number in zip(places.tolist(), numbers, strict=True):
+            self.sentences[place], self.n_steps[place] = other.sentences[number], other.n_steps[number]
+        steps = max(self.n_steps)
+        self.tokens = functional.pad(self.tokens, (0, steps - self.tokens.shape[2]), value=PAD_ID)
+        others = functional.pad(other.tokens, (0, steps - other.tokens.shape[2]), value=PAD_ID)
+        self.tokens[places] = others[chosen]
+        for name in ("max_lengths", "last_penalties", "log_probs", "scores", "ended", "done"):
+            getattr(self, name)[places] = getattr(other, name)[chosen]
 
     def keep(self, places: Tensor) -> None:
         """Go on with the sentences in these places only, [kept]."""

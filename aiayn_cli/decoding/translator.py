@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Self
@@ -220,14 +220,16 @@ class Translator:
         return results
 
     def _beam_search(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
-        groups = (self._padded(sources[start : start + at_once]) for start in range(0, len(sources), at_once))
+        groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
+        scorers = (_StoppableScorer(stop, self._models, *self._padded(group)) for group in groups)
         return beam_search(
-            _StoppableScorer(stop, self._models, *next(groups), groups),
+            next(scorers),
             list(map(self._max_length, sources)),
             beam_size=self._decoding.beam_size,
             alpha=self._decoding.alpha,
             n_best=self._n_best,
             restrictions=self._restrictions(sources),
+            waiting=scorers,
             at_once=at_once,
         )
 
@@ -285,15 +287,8 @@ class Translator:
 class _StoppableScorer(ModelScorer):
     """One that ends its search where the result is no longer wanted."""
 
-    def __init__(
-        self,
-        stop: Event,
-        models: Sequence[Transformer],
-        src: Tensor,
-        src_mask: Tensor | None,
-        waiting: Iterable[tuple[Tensor, Tensor | None]] = (),
-    ) -> None:
-        super().__init__(models, src, src_mask, waiting)
+    def __init__(self, stop: Event, models: Sequence[Transformer], src: Tensor, src_mask: Tensor | None) -> None:
+        super().__init__(models, src, src_mask)
         self._stop = stop
 
     def step(self, tokens: Tensor) -> Tensor:

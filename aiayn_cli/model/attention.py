@@ -48,7 +48,9 @@ def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, 
             bias = bias.expand(batch, heads, *mask.shape[2:])
         bias = bias.reshape(-1, *mask.shape[2:])
         scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
-    weights = dropout(scores.softmax(dim=-1), dropout_probability)
+    # Over a few bf16 numbers torch's softmax takes up to four times as long as with its result in float32.
+    wide = torch.float32 if scores.dtype is torch.bfloat16 and not scores.requires_grad else None
+    weights = dropout(scores.softmax(dim=-1, dtype=wide).to(v.dtype), dropout_probability)
     return torch.bmm(weights, v).view(batch, heads, tgt_len, -1)
 
 

@@ -1,8 +1,9 @@
 """What incremental decoding keeps between two steps.
 
-The hypotheses of one sentence share one pool of keys and values: every token that any of them ever read has a slot
-in it, and a mask says which slots lie on a hypothesis' own way. A choice among hypotheses then moves rows of the
-mask only, never keys and values, and all hypotheses of a sentence are the queries of one product.
+The hypotheses of one sentence share one pool of keys and values: every token that any of them has read has a slot in
+it, and a mask says which slots lie on a hypothesis' own way. A choice among hypotheses then moves rows of the mask
+only, never keys and values; all hypotheses of a sentence are the queries of one product; and what no hypothesis
+descends from any more makes room for new tokens.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from aiayn_cli.model.masks import additive, causal_mask, padding_mask
 
-_GROWTH = 32  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
+_GROWTH = 16  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,17 @@ class NewSlots:
     """Where the tokens of one step are put.
 
     Attributes:
-        first: the slot of the first one, where it is the same for all sentences; else None.
         index: int64 [sentences, new], the slot of each.
         size: slots that a pool must have, filled or not.
     """
 
-    first: int | None
     index: Tensor
     size: int
+
+    def rows(self, heads: int) -> Tensor:
+        """The same places in a pool [sentences, heads, slots, ..] of which the first three dimensions are one."""
+        sentences = torch.arange(len(self.index) * heads, device=self.index.device).view(-1, heads, 1)
+        return (sentences * self.size + self.index.unsqueeze(1)).flatten()
 
 
 class LayerCache:
@@ -56,8 +60,11 @@ class LayerCache:
         Returns:
             [sentences, heads, slots, d_k], [sentences, heads, slots, d_v].
         """
-        self._k = _put(_resized(self._k, 2, slots.size), k, slots)
-        self._v = _put(_resized(self._v, 2, slots.size), v, slots)
+        rows = slots.rows(k.shape[1])
+        self._k = _resized(self._k, 2, slots.size)
+        self._v = _resized(self._v, 2, slots.size)
+        for pool, new in ((self._k, k), (self._v, v)):
+            pool.flatten(0, 2).index_copy_(0, rows, new.reshape(-1, new.shape[3]).to(pool.dtype))
         return self._k, self._v
 
     def select(self, sentences: Tensor) -> None:
@@ -66,17 +73,12 @@ class LayerCache:
             x.index_select(0, sentences) for x in (self.memory_k, self.memory_v, self._k, self._v)
         )
 
-    def replace(self, sentences: Tensor, other: "LayerCache", chosen: slice) -> None:
-        """Put the memory of some sentences of another cache in the place of the given ones, int64 [replaced].
-
-        What they leave in the pool is hidden by the mask, and zeroed too: a NaN there would spoil the sum.
-        """
-        self._k.index_fill_(0, sentences, 0)
-        self._v.index_fill_(0, sentences, 0)
-        width = max(self.memory_k.shape[2], other.memory_k.shape[2])
-        for name in ("memory_k", "memory_v"):
-            held = _resized(getattr(self, name), 2, width)
-            setattr(self, name, held.index_copy_(0, sentences, _resized(getattr(other, name)[chosen], 2, width)))
+    def take(self, places: Tensor, other: "LayerCache", chosen: slice) -> None:
+        """Put some sentences of another cache in the given places, int64 [taken]."""
+        for name in ("memory_k", "memory_v", "_k", "_v"):
+            held, new = getattr(self, name), getattr(other, name)
+            size = max(held.shape[2], new.shape[2])
+            setattr(self, name, _resized(held, 2, size).index_copy_(0, places, _resized(new[chosen], 2, size)))
 
 
 class DecoderCache:
@@ -104,12 +106,14 @@ class DecoderCache:
         self.memory_mask = None if src_mask is None else additive(padding_mask(src_mask), memory.dtype)
         self.lengths = [0] * len(memory)
         self._window = attention_window
-        self._used = [0] * len(memory)  # slots of each sentence
+        # On a GPU to know which slots are free would make the host wait for the device, at each step.
+        self._reuse = memory.device.type == "cpu"
+        self._used = [0] * len(memory)  # slots of each sentence, where none is used again
         self._seen = torch.zeros(len(memory), 1, 0, dtype=torch.bool, device=memory.device)  # [sentences, beams, slots]
         self._position = torch.zeros(len(memory), 0, dtype=torch.int64, device=memory.device)  # of each slot's token
 
     def take_up(self, beams: int, new_len: int) -> tuple[NewSlots, Tensor]:
-        """Reserve the slots of a step.
+        """Find slots for the tokens of a step.
 
         Args:
             beams: hypotheses of each sentence, those of the last step or choice; any number before the first step.
@@ -118,32 +122,44 @@ class DecoderCache:
             The slots, and what the new tokens see: [sentences, 1, beams * new_len, slots], added to attention
             scores, 0 or -inf.
         """
-        sentences, new = len(self._used), beams * new_len
-        device = self._seen.device
-        needed = max(self._used) + new
-        size = self._seen.shape[2] if needed <= self._seen.shape[2] else -(-needed // _GROWTH) * _GROWTH
-        same = min(self._used) == max(self._used)
-        index = torch.tensor(self._used, device=device)[:, None] + torch.arange(new, device=device)
-        slots = NewSlots(self._used[0] if same else None, index, size)
-        seen = _resized(self._seen, 2, size)
+        new, device = beams * new_len, self._seen.device
+        slots = self._free_slots(new)
+        index = slots.index.unsqueeze(1)  # [sentences, 1, new]
+        seen = _resized(self._seen, 2, slots.size)
         if seen.shape[1] == 1 < beams:  # before the first step
             seen = seen.repeat(1, beams, 1)
         own = torch.eye(beams, dtype=torch.bool, device=device).repeat_interleave(new_len, dim=1)  # [beams, new]
-        self._seen = _put(seen, own.expand(sentences, -1, -1), slots, dim=2)
+        self._seen = seen.scatter_(2, index.expand(-1, beams, -1), own.expand(len(seen), -1, -1))
         visible = self._seen
         if new_len > 1:
             earlier = causal_mask(new_len, device)[0, 0].repeat(beams, beams)
             among_new = own.repeat_interleave(new_len, dim=0) & earlier  # [new, new]
             visible = self._seen.repeat_interleave(new_len, dim=1)
-            visible = _put(visible, among_new.expand(sentences, -1, -1), slots, dim=2)
+            visible.scatter_(2, index.expand(-1, new, -1), among_new.expand(len(seen), -1, -1))
         if self._window:
             steps = torch.arange(new_len, device=device).repeat(beams)
             positions = torch.tensor(self.lengths, device=device)[:, None] + steps  # [sentences, new]
-            self._position = _put(_resized(self._position, 1, size), positions, slots, dim=1)
+            self._position = _resized(self._position, 1, slots.size).scatter_(1, slots.index, positions)
             visible = visible & (positions[:, :, None] - self._position[:, None, :] <= self._window)
-        self._used = [used + new for used in self._used]
         self.lengths = [length + new_len for length in self.lengths]
         return slots, additive(visible[:, None], self.layers[0].memory_k.dtype)
+
+    def _free_slots(self, new: int) -> NewSlots:
+        device, size = self._seen.device, self._seen.shape[2]
+        if self._reuse:
+            taken = self._seen.any(1)  # [sentences, slots]
+            needed = int(taken.sum(1).max()) + new if size else new
+            if needed > size:
+                size = -(-needed // _GROWTH) * _GROWTH
+                taken = _resized(taken, 1, size)
+            order = torch.arange(size, device=device)  # the first free ones, whatever follows them
+            return NewSlots((taken.int() * size + order).topk(new, dim=1, largest=False).indices, size)
+        needed = max(self._used) + new
+        if needed > size:
+            size = -(-needed // _GROWTH) * _GROWTH
+        index = torch.tensor(self._used, device=device)[:, None] + torch.arange(new, device=device)
+        self._used = [used + new for used in self._used]
+        return NewSlots(index, size)
 
     def reorder(self, rows: Tensor) -> None:
         """Replace the hypotheses by copies of the given rows; their sentences stay.
@@ -176,23 +192,27 @@ class DecoderCache:
         for layer in self.layers:
             layer.select(sentences)
 
-    def replace(self, sentences: Tensor, other: "DecoderCache", chosen: slice) -> None:
-        """Put sentences of another cache, which has read nothing, in the place of some.
+    def take(self, places: Tensor, other: "DecoderCache", chosen: slice) -> None:
+        """Put some sentences of another cache, with their hypotheses, in the place of some here.
 
         Args:
-            sentences: int64 [replaced], indices into the present ones; their rows are those of the new ones.
-            other: a cache of the same model.
-            chosen: which of its sentences, as many.
+            places: int64 [taken], indices into the present sentences.
+            other: a cache of the same model with as many hypotheses for each sentence.
+            chosen: which of its sentences.
         """
         widths = self.layers[0].memory_k.shape[2], other.layers[0].memory_k.shape[2]
         if widths[0] != widths[1] or self.memory_mask is not None or other.memory_mask is not None:
             held, new = (_padded_mask(cache, max(widths)) for cache in (self, other))
-            self.memory_mask = held.index_copy_(0, sentences, new[chosen])
+            self.memory_mask = held.index_copy_(0, places, new[chosen])
         for layer, added in zip(self.layers, other.layers, strict=True):
-            layer.replace(sentences, added, chosen)
-        self._seen.index_fill_(0, sentences, False)
-        for sentence in sentences.tolist():
-            self._used[sentence] = self.lengths[sentence] = 0
+            layer.take(places, added, chosen)
+        size = max(self._seen.shape[2], other._seen.shape[2])
+        self._seen = _resized(self._seen, 2, size).index_copy_(0, places, _resized(other._seen[chosen], 2, size))
+        if self._window:
+            new = _resized(other._position[chosen], 1, size)
+            self._position = _resized(self._position, 1, size).index_copy_(0, places, new)
+        for place, sentence in zip(places.tolist(), range(chosen.start, chosen.stop), strict=True):
+            self._used[place], self.lengths[place] = other._used[sentence], other.lengths[sentence]
 
 
 def _padded_mask(cache: DecoderCache, width: int) -> Tensor:
@@ -206,16 +226,6 @@ def _resized(x: Tensor, dim: int, size: int) -> Tensor:
     """The tensor itself, or a copy with zeros after its end in one dimension."""
     missing = size - x.shape[dim]
     return x if missing == 0 else functional.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, missing])
-
-
-def _put(pool: Tensor, new: Tensor, slots: NewSlots, dim: int = 2) -> Tensor:
-    """Write new entries into their slots of a dimension, in place, and return the pool."""
-    if slots.first is not None:
-        pool.narrow(dim, slots.first, new.shape[dim]).copy_(new)
-        return pool
-    shape = [1] * pool.dim()
-    shape[0], shape[dim] = slots.index.shape
-    return pool.scatter_(dim, slots.index.view(shape).expand_as(new), new)
 
 
 def equal_lengths(lengths: Sequence[int]) -> int | None:

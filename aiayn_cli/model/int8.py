@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention import MultiHeadAttention, Projection
+from aiayn_cli.model.layers import DecoderLayer
 from aiayn_cli.model.transformer import Transformer
 
 _ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first
@@ -42,11 +43,12 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_dynamic(x, self._packed[first, last], self._reduce_range)  # type: ignore[no-any-return]
 
 
-def use_int8(model: Transformer) -> None:
+def use_int8(model: Transformer, cache_dtype: torch.dtype = torch.float32) -> None:
     """Replace the weights of all products in the model by 8-bit ones, in place; biases and embeddings stay float32.
 
     Args:
         model: in evaluation mode, float32, on the CPU.
+        cache_dtype: of keys and values in incremental decoding, most of what a step reads: bf16 where it is fast.
     Raises:
         AiaynError: this torch has no 8-bit kernels.
     """
@@ -58,6 +60,8 @@ def use_int8(model: Transformer) -> None:
                 setattr(module, name, Int8Linear(child.weight, child.bias, parts))
             elif isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child.weight, child.bias))
+        if isinstance(module, DecoderLayer):
+            module.cache_dtype = cache_dtype
     model.vocab_projection = Int8Linear(model.output.weight, None)
 
 

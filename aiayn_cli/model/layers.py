@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -87,6 +88,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.attention_residual = Residual(d_model, dropout, norm)
         self.memory_residual = Residual(d_model, dropout, norm)
+        self.cache_dtype: torch.dtype | None = None  # of the keys and values in step(); None = that of the weights
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
@@ -106,8 +108,8 @@ class DecoderLayer(nn.Module):
 
     def start(self, memory: Tensor) -> LayerCache:
         """Project the memory [sentences, src_len, d_model] once for all steps to come."""
-        k, v = self.memory_attention.project_kv(memory)
-        return LayerCache(k.contiguous(), v.contiguous())
+        k, v = (x.to(self.cache_dtype or x.dtype).contiguous() for x in self.memory_attention.project_kv(memory))
+        return LayerCache(k, v)
 
     def step(self, x: Tensor, cache: LayerCache, slots: NewSlots, mask: Tensor, memory_mask: Tensor | None) -> Tensor:
         """One layer over the newest target positions; they are added to the cache.
@@ -127,9 +129,10 @@ class DecoderLayer(nn.Module):
 
     def _attend_to_past(self, x: Tensor, mask: Tensor, cache: LayerCache, slots: NewSlots) -> Tensor:
         q, k, v = self.attention.project_all(x)
-        return self.attention.combine(attend(q, *cache.append(k, v, slots), mask))
+        k, v = cache.append(k, v, slots)
+        return self.attention.combine(attend(q.to(k.dtype), k, v, mask).to(x.dtype))
 
     def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
         # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
-        q = self.memory_attention.project_q(x)
-        return self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask))
+        q = self.memory_attention.project_q(x).to(cache.memory_k.dtype)
+        return self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask).to(x.dtype))

@@ -202,54 +202,63 @@ def test_a_choice_among_hypotheses_moves_no_keys_and_values() -> None:
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 @torch.no_grad()
-def test_sentences_that_join_later_are_decoded_as_if_alone(positions: Positions, window: int) -> None:
+def test_sentences_that_take_the_places_of_others_are_decoded_as_if_alone(positions: Positions, window: int) -> None:
     model = _model(positions=positions, window=window)
-    first, second = _Search(model, [6, 3], n_beams=2), _Search(model, [4, 9, 5], n_beams=2)
+    first, second, third = (_Search(model, lengths, n_beams=2) for lengths in ([6, 3, 5], [9, 4], [5, 5]))
+    third.cache = model.start(model.encode(third.src, None), None)  # no padding
     for _ in range(20):
         first.step()
         first.reorder(2)
-    for _ in range(3):
+    for _ in range(2):
         second.step()
         second.reorder(2)
-    third = _Search(model, [5, 5], n_beams=2)  # nothing read, and no padding
-    third.cache = model.start(model.encode(third.src, None), None)
-    searches = [first, second, third]
-    joined = first.cache
-    joined.join(second.cache)
-    joined.join(third.cache)
-    assert joined.lengths == [20, 20, 3, 3, 3, 0, 0]
-    for turn in range(40):
-        tokens = torch.randint(_VOCAB, (14, 1))
-        logits = model.step(tokens, joined)
-        start = 0
-        for search in searches:
-            rows = slice(start, start := start + len(search.prefixes))
-            search.prefixes = torch.cat([search.prefixes, tokens[rows]], dim=1)
-            src, src_mask = (x.repeat_interleave(2, dim=0) for x in (search.src, search.src_mask))
-            torch.testing.assert_close(logits[rows], model(src, src_mask, search.prefixes)[:, -1])
-        parents = (torch.arange(7)[:, None] * 2 + torch.randint(2, (7, 2))).flatten()
+    third.step()
+    for place, other, sentence in ((2, second, 0), (0, third, 1)):
+        first.cache.take(torch.tensor([place]), other.cache, slice(sentence, sentence + 1))
+    assert first.cache.lengths == [1, 20, 2]
+    owners = [(third, 1), (first, 1), (second, 0)]
+    prefixes = [owner.prefixes[2 * sentence : 2 * sentence + 2] for owner, sentence in owners]
+    for turn in range(30):
+        tokens = torch.randint(_VOCAB, (6, 1))
+        logits = model.step(tokens, first.cache)
+        parents = (torch.arange(3)[:, None] * 2 + torch.randint(2, (3, 2))).flatten()
+        for place, (owner, sentence) in enumerate(owners):
+            rows = slice(2 * place, 2 * place + 2)
+            prefixes[place] = torch.cat([prefixes[place], tokens[rows]], dim=1)
+            src, src_mask = (x[sentence].expand(2, -1) for x in (owner.src, owner.src_mask))
+            if owner is third:
+                src_mask = torch.ones_like(src_mask)
+            torch.testing.assert_close(logits[rows], model(src, src_mask, prefixes[place])[:, -1])
+            prefixes[place] = prefixes[place][parents[rows] - 2 * place]
         if turn == 7:
-            joined.keep(torch.arange(7), parents)
+            first.cache.keep(torch.arange(3), parents)
         else:
-            joined.reorder(parents)
-        every = torch.cat([functional.pad(search.prefixes, (0, 60 - search.prefixes.shape[1])) for search in searches])
-        chosen = every[parents].split([len(search.prefixes) for search in searches])
-        for search, prefixes in zip(searches, chosen, strict=True):
-            search.prefixes = prefixes[:, : search.prefixes.shape[1]]
+            first.cache.reorder(parents)
+
+
+@torch.no_grad()
+def test_what_no_hypothesis_descends_from_makes_room_for_new_tokens() -> None:
+    model = _model()
+    search = _Search(model, [6, 3], n_beams=4)
+    for _ in range(40):
+        search.step()
+        search.reorder(1)  # one survivor
+        search.reorder(4)
+    assert search.cache.layers[0]._k.shape[2] == 48  # 40 tokens of the survivor and 4 new ones, in steps of 16
 
 
 def test_a_layers_cache_returns_all_tokens_in_their_slots_and_zeros_elsewhere() -> None:
     cache = LayerCache(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6))
     k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6)
-    held_k, held_v = cache.append(k[:, :, :2], v[:, :, :2], NewSlots(0, torch.tensor([[0, 1]] * 2), 4))
+    held_k, held_v = cache.append(k[:, :, :2], v[:, :, :2], NewSlots(torch.tensor([[0, 1]] * 2), 4))
     assert torch.equal(held_k, functional.pad(k[:, :, :2], (0, 0, 0, 2)))
     assert torch.equal(held_v, functional.pad(v[:, :, :2], (0, 0, 0, 2)))
-    apart = NewSlots(None, torch.tensor([[2, 3, 4], [5, 6, 7]]), 9)
+    apart = NewSlots(torch.tensor([[2, 3, 4], [5, 7, 6]]), 9)
     held_k, held_v = cache.append(k[:, :, 2:], v[:, :, 2:], apart)
     for held, new in ((held_k, k), (held_v, v)):
         assert torch.equal(held[0], functional.pad(new[0], (0, 0, 0, 4)))
         assert torch.equal(held[1, :, :2], new[1, :, :2])
-        assert torch.equal(held[1, :, 5:8], new[1, :, 2:])
+        assert torch.equal(held[1, :, [5, 7, 6]], new[1, :, 2:])
         assert not held[1, :, [2, 3, 4, 8]].any()
 
 
