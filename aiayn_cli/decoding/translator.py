@@ -30,7 +30,7 @@ from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
 _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
-_MOST_LOGITS_ON_CPU = 1 << 21  # 8 MB: what a step reads and writes stays near the core
+_MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 _NOTICES = 5  # long lines named one by one; the rest are only counted
 _WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # target languages that put no blank between sentences
