@@ -14,17 +14,18 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.split import split_points
-from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
+from aiayn_cli.decoding.translation import Details, Part, SearchOptions, Translation
 from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.model.positions import LearnedPositions
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
@@ -69,7 +70,7 @@ class Translator:
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        models: Sequence[TranslationModel],
         vocab: Codec,
         device: Device,
         decoding: DecodingConfig,
@@ -86,7 +87,7 @@ class Translator:
         self._options = options
         self._longest_source = LONGEST_SOURCE
         self._joiner = "" if tgt_lang.lower().startswith(_WITHOUT_BLANKS) else " "
-        self._max_positions = min((_positions(model) for model in self._models), default=1 << 30)
+        self._max_positions = min((model.max_positions for model in self._models), default=NO_LIMIT)
         self.split_lines = 0
 
     def variant(
@@ -141,6 +142,37 @@ class Translator:
         for source, hypotheses in zip(sources, self._search(sources), strict=True):
             results[source.line].append((source, hypotheses))
         return [self._outputs(parts) for parts in results]
+
+    def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
+        """Score each token of some outputs by a second pass, and align their words with those of the source."""
+        parts = [part for each in translations for part in each.parts]
+        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
+        found = []
+        for each in translations:
+            passes = [(part, next(forced)) for part in each.parts]
+            tokens = [
+                (piece, log_prob)
+                for part, result in passes
+                for piece, log_prob in zip(
+                    [*self._vocab.tgt_pieces(part.tgt), "</s>"], result.token_log_probs, strict=True
+                )
+            ]
+            links = [self._links(part, result) for part, result in passes] if with_alignment else []
+            found.append(Details(tuple(tokens), join_links(links)))
+        return found
+
+    def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
+        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
+        return force_decode(
+            self._models, pairs, device=self._device, batch_tokens=self._decoding.batch_tokens,
+            with_attention=with_attention,
+        )  # fmt: skip
+
+    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
+        src, tgt = self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
+        assert forced.attention is not None
+        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
+        return align_words(forced.attention, src, tgt), n_src, n_tgt
 
     def _prefix(self, text: str, line: int) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
@@ -287,7 +319,7 @@ class Translator:
 class _StoppableScorer(ModelScorer):
     """One that ends its search where the result is no longer wanted."""
 
-    def __init__(self, stop: Event, models: Sequence[Transformer], src: Tensor, src_mask: Tensor | None) -> None:
+    def __init__(self, stop: Event, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
         super().__init__(models, src, src_mask)
         self._stop = stop
 
@@ -297,12 +329,7 @@ class _StoppableScorer(ModelScorer):
         return super().step(tokens)
 
 
-def _for_decoding(model: Transformer, device: Device) -> Transformer:
+def _for_decoding(model: TranslationModel, device: Device) -> TranslationModel:
     if model.training:
         model = copy.deepcopy(model)
     return model.to(device.device, device.dtype).eval().requires_grad_(False)
-
-
-def _positions(model: Transformer) -> int:
-    tables = (model.src_positions, model.tgt_positions)
-    return min((len(table.weight) for table in tables if isinstance(table, LearnedPositions)), default=1 << 30)

@@ -76,9 +76,7 @@ class LayerCache:
     def take(self, places: Tensor, other: "LayerCache", chosen: slice) -> None:
         """Put some sentences of another cache in the given places, int64 [taken]."""
         for name in ("memory_k", "memory_v", "_k", "_v"):
-            held, new = getattr(self, name), getattr(other, name)
-            size = max(held.shape[2], new.shape[2])
-            setattr(self, name, _resized(held, 2, size).index_copy_(0, places, _resized(new[chosen], 2, size)))
+            setattr(self, name, put(getattr(self, name), places, getattr(other, name)[chosen], dim=2))
 
 
 class DecoderCache:
@@ -193,24 +191,16 @@ class DecoderCache:
             layer.select(sentences)
 
     def take(self, places: Tensor, other: "DecoderCache", chosen: slice) -> None:
-        """Put some sentences of another cache, with their hypotheses, in the place of some here.
-
-        Args:
-            places: int64 [taken], indices into the present sentences.
-            other: a cache of the same model with as many hypotheses for each sentence.
-            chosen: which of its sentences.
-        """
+        """See DecodingCache."""
         widths = self.layers[0].memory_k.shape[2], other.layers[0].memory_k.shape[2]
         if widths[0] != widths[1] or self.memory_mask is not None or other.memory_mask is not None:
             held, new = (_padded_mask(cache, max(widths)) for cache in (self, other))
             self.memory_mask = held.index_copy_(0, places, new[chosen])
         for layer, added in zip(self.layers, other.layers, strict=True):
             layer.take(places, added, chosen)
-        size = max(self._seen.shape[2], other._seen.shape[2])
-        self._seen = _resized(self._seen, 2, size).index_copy_(0, places, _resized(other._seen[chosen], 2, size))
+        self._seen = put(self._seen, places, other._seen[chosen], dim=2)
         if self._window:
-            new = _resized(other._position[chosen], 1, size)
-            self._position = _resized(self._position, 1, size).index_copy_(0, places, new)
+            self._position = put(self._position, places, other._position[chosen])
         for place, sentence in zip(places.tolist(), range(chosen.start, chosen.stop), strict=True):
             self._used[place], self.lengths[place] = other._used[sentence], other.lengths[sentence]
 
@@ -228,6 +218,37 @@ def _resized(x: Tensor, dim: int, size: int) -> Tensor:
     return x if missing == 0 else functional.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, missing])
 
 
-def equal_lengths(lengths: Sequence[int]) -> int | None:
-    """The one length that all have; None where they differ."""
-    return lengths[0] if min(lengths) == max(lengths) else None
+def starts(lengths: Sequence[int], n_beams: int) -> int | list[int]:
+    """The position of each row's next token: one number where it is the same for all."""
+    if min(lengths) == max(lengths):
+        return lengths[0]
+    return [length for length in lengths for _ in range(n_beams)]
+
+
+def put(held: Tensor, places: Tensor, new: Tensor, dim: int = 1) -> Tensor:
+    """Write the entries of `new` into some places of the first dimension of `held`, perhaps in place.
+
+    The shorter of the two in another dimension is filled up with zeros.
+    """
+    size = max(held.shape[dim], new.shape[dim])
+    return _resized(held, dim, size).index_copy_(0, places, _resized(new, dim, size))
+
+
+def rows_of(sentences: Tensor, n_beams: int) -> Tensor:
+    """The rows of some sentences, int64 [sentences] -> [sentences * n_beams]."""
+    return (sentences[:, None] * n_beams + torch.arange(n_beams, device=sentences.device)).flatten()
+
+
+def put_mask(held: Tensor, held_mask: Tensor | None, places: Tensor, new: Tensor, new_mask: Tensor | None) -> Tensor:
+    """What put() is for the memory, for its mask.
+
+    Args:
+        held, new: memory, [sentences, src_len, ..].
+        held_mask, new_mask: theirs, bool [sentences, src_len]; None = no padding.
+        places: as in put().
+    """
+    masks = (
+        torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if mask is None else mask
+        for memory, mask in ((held, held_mask), (new, new_mask))
+    )
+    return put(next(masks), places, next(masks))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention import MultiHeadAttention, Projection
 from aiayn_cli.model.layers import DecoderLayer
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 
 _ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first
 
@@ -43,8 +43,8 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_dynamic(x, self._packed[first, last], self._reduce_range)  # type: ignore[no-any-return]
 
 
-def use_int8(model: Transformer, cache_dtype: torch.dtype = torch.float32) -> None:
-    """Replace the weights of all products in the model by 8-bit ones, in place; biases and embeddings stay float32.
+def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) -> None:
+    """Replace the weights of all linear layers by 8-bit ones, in place; embeddings, biases and the rest stay float32.
 
     Args:
         model: in evaluation mode, float32, on the CPU.

@@ -3,27 +3,36 @@
 import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
-from aiayn_cli.config import DecodingConfig, Precision
-from aiayn_cli.data.codec import Codec
-from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes, write_records
+from aiayn_cli.config import Precision
+from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
+from aiayn_cli.data.piped import PipedBytes, count_lines_ahead
+from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes
 from aiayn_cli.decoding.stream import gather
-from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.decoding.translation import Details, SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
-from aiayn_cli.device import choose_device
-from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
-from aiayn_cli.model.transformer import Transformer, build_model
-from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
+from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
+from aiayn_cli.stages.translate_trees import TreeRestorer
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _WARNINGS = 5  # unreadable lines named one by one; the rest are only counted
+_PROMPT = "> "
+
+
+@dataclass(frozen=True)
+class Output:
+    """One of the outputs for a line, as --json shows it; the fields are Translation's."""
+
+    text: str
+    log_prob: float
+    score: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class TranslateResult:
         blank_lines: of them, those that were blank and stayed so.
         unreadable_lines: of them, those with bytes that are not text; their translation is blank.
         split_lines: of them, those too long for one pass.
+        repaired_lines: of them, those with a tree that had to be repaired.
         seconds: from the first line to the last, without loading.
         lines_per_second: speed.
         translations: the outputs for each line, where they were to be part of the result.
@@ -46,13 +56,19 @@ class TranslateResult:
     blank_lines: int
     unreadable_lines: int
     split_lines: int
+    repaired_lines: int
     seconds: float
     lines_per_second: float
-    translations: tuple[tuple[Translation, ...], ...] | None = None
+    translations: tuple[tuple[Output, ...], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
-        remarks = (("blank", self.blank_lines), ("unreadable", self.unreadable_lines), ("cut", self.split_lines))
+        remarks = (
+            ("blank", self.blank_lines),
+            ("unreadable", self.unreadable_lines),
+            ("cut", self.split_lines),
+            ("repaired", self.repaired_lines),
+        )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
         return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {self.lines_per_second:.0f} a second{counted}"
 
@@ -65,9 +81,21 @@ def run_translate(
     beam_size: int | None = None,
     alpha: float | None = None,
     max_extra: int | None = None,
+    max_length: int | None = None,
+    min_length: int = 0,
+    no_repeat_ngram: int = 0,
     batch_tokens: int | None = None,
     n_best: int = 1,
+    sample: bool = False,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    prefix: Path | None = None,
+    line_format: LineFormat = "text",
+    input_format: LineFormat | None = None,
     with_scores: bool = False,
+    with_alignments: bool = False,
     device: str = "auto",
     precision: Precision = "auto",
     keep_translations: bool = False,
@@ -79,47 +107,71 @@ def run_translate(
 
     Args:
         models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
-        source: file to read, "-" for stdin.
+        source: file to read, "-" for stdin; compressed bytes are unpacked, whatever the name.
         output: file to write, under its name only when all is done; None = stdout.
         beam_size, alpha, max_extra, batch_tokens: instead of the model's own settings (DecodingConfig).
+        max_length, min_length, no_repeat_ngram: as in SearchOptions.
         n_best: outputs for each line.
-        with_scores: write "score TAB text".
+        sample: draw outputs instead of searching for the best; only then
+            temperature, top_k, top_p, seed: as in Sampling; None = its default.
+        prefix: file with the beginning of each output, one a line.
+        line_format: "jsonl" writes one JSON object for each output; it holds for the input too, unless
+            input_format: says otherwise.
+        with_scores, with_alignments: as in OutputStyle.
         device, precision: as in choose_device().
         keep_translations: give them in the result; without `output` they are then not written.
 
     Raises:
-        AiaynError: no such model, file or device; a model and a vocabulary that do not belong together.
+        AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
+            do not belong together.
     """
-    if output is not None and output.suffix.lower() in (".gz", ".xz", ".bz2", ".zst"):
-        raise UsageError(
-            f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"
-        )
-    with _opened(source) as file:
-        checkpoints = [load_checkpoint(path) for path in map(find_model, models or (None,))]
-        decoding = _decoding(checkpoints[0].decoding, beam_size, alpha, max_extra, batch_tokens)
-        if n_best > decoding.beam_size:
-            raise UsageError(
-                f"--nbest {n_best} is more than the beam of {decoding.beam_size} holds", f"add --beam {n_best}"
-            )
-        translator = _load(checkpoints, decoding, n_best, device, precision)
-        reader = RecordReader(file, display_name(source), keep_going=True)
-        kept: list[tuple[Translation, ...]] = []
+    check_output(output)
+    sampling = make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    search = Search(
+        beam_size=beam_size,
+        alpha=alpha,
+        max_extra=max_extra,
+        batch_tokens=batch_tokens,
+        n_best=n_best,
+        options=SearchOptions(
+            min_length=min_length, max_length=max_length or 0, no_repeat_ngram=no_repeat_ngram, sampling=sampling
+        ),
+    )
+    style = OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments)
+    with ExitStack() as files:
+        file = files.enter_context(_opened(source))
+        name = display_name(source)
+        reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
+        prefixes = RecordReader(files.enter_context(_opened(prefix)), str(prefix)) if prefix else None
+        loaded = load_models(models, search, device, precision)
+        trees = TreeRestorer(loaded.checkpoints[0].text)
+        lines = InputLines(reader, input_format or line_format, prefixes)
+        kept: list[tuple[Output, ...]] = []
         counts = _Counts()
         started = time.perf_counter()
-        with _writer(output, with_scores, silent=keep_translations and output is None) as write:
-            for outputs in _translate_all(translator, reader, counts):
-                write(outputs)
+        with open_writer(output, silent=keep_translations and output is None) as write:
+            for group in _groups(lines, counts, file):
+                outputs = _translate(loaded.translator, group)
+                details = _details(loaded.translator, outputs, style)
+                outputs = trees.restore(group, outputs)
+                write(
+                    record
+                    for line, each, detail in zip(group, outputs, details, strict=True)
+                    for record in style.records(line, each, detail)
+                )
                 if keep_translations:
-                    kept += map(tuple, outputs)
+                    kept += (tuple(Output(o.text, o.log_prob, o.score) for o in each) for each in outputs)
         seconds = time.perf_counter() - started
+    trees.sum_up()
     if counts.unreadable > _WARNINGS:
         logs.warning(f"{counts.unreadable:,} lines of {reader.name} in all could not be read")
     return TranslateResult(
-        models=tuple(str(checkpoint.path) for checkpoint in checkpoints),
+        models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
         lines=counts.lines,
         blank_lines=counts.blank,
         unreadable_lines=counts.unreadable,
-        split_lines=translator.split_lines,
+        split_lines=loaded.translator.split_lines,
+        repaired_lines=trees.repaired_lines,
         seconds=seconds,
         lines_per_second=counts.lines / max(seconds, 1e-9),
         translations=tuple(kept) if keep_translations else None,
@@ -132,69 +184,53 @@ class _Counts:
     blank: int = 0
     unreadable: int = 0
 
+    def take(self, line: InputLine, name: str) -> None:
+        self.lines += 1
+        if not line.is_readable:
+            self.unreadable += 1
+            if self.unreadable <= _WARNINGS:
+                logs.warning(f"{name}:{line.number}: not UTF-8, or holds NUL: left blank")
+        elif is_blank(line.text):
+            self.blank += 1
 
-def _translate_all(translator: Translator, reader: RecordReader, counts: _Counts) -> Iterator[list[list[Translation]]]:
-    terminal = reader.name == "stdin" and sys.stdin.isatty()
-    if terminal:
+
+def _groups(lines: InputLines, counts: _Counts, file: BinaryIO) -> Iterator[list[InputLine]]:
+    """Give the lines in groups that are translated together, and show how far it is."""
+    name = lines.reader.name
+    if name == "stdin" and sys.stdin.isatty():
         logs.notice("type a line to translate it; Ctrl-D ends")
-    with logs.progress("translating", unit="lines") if not terminal else _no_progress() as progress:
-        for group in gather(reader.blocks(), _LINES_TOGETHER):
-            for number, record in enumerate(group, start=counts.lines + 1):
-                if record is None:
-                    counts.unreadable += 1
-                    if counts.unreadable <= _WARNINGS:
-                        logs.warning(f"{reader.name}:{number}: not UTF-8, or holds NUL: left blank")
-                elif is_blank(record):
-                    counts.blank += 1
-            yield translator.translate_n_best([record or "" for record in group], first_line=counts.lines + 1)
-            counts.lines += len(group)
-            if progress is not None:
-                progress.advance(len(group))
+        logs.prompt(_PROMPT)
+        for group in gather(lines.blocks(), _LINES_TOGETHER):
+            for line in group:
+                counts.take(line, name)
+            yield group
+            logs.prompt(_PROMPT)
+        return
+    with logs.progress("translating", total=count_lines_ahead(file), unit="lines") as progress:
+        for group in gather(lines.blocks(), _LINES_TOGETHER):
+            for line in group:
+                counts.take(line, name)
+            yield group
+            progress.advance(len(group))
 
 
-def _decoding(
-    config: DecodingConfig, beam_size: int | None, alpha: float | None, max_extra: int | None, batch_tokens: int | None
-) -> DecodingConfig:
-    return replace(
-        config,
-        beam_size=config.beam_size if beam_size is None else beam_size,
-        alpha=config.alpha if alpha is None else alpha,
-        max_extra=config.max_extra if max_extra is None else max_extra,
-        batch_tokens=config.batch_tokens if batch_tokens is None else batch_tokens,
-    )
+def _translate(translator: Translator, lines: Sequence[InputLine]) -> list[list[Translation]]:
+    prefixes = [line.prefix for line in lines] if any(line.prefix for line in lines) else []
+    return translator.translate_n_best([line.text for line in lines], lines[0].number, prefixes)
 
 
-def _load(
-    checkpoints: Sequence[Checkpoint], decoding: DecodingConfig, n_best: int, device: str, precision: Precision
-) -> Translator:
-    first = checkpoints[0]
-    chosen = choose_device(device, precision)
-    for checkpoint in checkpoints:
-        logs.notice(f"model: {checkpoint.path}, {checkpoint.src_lang}-{checkpoint.tgt_lang}, step {checkpoint.step:,}")
-        if checkpoint.vocab_sha256 != first.vocab_sha256:
-            raise CheckpointError(
-                f"{first.path} and {checkpoint.path} have different vocabularies",
-                "an ensemble needs models that were trained on the same prepared data",
-            )
-    logs.notice(chosen.explanation)
-    vocab = Codec.load(first.path, first.text, first.src_lang, first.tgt_lang)
-    if vocab.sha256 != first.vocab_sha256 or vocab.size != first.vocab_size:
-        raise CheckpointError(
-            f"{first.vocab_path} is not the vocabulary that the model was trained with",
-            "copy the checkpoint again, or take vocab.model from the run's prepared data",
-        )
-    models = [_model_of(checkpoint) for checkpoint in checkpoints]
-    return Translator(models, vocab, chosen, decoding, n_best=n_best, tgt_lang=first.tgt_lang)
-
-
-def _model_of(checkpoint: Checkpoint) -> Transformer:
-    model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
-    checkpoint.load_into(model)
-    return model
+def _details(
+    translator: Translator, outputs: Sequence[Sequence[Translation]], style: OutputStyle
+) -> list[list[Details | None]]:
+    """What a second pass finds out about each output of each line; None where nobody asked."""
+    if not style.needs_details:
+        return [[None] * len(each) for each in outputs]
+    found = iter(translator.details([each for line in outputs for each in line], with_alignment=style.alignments))
+    return [[next(found) for _ in each] for each in outputs]
 
 
 @contextmanager
-def _opened(source: str) -> Iterator[BinaryIO]:
+def _opened(source: str | Path) -> Iterator[BinaryIO]:
     file = open_text_bytes(source)
     try:
         # Unbuffered: a thread that waits for a slow pipe inside a buffer would hold its lock when Ctrl-C closes it.
@@ -202,47 +238,3 @@ def _opened(source: str) -> Iterator[BinaryIO]:
     finally:
         if source != "-":
             file.close()
-
-
-@contextmanager
-def _no_progress() -> Iterator[None]:
-    yield None
-
-
-@contextmanager
-def _writer(
-    output: Path | None, with_scores: bool, silent: bool
-) -> Iterator[Callable[[Sequence[Sequence[Translation]]], None]]:
-    """Give a function that writes the outputs of some lines and flushes them."""
-    sink = sys.stdout.buffer
-    unfinished = None
-    if output is not None:
-        if output.is_dir():
-            raise AiaynError(f"cannot write {output}: it is a folder", "name a file in it")
-        if not output.exists() or output.is_file():  # not a device or a named pipe, which nothing may replace
-            unfinished = output.with_name(f"{output.name}.unfinished")
-        try:
-            sink = (unfinished or output).open("wb")
-        except OSError as error:
-            raise AiaynError(f"cannot write {output}: {error.strerror}", "give another -o") from error
-
-    def write(outputs: Sequence[Sequence[Translation]]) -> None:
-        if not silent:
-            write_records(sink, (_line(each, with_scores) for line in outputs for each in line))
-            sink.flush()
-
-    try:
-        yield write
-    except BaseException:
-        if unfinished is not None:
-            sink.close()
-            logs.notice(f"what was translated so far is in {unfinished}")
-        raise
-    if output is not None:
-        sink.close()
-        if unfinished is not None:
-            unfinished.replace(output)
-
-
-def _line(translation: Translation, with_scores: bool) -> str:
-    return f"{translation.score:.4f}\t{translation.text}" if with_scores else translation.text

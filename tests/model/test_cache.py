@@ -10,7 +10,7 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, LayerCache, NewSlots
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.transformer import Transformer, build_transformer
 
 _VOCAB = 19
 
@@ -20,7 +20,7 @@ def _model(norm: Norm = "post", positions: Positions = "sinusoidal", window: int
         n_encoder_layers=1, n_decoder_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7, norm=norm,
         positions=positions, max_positions=90, attention_window=window, attention_bias=True,
     )  # fmt: skip
-    model = build_model(config, _VOCAB).double().eval()
+    model = build_transformer(config, _VOCAB).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return model
@@ -245,6 +245,27 @@ def test_what_no_hypothesis_descends_from_makes_room_for_new_tokens() -> None:
         search.reorder(1)  # one survivor
         search.reorder(4)
     assert search.cache.layers[0]._k.shape[2] == 48  # 40 tokens of the survivor and 4 new ones, in steps of 16
+
+
+@torch.no_grad()
+def test_where_slots_are_not_used_again_steps_equal_the_full_pass_too() -> None:
+    model = _model(window=3)
+    search, other = _Search(model, [6, 1, 4], n_beams=2), _Search(model, [3, 3], n_beams=2)
+    for cache in (search.cache, other.cache):
+        cache._reuse = False
+    for _ in range(9):
+        search.step()
+        search.reorder(2)
+    other.step()
+    search.cache.take(torch.tensor([1]), other.cache, slice(1, 2))
+    assert search.cache._used == [18, 2, 18]
+    logits = model.step(tokens := torch.randint(_VOCAB, (6, 1)), search.cache)
+    src, src_mask = (x[1].expand(2, -1) for x in (other.src, other.src_mask))
+    taken = model(src, src_mask, torch.cat([other.prefixes[2:], tokens[2:4]], dim=1))
+    torch.testing.assert_close(logits[2:4], taken[:, -1])
+    src, src_mask = (x[2].expand(2, -1) for x in (search.src, search.src_mask))
+    stayed = model(src, src_mask, torch.cat([search.prefixes[4:], tokens[4:]], dim=1))
+    torch.testing.assert_close(logits[4:], stayed[:, -1])
 
 
 def test_a_layers_cache_returns_all_tokens_in_their_slots_and_zeros_elsewhere() -> None:
