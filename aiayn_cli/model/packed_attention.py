@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.model.dropout import clear, kept_mask, rounded_probability, scale_of_kept
+from aiayn_cli.model.masks import additive
 from aiayn_cli.model.packing import Packing
 
 
@@ -36,7 +37,7 @@ class PackedPattern:
             [sentences * heads or 1, tgt_len or 1, src_len].
         """
         if (heads, dtype) not in self._biases:
-            bias = torch.zeros(self.mask.shape, dtype=dtype).masked_fill_(~self.mask, -math.inf)
+            bias = additive(self.mask, dtype)
             if len(bias) > 1:
                 bias = bias.expand(-1, heads, -1, -1)
             self._biases[heads, dtype] = bias.reshape(-1, *bias.shape[2:])
