@@ -22,7 +22,7 @@ from aiayn_cli.commands.prepare import PrepareCommand, prepare
 from aiayn_cli.commands.score import score
 from aiayn_cli.commands.train import train
 from aiayn_cli.commands.translate import translate
-from aiayn_cli.errors import AiaynError
+from aiayn_cli.errors import AiaynError, SaidElsewhere
 
 WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
 
@@ -120,6 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(words or ["--help"], prog_name="aiayn", standalone_mode=False)
+    except SaidElsewhere as error:
+        code = error.exit_code
     except AiaynError as error:
         _print_error(error.problem, error.hint)
         code = error.exit_code

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from aiayn_cli.errors import ConfigError
 
+ModelKind = Literal["transformer", "recurrent", "convolutional"]
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned"]
 ShareEmbeddings = Literal["all", "decoder", "none"]
@@ -28,11 +29,14 @@ class TextConfig:
 
     normalise_punctuation: bool = False  # quotation marks, dashes and the like, as the Moses script does
     moses_tokenise: bool = False  # blanks around punctuation, as the Moses script does
+    trees: bool = False  # the target side is constituency trees, written as sequences (data/tree_text.py)
+    tree_tags: bool = True  # with the part of speech of each word
+    tree_words: bool = False  # with the words themselves
 
     @property
     def changes_text(self) -> bool:
         """Whether anything is done at all."""
-        return self.normalise_punctuation or self.moses_tokenise
+        return self.normalise_punctuation or self.moses_tokenise or self.trees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,10 @@ class DataConfig:
     case_copies: float = 0.05  # share of the training pairs of which a copy in upper or title case is added
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
+    trees: bool = False  # the target side is constituency trees (Section 6.3); --trees sets it
+    tree_tags: bool = True  # the model writes the part of speech of each word
+    tree_words: bool = False  # the model writes the words too, which the source side has already
+    tree_functions: bool = False  # labels keep function labels and indices, such as -SBJ in NP-SBJ
     vocab_type: VocabType = "bpe"  # byte-pair encoding (Section 5.1), or a unigram language model (Kudo 2018)
     bpe_dropout: float = 0.0  # probability that a merge is left out in training text (Provilkov et al. 2020)
     separate_vocabs: bool = False  # one vocabulary for each side, of vocab_size each, instead of a joint one
@@ -78,6 +86,11 @@ class DataConfig:
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
+        for name in ("normalise_punctuation", "moses_tokenise"):
+            if self.trees and getattr(self, name):
+                raise ConfigError(
+                    f"data.{name} is true, but so is data.trees", "the words of trees stay as they are", f"data.{name}"
+                )
         _check_seed("data.seed", self.seed)
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
@@ -85,13 +98,20 @@ class DataConfig:
     @property
     def text(self) -> TextConfig:
         """What is done to text before it is split into sub-words."""
-        return TextConfig(normalise_punctuation=self.normalise_punctuation, moses_tokenise=self.moses_tokenise)
+        return TextConfig(
+            normalise_punctuation=self.normalise_punctuation,
+            moses_tokenise=self.moses_tokenise,
+            trees=self.trees,
+            tree_tags=self.tree_tags,
+            tree_words=self.tree_words,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Shape of the network (Table 3, row base)."""
 
+    kind: ModelKind = "transformer"  # transformer, or what the paper compares it with: recurrent, convolutional
     n_encoder_layers: int = 6  # N of the encoder stack (Section 3.1)
     n_decoder_layers: int = 6  # N of the decoder stack
     d_model: int = 512  # width of every sub-layer's output
@@ -107,6 +127,7 @@ class ModelConfig:
     max_positions: int = 1024  # rows of a learned position table, in tokens; sinusoidal positions have no limit
     attention_window: int = 0  # self-attention reaches this many tokens to each side (Section 4's r); 0 = all
     share_embeddings: ShareEmbeddings = "all"  # all: source, target, pre-softmax; decoder: the last two; none
+    kernel_size: int = 3  # tokens that a convolution of a convolutional model sees (Gehring et al. 2017)
     attention_bias: bool = False  # biases in the attention projections; the paper's equations have none
 
     def __post_init__(self) -> None:
@@ -119,15 +140,23 @@ class ModelConfig:
             "d_k",
             "d_v",
             "max_positions",
+            "kernel_size",
         ):
             _check_at_least(f"model.{name}", getattr(self, name), 1, f"the paper's base model has {_default(name)}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
         _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
+        _check_one_of("model.kind", self.kind, get_args(ModelKind))
         _check_one_of("model.norm", self.norm, get_args(Norm))
         _check_one_of("model.positions", self.positions, get_args(Positions))
         _check_one_of("model.share_embeddings", self.share_embeddings, get_args(ShareEmbeddings))
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.kind == "recurrent" and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model is {self.d_model}, but a recurrent encoder reads with half of it in each direction",
+                f"use {self.d_model + 1}",
+                key="model.d_model",
+            )
+        if self.kind != "recurrent" and self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model is {self.d_model}, but sinusoidal positions need an even width",
                 f"use {self.d_model + 1}, or positions: learned",

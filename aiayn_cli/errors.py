@@ -56,6 +56,18 @@ class Terminated(AiaynError):
     exit_code = 143
 
 
+class SaidElsewhere(AiaynError):
+    """Another process of the same training prints what is wrong; this one ends without a word.
+
+    Args:
+        code: to exit with.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__("another process has said what is wrong")
+        self.exit_code = code
+
+
 def did_you_mean(name: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> str:
     """Write the hint for an unknown name: the nearest known one, or all of them where none is near.
 

@@ -12,14 +12,24 @@ from aiayn_cli.data.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.corpus import Corpus
 from aiayn_cli.data.download import DOWNLOADS_FOLDER, Downloads
-from aiayn_cli.data.moses import MosesText
 from aiayn_cli.data.parallel import default_workers
 from aiayn_cli.data.prepared import PREPARED_FOLDER
+from aiayn_cli.data.processing import make_processor
 from aiayn_cli.data.sources import Source
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.prepare_source import Files, make_source
+
+# What suits trees, where no recipe for trees says something else: nothing of a treebank is left out, a tree is three
+# times as long as its sentence, and words and brackets have vocabularies of their own.
+_FOR_TREES: dict[str, Any] = {
+    "trees": True, "separate_vocabs": True, "max_length": 1_000, "max_ratio": 1_000.0, "max_words": 0, "dedupe": False,
+    "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
+    "case_copies": 0.0,
+}  # fmt: skip
+_OF_TREES = ("trees", "tree_tags", "tree_words", "tree_functions")
+_LANGS_OF_TREES = "words-trees"
 
 _OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback", "separate_vocabs")
 
@@ -55,6 +65,9 @@ class PreparePlan:
         """Everything but the text that the result depends on, for the manifest."""
         values = asdict(self.config)
         del values["corpus"]
+        if not self.config.trees:
+            for name in _OF_TREES:
+                del values[name]
         if self.vocab:
             for name in _OF_A_NEW_VOCAB:
                 del values[name]
@@ -82,6 +95,8 @@ def make_plan(
         AiaynError: what the user can fix.
     """
     base = load_recipe(recipe).data if recipe else None
+    if files.given_trees() or (base is not None and base.trees):
+        base, langs = _plan_trees(corpus, files, base, langs)
     if corpus is None and not files.has_train():
         if files.given() or (langs is not None and base is None):
             raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
@@ -104,7 +119,7 @@ def make_plan(
         corpora = []
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), settings)
-        name = config.corpus if recipe else f"{src_lang}-{tgt_lang}"
+        name = config.corpus if recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
     source = make_source(
         corpora,
         files,
@@ -113,8 +128,7 @@ def make_plan(
         asked=settings,
         downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
     )
-    for lang in (src_lang, tgt_lang):
-        MosesText(config.text, lang)  # says at once what is missing for it
+    make_processor(config.text, src_lang, tgt_lang)  # says at once what is missing for it
     vocab_sha256 = ""
     if vocab is not None:
         vocab = vocab / VOCAB if vocab.is_dir() else vocab
@@ -134,6 +148,19 @@ def make_plan(
         vocab_sha256=vocab_sha256,
         workers=workers or default_workers(),
     )
+
+
+def _plan_trees(corpus: str | None, files: Files, base: DataConfig | None, langs: str | None) -> tuple[DataConfig, str]:
+    """Refuse what does not go with trees; give what suits them, and what the sides are called."""
+    if not files.trees:
+        given = (*files.given_trees(), "a recipe for trees")[0]
+        raise UsageError(f"{given} without --trees", "give the treebank to train on too: --trees FILE")
+    if corpus is not None or files.given():
+        what = corpus or files.given()[0]
+        raise UsageError(f"--trees together with {what}", "trees are the only text of what they are in")
+    if base is None or not base.trees:
+        base = replace(base or DataConfig(), **_FOR_TREES)
+    return base, langs or _LANGS_OF_TREES
 
 
 def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpus]:

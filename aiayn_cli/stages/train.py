@@ -1,5 +1,6 @@
 """`aiayn train`: recipe + prepared data -> a run folder with checkpoints, or the exact continuation of one."""
 
+import math
 import os
 import signal
 import uuid
@@ -12,34 +13,29 @@ from types import FrameType
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import (
-    Checkpoint,
-    TrainingSnapshot,
-    checkpoint_path,
-    interrupted_path,
-    load_checkpoint,
-    load_training,
-    mark_best,
-    newest_resumable,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.decoding.translator import Translator
-from aiayn_cli.device import Device, choose_device
+from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import ConfigError, DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
-from aiayn_cli.model.transformer import build_model, count_parameters
-from aiayn_cli.recipe import load_recipe
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.cost import TrainingCost, beside_the_paper
+from aiayn_cli.model.translation_model import count_parameters
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
+from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
+from aiayn_cli.stages.run_report import REPORT, write_report
 from aiayn_cli.training.distributed import Worker
-from aiayn_cli.training.metrics import MetricsLog
+from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.tensorboard import TensorBoardLog, load_tensorboard
 from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
 
 _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
+_SAMPLES = 6  # validation sentences whose translations the report shows
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,7 @@ class TrainResult:
         parameters: of the model.
         train_seconds: in updates, over all calls, without validation and checkpoints.
         tokens_per_second: target tokens without padding, over train_seconds.
+        flops: operations of training, counted as model/cost.py does.
         best_metric, best_value, best_step: the best validation; None without validation data.
     """
 
@@ -64,6 +61,7 @@ class TrainResult:
     parameters: int
     train_seconds: float
     tokens_per_second: float
+    flops: int
     best_metric: str
     best_value: float | None
     best_step: int | None
@@ -74,7 +72,7 @@ class TrainResult:
             best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
         return (
             f"{self.run}: {self.updates:,} updates, {self.epochs} epochs, {logs.clock(self.train_seconds)} of "
-            f"training, {self.tokens_per_second:,.0f} target tokens/s{best}"
+            f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
         )
 
 
@@ -86,6 +84,7 @@ def run_train(
     out: Path | None = None,
     resume: bool = True,
     device_name: str = "auto",
+    tensorboard: bool = False,
 ) -> TrainResult:
     """Train a model, or go on with an existing run exactly where it stopped.
 
@@ -96,35 +95,42 @@ def run_train(
         out: run folder; None = runs/RECIPE.
         resume: go on with an existing run; False sets it aside and starts again.
         device_name: "auto", "cpu", "cuda" or "cuda:N".
+        tensorboard: also write what TensorBoard draws, into the run's folder.
     Raises:
         AiaynError: the recipe, data or an existing run cannot be used; each says which and why.
         Terminated: SIGTERM arrived; a checkpoint was saved.
         KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
     """
-    recipe = load_recipe(recipe_name, overrides)
-    prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
-    _check_has_pairs(prepared)
     worker = Worker.from_environment()
-    run = out if out is not None else Path("runs") / Path(recipe_name).stem
-    device = choose_device(device_name, recipe.training.precision, worker.local_rank)
-    logs.notice(device.explanation)
-    worker.join(device.device)
-    try:
-        if not resume and worker.rank == 0:
+    logs.set_rank(worker.rank)
+    run = out if out is not None else Path("runs") / run_name(recipe_name)
+    with worker.together():
+        recipe = load_recipe(recipe_name, overrides)
+        if tensorboard:
+            load_tensorboard()
+        prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
+        _check_has_pairs(prepared)
+        _check_validation(recipe, prepared)
+        device = choose_device(device_name, recipe.training.precision, worker.local_rank)
+        logs.notice(device.explanation)
+        worker.join(device.device)
+        worker.check_same({"data": f"{prepared.folder}, {prepared.sha256}", "recipe": recipe_to_yaml(recipe)})
+        if not resume and worker.rank == 0 and worker.attempt == 0:  # what a restart finds is the fresh one
             with held(run):
                 set_aside(run)
         worker.wait()  # all look at the run that is there from now on
         with held(run) if worker.rank == 0 else nullcontext():
-            return _Session(run, recipe, prepared, device, worker).train()
-    finally:
-        worker.leave()
+            return _Session(run, recipe, prepared, device, worker, tensorboard).train()
 
 
 class _Session:
     """One call of `aiayn train` on one run."""
 
-    def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
+    def __init__(
+        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, tensorboard: bool
+    ) -> None:
         self.run, self.data, self.device, self.worker = run, data, device, worker
+        self.tensorboard = tensorboard
         self.valid = data.valid if data.valid is not None and len(data.valid) else None
         _check_vocabs(recipe, data)
         self.start = newest_resumable(run)
@@ -139,6 +145,9 @@ class _Session:
         torch.manual_seed(recipe.training.seed)
         self.model = build_model(recipe.model, data.vocab_size).to(device.device)
         self.metrics = MetricsLog(None)
+        self.cost = TrainingCost(recipe.model, data.vocab_size)
+        self.matmul_rate = math.nan  # measured when there is something to train
+        self.samples: dict[str, list[str]] = {}  # of the last validation, until its checkpoint is there
 
     def train(self) -> TrainResult:
         config = self.recipe.training
@@ -155,7 +164,7 @@ class _Session:
         if enough := _finished(config, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
-        self._open_run()
+        self._open_run(state)
         weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
         self.model.to(self.device.dtype)
         optimizer = MasterAdam(self.model, config, weights)
@@ -165,6 +174,7 @@ class _Session:
             for change in self.changes:
                 logs.notice(f"changed setting applied: {change}")
             self.metrics.write("resume", step=state.step)
+        self.matmul_rate = matmul_rate(self.device)
         if config.compile == "on" or (config.compile == "auto" and self.device.device.type == "cuda"):
             for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
                 layer.compile(dynamic=True)
@@ -179,7 +189,7 @@ class _Session:
                 device=self.device.device,
                 worker=self.worker,
                 metrics=self.metrics,
-                hooks=Hooks(self._saver(optimizer), self._bleu(), interrupted),
+                hooks=Hooks(self._saver(optimizer), self._bleu(), interrupted, self.cost, self.matmul_rate),
                 state=state,
             )
             self._announce(state)
@@ -196,12 +206,15 @@ class _Session:
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def _open_run(self) -> None:
+    def _open_run(self, state: TrainingState) -> None:
         """Create the run folder, or bring the existing one up to date."""
         if self.worker.rank != 0:
             return
         write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
-        self.metrics = MetricsLog(self.run / "metrics.jsonl")
+        listeners = [self._renew_report]
+        if self.tensorboard:
+            listeners.append(TensorBoardLog(self.run / "tensorboard", state.step).write)
+        self.metrics = MetricsLog(self.run / "metrics.jsonl", listeners)
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)
@@ -211,6 +224,22 @@ class _Session:
             f"model: {count_parameters(self.model):,} parameters; data: {self.data.folder}, {pairs:,} pairs, "
             f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
             f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
+        )
+        run_flops = self.cost.run_flops(
+            self.data.train.src_lengths, self.data.train.tgt_lengths, config.batch_tokens, config.max_updates
+        )
+        logs.notice(
+            f"cost: {beside_the_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
+            f"{self.matmul_rate / 1e12:.3g} TFLOP/s here, on each of {self.worker.world_size} devices"
+        )
+        self.metrics.write(
+            "start",
+            step=state.step,
+            updates=config.max_updates,
+            run_flops=run_flops,
+            matmul_rate=round(self.matmul_rate),
+            devices=self.worker.world_size,
+            device=self.device.explanation,
         )
         if self.valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
@@ -237,6 +266,9 @@ class _Session:
                 if best:
                     mark_best(self.run, path)
                 prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
+                if self.samples:
+                    self.metrics.write("samples", step=state.step, **self.samples)
+                    self.samples = {}
                 self.metrics.write("checkpoint", step=state.step, path=path.name)
             self.worker.wait()
 
@@ -253,9 +285,22 @@ class _Session:
 
         def score() -> float:
             translator = Translator([self.model], codec, self.device, self.recipe.decoding)
-            return bleu(translator.translate(sources), [references], tgt_lang=self.data.tgt_lang).score
+            translations = translator.translate(sources)
+            shown = slice(None, None, max(1, len(sources) // _SAMPLES))
+            columns = {"sources": sources, "references": references, "translations": translations}
+            self.samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
+            return bleu(translations, [references], tgt_lang=self.data.tgt_lang).score
 
         return score
+
+    def _renew_report(self, record: Record) -> None:
+        """Bring report.html up to date with each checkpoint, and when a call begins."""
+        if record["event"] not in ("start", "checkpoint"):
+            return
+        try:
+            write_report(self.run)
+        except OSError as error:  # a page to look at is no reason to stop training
+            logs.warning(f"{self.run / REPORT} cannot be written: {error.strerror or error}")
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
         has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"
@@ -267,6 +312,7 @@ class _Session:
             parameters=count_parameters(self.model),
             train_seconds=state.seconds,
             tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0,
+            flops=state.flops,
             best_metric="BLEU" if has_bleu else "loss",
             best_value=state.best_value,
             best_step=state.best_step,
@@ -279,6 +325,15 @@ def _check_vocabs(recipe: Recipe, data: PreparedData) -> None:
             f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
             "add --set model.share_embeddings=decoder, or prepare with --joint-vocab",
             key="model.share_embeddings",
+        )
+
+
+def _check_validation(recipe: Recipe, data: PreparedData) -> None:
+    if data.text.trees and recipe.training.validation_bleu_pairs:
+        raise ConfigError(
+            f"training.validation_bleu_pairs is {recipe.training.validation_bleu_pairs}, but {data.folder} holds trees",
+            "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
+            key="training.validation_bleu_pairs",
         )
 
 

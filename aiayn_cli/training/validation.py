@@ -1,15 +1,15 @@
 """Loss on held-out pairs, in the terms that papers report."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 
 from aiayn_cli.data.batches import collate, in_order
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.loss import smoothed_cross_entropy
+from aiayn_cli.training.metrics import perplexity
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,13 @@ class ValidationLoss:
     @property
     def perplexity(self) -> float:
         """exp(loss), infinite where that is too large for a float."""
-        return math.exp(self.loss) if self.loss < 700 else math.inf
+        return perplexity(self.loss)
 
 
 @torch.no_grad()
-def validation_loss(model: Transformer, store: TokenStore, max_tokens: int, device: torch.device) -> ValidationLoss:
+def validation_loss(
+    model: TranslationModel, store: TokenStore, max_tokens: int, device: torch.device
+) -> ValidationLoss:
     """Loss of a model, with dropout off, on all pairs of a store.
 
     Args:

@@ -133,7 +133,7 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         ("demo --max-ratio inf", 2, "--max-ratio is inf, but must be a number"),
         ("demo --max-ratio 1e999", 2, "--max-ratio is inf, but must be a number"),
         ("demo --max-ratio nan", 2, "--max-ratio is nan, but must be at least 1.0"),
-        ("demo --out .", 1, ". exists already"),
+        ("--train a.en a.de --langs en-de --out .", 1, ". exists already"),
         (
             f"demo --weight demo={'9' * 5_000}",
             2,

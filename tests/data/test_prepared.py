@@ -174,7 +174,7 @@ def test_a_folder_that_is_no_prepared_data_says_so(tmp_path: Path) -> None:
         lambda manifest: manifest["splits"]["train"].update(pairs_kept="3"),
         lambda manifest: manifest["vocab"].update(size="99"),
         lambda manifest: manifest.update(vocab=[]),
-        lambda manifest: manifest.update(settings=[]),
+        lambda manifest: manifest.update(settings=["text"]),
     ],
 )
 def test_a_manifest_with_values_of_other_types_is_damaged(

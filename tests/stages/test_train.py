@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint, load_training, newest_resumable
+from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.data.batches import split_update
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated
+from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.stages import train as module
 from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.run_folder import held
@@ -132,7 +133,7 @@ def test_a_run_leaves_a_folder_that_explains_itself(train: Train, small_data: Pr
     result = train()
     run = tmp_path / "run"
     names = sorted(path.name for path in run.iterdir())
-    assert names == ["checkpoints", "manifest.json", "metrics.jsonl", "recipe.yaml"]
+    assert names == ["checkpoints", "manifest.json", "metrics.jsonl", "recipe.yaml", "report.html"]
     assert [path.name for path in list_checkpoints(run)] == ["step-00000004", "step-00000008", "step-00000012"]
     manifest = json.loads((run / "manifest.json").read_bytes())
     assert manifest["data_sha256"] == small_data.sha256

@@ -1,12 +1,15 @@
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +18,14 @@ import torch
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
-from aiayn_cli.decoding.translator import Translation, Translator
+from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
-from aiayn_cli.model.transformer import build_model
+from aiayn_cli.model.build import build_model
 from aiayn_cli.stages.translate import run_translate
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
@@ -56,7 +61,7 @@ def translations(
     for checkpoint in map(load_checkpoint, paths):
         models.append(build_model(checkpoint.model, checkpoint.vocab_size).eval())
         checkpoint.load_into(models[-1])
-    vocab = Vocab.load(paths[0] / "vocab.model")
+    vocab = Codec.load(paths[0], TextConfig(), "de", "en")
     cpu = Device(torch.device("cpu"), torch.float32, 1, "")
     return Translator(models, vocab, cpu, decoding, n_best=n_best).translate_n_best(lines)
 
@@ -231,6 +236,12 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
     [
         (["--nbest", "4"], 2, "--nbest 4 is more than the beam of 3 holds"),
         (["--beam", "0"], 2, "beam"),
+        (["--top-k", "3"], 2, "--top-k 3 is about sampling"),
+        (["--sample", "--temperature", "0"], 2, "--temperature 0.0 must be above 0"),
+        (["--sample", "--temperature", "nan"], 2, "--temperature nan must be above 0"),
+        (["--sample", "--top-p", "1.5"], 2, "--top-p 1.5 must be above 0 and at most 1"),
+        (["--prefix", "missing"], 1, "missing does not exist"),
+        (["--format", "xml"], 2, "xml"),
         (["--alpha", "-1"], 2, "alpha"),
         (["-o", "out.gz"], 2, "out.gz would hold plain text"),
         (["-o", "nowhere/out"], 1, "cannot write nowhere/out"),
@@ -259,6 +270,152 @@ def test_a_buffer_full_of_lines_is_not_the_end(model: Path, tmp_path: Path, monk
     result = run_translate([model], source=str(tmp_path / "in"), output=tmp_path / "out", precision="fp32")
     assert result.lines == 52
     assert (tmp_path / "out").read_text(encoding="utf-8") == best(translations([model], lines))
+
+
+def run(
+    model: Path, options: list[str], data: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What `aiayn translate` writes."""
+    feed_stdin(monkeypatch, data)
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_json_lines_keep_their_fields_and_give_one_object_for_each_output(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [{"id": f"x{i}", "text": line, "page": [i]} for i, line in enumerate(LINES)]
+    data = "".join(json.dumps(record) + "\n" for record in records).encode() + b"\n"
+    out = run(model, ["--format", "jsonl", "--nbest", "2", "--scores", "--alignments"], data, monkeypatch, capsys)
+    lines = out.split("\n")
+    assert len(lines) == 2 * len(LINES) + 2 + 1  # a blank record gives blank ones
+    found = [json.loads(line) for line in lines[: 2 * len(LINES)]]
+    expected = translations([model], LINES, n_best=2)
+    for i, line in enumerate(LINES):
+        for rank, output in enumerate(expected[i]):
+            record = found[2 * i + rank]
+            assert (record["id"], record["page"], record["rank"]) == (f"x{i}", [i], rank + 1)
+            assert record["text"] == output.text
+            assert record["score"] == pytest.approx(output.score, abs=1e-3)
+            assert sum(log_prob for _, log_prob in record["tokens"]) == pytest.approx(output.log_prob, abs=1e-2)
+            assert [j for _, j in record["alignment"]] == list(range(len(output.text.split())))
+            assert all(0 <= i < len(line.split()) for i, _ in record["alignment"])
+
+
+def test_lines_of_text_become_json_where_only_the_output_is(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--format", "jsonl", "--input-format", "text"]
+    out = run(model, options, "\n".join(LINES).encode(), monkeypatch, capsys)
+    found = [json.loads(line) for line in out.split("\n")[:-1]]
+    assert [record["line"] for record in found] == [1, 2, 3, 4, 5, 6]
+    assert "".join(record["text"] + "\n" for record in found) == best(translations([model], LINES))
+
+
+def test_alignments_stand_behind_the_text(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run(model, ["--scores", "--alignments"], "\n".join(LINES).encode(), monkeypatch, capsys)
+    rows = [line.split("\t") for line in out.split("\n")[:-1]]
+    assert "".join(text + "\n" for _, text, _ in rows) == best(translations([model], LINES))
+    for line, (_, text, pairs) in zip(LINES, rows, strict=True):
+        links = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
+        assert [j for _, j in links] == list(range(len(text.split())))
+        assert all(i < len(line.split()) for i, _ in links)
+
+
+def test_a_prefix_for_each_line(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "prefixes").write_text("eine maus\n\nund\n\n\n\n")
+    out = run(model, ["--prefix", str(tmp_path / "prefixes")], "\n".join(LINES).encode(), monkeypatch, capsys)
+    found, free = out.split("\n"), best(translations([model], LINES)).split("\n")
+    assert found[0].startswith("eine maus")
+    assert found[2].startswith("und")
+    assert [found[i] for i in (1, 3, 4, 5)] == [free[i] for i in (1, 3, 4, 5)]
+
+
+def test_samples_are_repeated_by_their_seed(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def draw(*options: str, lines: list[str] = LINES) -> list[str]:
+        options = ("--sample", "--nbest", "5", *options)
+        return run(model, list(options), "\n".join(lines).encode(), monkeypatch, capsys).split("\n")[:-1]
+
+    first = draw("--seed", "3")
+    assert len(first) == 5 * len(LINES)
+    assert draw("--seed", "3", "--batch-tokens", "1") == first
+    assert draw("--seed", "4") != first
+    assert draw("--seed", "3", lines=[LINES[4]]) == first[20:25]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_stdin_is_unpacked(
+    compress: Callable[[bytes], bytes], model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(model, [], compress("\n".join(LINES).encode()), monkeypatch, capsys) == best(
+        translations([model], LINES)
+    )
+
+
+def test_utf_16_is_refused_and_not_left_blank(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "der hund\n".encode("utf-16"))
+    assert main(["translate", "-m", str(model)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "stdin looks like UTF-16" in err
+
+
+def test_a_report_and_a_summary_tell_which_lines_not_to_trust(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    arguments = ["translate", "-m", str(model), "--precision", "fp32", "--report", str(tmp_path / "report"), "--json"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [record["line"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert [record["source"] for record in records] == [line.strip(" \u3000") for line in LINES]
+    expected = translations([model], LINES)
+    assert [record["translation"] for record in records] == [each[0].text for each in expected]
+    suspect = sum(bool(record["flags"]) for record in records)
+    assert suspect > 0, "a model with random weights says nothing sensible"
+    assert f"{suspect} of 6 lines look wrong: " in err
+    result = json.loads(out)
+    assert result["suspect_lines"] == suspect
+    assert sum(result["flags"].values()) == sum(len(record["flags"]) for record in records)
+
+
+@pytest.mark.parametrize("on_suspect", ["retry", "empty", "copy"])
+def test_suspect_lines_are_dealt_with_and_every_line_keeps_its_place(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_suspect: str
+) -> None:
+    options = ["--report", str(tmp_path / "report"), "--on-suspect", on_suspect, "--nbest", "2", "--alignments"]
+    out = run(model, options, "\n".join(LINES).encode(), monkeypatch, capsys).split("\n")[:-1]
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert len(out) == 2 * len(LINES) == 2 * len(records)
+    assert any(record["flags"] or record.get("helped") for record in records)
+    for record, text in zip(records, out[::2], strict=True):
+        assert text.split("\t")[0] == record["translation"]
+        if record["flags"] and on_suspect != "retry":
+            assert record["replaced_by"] == on_suspect
+            assert text == ("\t" if on_suspect == "empty" else f"{record['source']}\t")
+
+
+def test_on_suspect_fail_stops_there_and_keeps_what_was_before(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n\n\nder hund 1999 läuft\nhund\n".encode())
+    options = ["--on-suspect", "fail", "--report", str(tmp_path / "report")]
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
+    out, err = capsys.readouterr()
+    assert out == "\n\n\n"
+    assert "stdin:4: the translation is suspect: " in err
+    assert "number lost (a number of the source is missing)" in err
+    assert "--on-suspect retry" in err
+    assert (tmp_path / "report.unfinished").read_text().count("\n") == 3
 
 
 # ---- as a process: pipes and signals
