@@ -106,6 +106,12 @@ def translate(
             "write an empty line or the source instead, or stop."
         ),
     ] = "keep",
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Write a page that draws where the model looks, for the first 50 outputs."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
@@ -156,6 +162,7 @@ def translate(
         with_alignments=alignments,
         report=report,
         on_suspect=on_suspect,
+        attention=attention,
         device=device,
         precision=precision,
         keep_translations=as_json and output is None,

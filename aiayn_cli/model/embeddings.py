@@ -1,6 +1,7 @@
 """Embeddings of tokens and their positions (paper, Sections 3.4 and 3.5)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -42,14 +43,20 @@ def make_positions(config: ModelConfig) -> PositionTable:
     return SinusoidalPositions(config.d_model)
 
 
-def embed(tokens: Tensor, embedding: nn.Embedding, positions: PositionTable, start: int, probability: float) -> Tensor:
+def embed(
+    tokens: Tensor,
+    embedding: nn.Embedding,
+    positions: PositionTable,
+    start: int | Sequence[int],
+    probability: float,
+) -> Tensor:
     """Embed tokens, scaled by sqrt(d_model), with their positions added (Section 3.4).
 
     Args:
         tokens: int64 [batch, length].
         embedding: of the language.
         positions: of the language.
-        start: position of the first token.
+        start: position of the first token, one for all or one for each sequence.
         probability: of dropout on the sum (Section 5.4); 0 for none.
     Returns:
         [batch, length, d_model].

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.cache import DecoderCache
+from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,
@@ -67,7 +67,9 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = self._past_mask(0, tgt_in.shape[1], tgt_in.device)
+        mask = causal_mask(tgt_in.shape[1], tgt_in.device)
+        if self.attention_window:
+            mask = mask & window_mask(tgt_in.shape[1], self.attention_window, tgt_in.device)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
@@ -75,29 +77,24 @@ class Transformer(TranslationModel):
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
         """See TranslationModel: here the memory is projected to keys and values."""
-        layers = [layer.start(memory) for layer in self._decoder()]
-        return DecoderCache(layers, None if src_mask is None else padding_mask(src_mask))
+        return DecoderCache([layer.start(memory) for layer in self._decoder()], src_mask, self.attention_window)
 
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
         """See TranslationModel."""
         assert isinstance(cache, DecoderCache), "it comes from start()"
-        past, new_len = cache.length, tokens.shape[1]
-        x = embed(tokens, self.tgt_embedding, self.tgt_positions, past, self._dropout())
-        mask = self._past_mask(past, new_len, tokens.device) if new_len > 1 or self.attention_window else None
+        rows, new_len = tokens.shape
+        n_beams = rows // len(cache.lengths)
+        assert rows == n_beams * len(cache.lengths), f"{rows} rows cannot belong to {len(cache.lengths)} sentences"
+        start = starts(cache.lengths, n_beams)
+        x = embed(tokens, self.tgt_embedding, self.tgt_positions, start, self._dropout())
+        x = x.view(len(cache.lengths), -1, x.shape[2])  # [sentences, beams * new_len, d_model]
+        slots, mask = cache.take_up(n_beams, new_len)
         for layer, layer_cache in zip(self._decoder(), cache.layers, strict=True):
-            x = layer.step(x, mask, layer_cache, cache.memory_mask)
-        return self.project(self.decoder_norm(x[:, -1]))
+            x = layer.step(x, layer_cache, slots, mask, cache.memory_mask)
+        return self.project(self.decoder_norm(x.view(rows, new_len, -1)[:, -1]))
 
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder_layers)  # type: ignore[arg-type]
-
-    def _past_mask(self, past: int, new_len: int, device: torch.device) -> Tensor:
-        """Bool [1, 1, new_len, past + new_len]: what each of the newest positions may see."""
-        length = past + new_len
-        mask = causal_mask(length, device)
-        if self.attention_window:
-            mask = mask & window_mask(length, self.attention_window, device)
-        return mask[:, :, past:]
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0

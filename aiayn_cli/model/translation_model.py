@@ -1,7 +1,7 @@
 """What every kind of translation model offers to training and search, whatever is inside."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Protocol, Self
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,18 +12,24 @@ NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
 class DecodingCache(Protocol):
     """The state of a batch of hypotheses between two steps: an argument of each step, never hidden in the model.
 
-    Row r of the hypotheses belongs to sentence r // (rows / sentences).
+    Row r of the hypotheses belongs to sentence r // (rows / sentences). Sentences may have read different numbers of
+    tokens; all hypotheses of one sentence have read equally many.
     """
-
-    @property
-    def length(self) -> int:
-        """Target positions held so far."""
 
     def reorder(self, rows: Tensor) -> None:
         """Replace the hypotheses by copies of the given rows, int64 [new_rows]; each stays in its sentence."""
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Drop all but some sentences, int64 [new_sentences], and all but some rows, int64 [new_rows]."""
+
+    def take(self, places: Tensor, other: Self, chosen: slice) -> None:
+        """Put some sentences of another cache, with their hypotheses, in the place of some here.
+
+        Args:
+            places: int64 [taken], indices into the present sentences.
+            other: a cache of the same model with as many hypotheses for each sentence.
+            chosen: which of its sentences.
+        """
 
 
 class TranslationModel(nn.Module, ABC):
@@ -40,6 +46,7 @@ class TranslationModel(nn.Module, ABC):
     encoder_layers: nn.ModuleList
     decoder_layers: nn.ModuleList
     output: nn.Embedding
+    vocab_projection: nn.Module | None = None  # does that instead, where use_int8() set it
 
     @property
     def max_positions(self) -> int:
@@ -76,6 +83,8 @@ class TranslationModel(nn.Module, ABC):
 
     def project(self, hidden: Tensor) -> Tensor:
         """[..., d_model] -> logits [..., vocab], by the (shared) embedding matrix (Section 3.4)."""
+        if self.vocab_projection is not None:
+            return self.vocab_projection(hidden)  # type: ignore[no-any-return]
         return functional.linear(hidden, self.output.weight)
 
     @abstractmethod

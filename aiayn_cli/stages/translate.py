@@ -17,6 +17,7 @@ from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes
 from aiayn_cli.decoding.stream import gather
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
+from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
 from aiayn_cli.stages.translate_session import Output, Session
@@ -94,6 +95,7 @@ def run_translate(
     with_alignments: bool = False,
     report: Path | None = None,
     on_suspect: OnSuspect = "keep",
+    attention: Path | None = None,
     device: str = "auto",
     precision: Precision = "auto",
     keep_translations: bool = False,
@@ -119,6 +121,7 @@ def run_translate(
         report: file for a JSON object on each line's best output.
         on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
             before.
+        attention: page of HTML to write, which draws where the model looked for the first outputs.
         device, precision: as in choose_device().
         keep_translations: give them in the result; without `output` they are then not written.
 
@@ -154,6 +157,7 @@ def run_translate(
             files.enter_context(open_writer(output, silent=keep_translations and output is None)),
             files.enter_context(open_writer(report, silent=report is None)),
             keep_outputs=keep_translations,
+            picture=AttentionPicture(attention, loaded.translator),
         )
         started = time.perf_counter()
         for group in _groups(lines, file):

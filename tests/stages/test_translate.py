@@ -4,6 +4,7 @@ import io
 import json
 import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -416,6 +417,30 @@ def test_on_suspect_fail_stops_there_and_keeps_what_was_before(
     assert "number lost (a number of the source is missing)" in err
     assert "--on-suspect retry" in err
     assert (tmp_path / "report.unfinished").read_text().count("\n") == 3
+
+
+def test_a_page_draws_where_the_model_looked(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    out = run(model, ["--attention", str(page)], "\n".join(LINES).encode(), monkeypatch, capsys)
+    [data] = re.findall('<script type="application/json" id="data">(.*?)</script>', page.read_text(encoding="utf-8"))
+    examples = json.loads(data)
+    assert [each["label"] for each in examples] == ["line 1", "line 3", "line 5", "line 6"]
+    assert [each["output"] for each in examples] == [text for text in out.split("\n") if text]
+    for each in examples:
+        assert "".join(each["cross"]["to"]).replace("\u2581", " ").strip() == f"{each['source']}</s>"
+        assert "".join(each["cross"]["from"]).replace("\u2581", " ").strip() == f"{each['output']}</s>"
+        assert (each["cross"]["layers"], each["encoder"]["layers"], each["decoder"]["heads"]) == (2, 1, 2)
+
+
+def test_a_page_that_cannot_be_written_is_said_before_any_work(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate", "-m", str(model), "--attention", str(tmp_path / "nowhere" / "page.html")]) == 1
+    out, err = capsys.readouterr()
+    assert (out, "cannot write" in err) == ("", True)
 
 
 # ---- as a process: pipes and signals
