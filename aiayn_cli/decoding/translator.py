@@ -14,12 +14,15 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.constrained_search import Constraint, constrained_search
+from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.decoding.split import split_points
+from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
 from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
 from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
@@ -33,7 +36,7 @@ _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, howe
 _MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 _NOTICES = 5  # long lines named one by one; the rest are only counted
-_WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # target languages that put no blank between sentences
+_CONSTRAINED_BEAM, _WIDEST_CONSTRAINED_BEAM = 8, 32  # places beside one for each sub-word of the phrases; at most
 
 
 _NO_OPTIONS = SearchOptions()
@@ -46,6 +49,12 @@ class _Source:
     line: int  # position among the lines of one call
     ids: list[int]  # without EOS
     prefix: list[int]  # how its output begins
+    phrases: list[Constraint]  # what its output holds
+
+    @property
+    def phrase_tokens(self) -> int:
+        """The most sub-words that its phrases take together."""
+        return sum(max(map(len, alternatives)) for alternatives in self.phrases)
 
 
 class Translator:
@@ -62,6 +71,7 @@ class Translator:
         n_best: outputs for each line, at most decoding.beam_size unless they are sampled.
         tgt_lang: target language, which says how the parts of a long line are joined.
         options: what is asked for beside that.
+        glossary: terms that outputs must use; it is not there for sampling.
 
     Attributes:
         split_lines: how many lines were too long for one pass so far.
@@ -77,6 +87,7 @@ class Translator:
         n_best: int = 1,
         tgt_lang: str = "",
         options: SearchOptions = _NO_OPTIONS,
+        glossary: Glossary | None = None,
     ) -> None:
         self._models = [_for_decoding(model, device) for model in models]
         self._vocab = vocab
@@ -84,8 +95,9 @@ class Translator:
         self._decoding = decoding
         self._n_best = n_best
         self._options = options
+        self._glossary = glossary
         self._longest_source = LONGEST_SOURCE
-        self._joiner = "" if tgt_lang.lower().startswith(_WITHOUT_BLANKS) else " "
+        self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self._max_positions = min((model.max_positions for model in self._models), default=NO_LIMIT)
         self.split_lines = 0
 
@@ -148,8 +160,10 @@ class Translator:
         sources: list[_Source] = []
         for number, ids in zip(wanted, self._vocab.encode([lines[number] for number in wanted]), strict=True):
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes else []
-            for part in self._parts(ids, first_line + number):
-                sources.append(_Source(number, part, prefix))
+            parts = self._parts(ids, first_line + number)
+            for part in parts:
+                phrases = self._phrases(part, lines[number] if len(parts) == 1 else None)
+                sources.append(_Source(number, part, prefix, phrases))
                 prefix = []
         results: list[list[tuple[_Source, list[Hypothesis]]]] = [[] for _ in lines]
         for source, hypotheses in zip(sources, self._search(sources), strict=True):
@@ -179,11 +193,20 @@ class Translator:
             )
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
+    def _phrases(self, ids: list[int], text: str | None) -> list[Constraint]:
+        """What the glossary wants in the output of a source; the text of a part is made of its sub-words."""
+        if self._glossary is None:
+            return []
+        return self._glossary.constraints(text or "".join(self._vocab.pieces(ids)).replace(BLANK_MARK, " "))
+
     def _search(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for batches in self._bands([len(source.ids) for source in sources]):
-            for number, hypotheses in self._search_band(batches, sources):
-                found[number] = hypotheses
+        for wanted in (False, True):  # those with phrases are searched in another way
+            numbers = [number for number, source in enumerate(sources) if bool(source.phrases) == wanted]
+            chosen = [sources[number] for number in numbers]
+            for batches in self._bands([len(source.ids) for source in chosen]):
+                for place, hypotheses in self._search_band(batches, chosen):
+                    found[numbers[place]] = hypotheses
         return found
 
     def _bands(self, lengths: Sequence[int]) -> Iterator[list[list[int]]]:
@@ -225,7 +248,9 @@ class Translator:
         """Search sentences in one thread, at_once of them together."""
         sampling = self._options.sampling
         with torch.inference_mode():
-            if sampling is None:
+            if sources[0].phrases:
+                results = self._constrained_search(sources, at_once, stop)
+            elif sampling is None:
                 results = self._beam_search(sources, at_once, stop)
             else:
                 groups = [sources[start : start + at_once] for start in range(0, len(sources), at_once)]
@@ -250,6 +275,32 @@ class Translator:
             waiting=scorers,
             at_once=at_once,
         )
+
+    def _constrained_search(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
+        assert self._glossary is not None
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        by_beam: dict[int, list[int]] = {}  # so that no output depends on how many phrases its neighbours have
+        for number, source in enumerate(sources):
+            wider = min(_CONSTRAINED_BEAM + source.phrase_tokens, _WIDEST_CONSTRAINED_BEAM)
+            by_beam.setdefault(max(self._decoding.beam_size, wider), []).append(number)
+        for beam_size, numbers in by_beam.items():
+            for start in range(0, len(numbers), at_once):
+                group = numbers[start : start + at_once]
+                chosen = [sources[number] for number in group]
+                results = constrained_search(
+                    _StoppableScorer(stop, self._models, *self._padded(chosen)),
+                    list(map(self._max_length, chosen)),
+                    [source.phrases for source in chosen],
+                    beam_size=beam_size,
+                    alpha=self._decoding.alpha,
+                    n_best=self._n_best,
+                    restrictions=self._restrictions(chosen),
+                    word_continuations=self._glossary.word_continuations,
+                    word_starts=self._glossary.word_starts,
+                )
+                for number, hypotheses in zip(group, results, strict=True):
+                    found[number] = hypotheses
+        return found
 
     def _sample(self, sources: Sequence[_Source], sampling: Sampling, stop: Event) -> list[list[Hypothesis]]:
         return sample(
@@ -281,7 +332,7 @@ class Translator:
         longest = min(len(source.ids) + 1 + self._decoding.max_extra, _LONGEST_OUTPUT)
         if self._options.max_length:
             longest = min(longest, self._options.max_length + 1)
-        return min(max(longest, len(source.prefix) + 1), self._max_positions)
+        return min(max(longest, len(source.prefix) + source.phrase_tokens + 1), self._max_positions)
 
     def _outputs(self, parts: list[tuple[_Source, list[Hypothesis]]]) -> list[Translation]:
         if not parts:

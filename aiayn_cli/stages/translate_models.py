@@ -9,6 +9,7 @@ from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
+from aiayn_cli.decoding.glossary import Glossary, load_glossary
 from aiayn_cli.decoding.sampling import Sampling
 from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.decoding.translator import Translator
@@ -79,20 +80,25 @@ class LoadedModels:
         checkpoints: where they come from.
         codec: their vocabulary.
         translator: all of them, as an ensemble where there are several.
+        glossary: the terms that they must use.
     """
 
     checkpoints: Sequence[Checkpoint]
     codec: Codec
     translator: Translator
+    glossary: Glossary | None = None
 
 
-def load_models(models: Sequence[Path], search: Search, device: str, precision: Precision) -> LoadedModels:
+def load_models(
+    models: Sequence[Path], search: Search, device: str, precision: Precision, glossary: Path | None = None
+) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
     Args:
         models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
         search: how they shall search.
         device, precision: as in choose_device().
+        glossary: file of terms, as in load_glossary().
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together.
     """
@@ -114,11 +120,12 @@ def load_models(models: Sequence[Path], search: Search, device: str, precision: 
             f"{first.vocab_path} is not the vocabulary that the model was trained with",
             "copy the checkpoint again, or take vocab.model from the run's prepared data",
         )
+    terms = load_glossary(glossary, codec, first.tgt_lang) if glossary is not None else None
     translator = Translator(
         list(map(_model_of, checkpoints)), codec, chosen, decoding,
-        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options,
+        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, glossary=terms,
     )  # fmt: skip
-    return LoadedModels(checkpoints, codec, translator)
+    return LoadedModels(checkpoints, codec, translator, terms)
 
 
 def _model_of(checkpoint: Checkpoint) -> TranslationModel:
