@@ -91,6 +91,8 @@ class Checkpoint:
     def load_into(self, model: nn.Module) -> None:
         """Copy the weights into a model of the same shape, whatever its dtype and device.
 
+        Where a parameter is on torch's device "meta", the weight in the memory-mapped file takes its place.
+
         Raises:
             CheckpointError: a weight is missing, left over, or of another shape.
         """
@@ -104,7 +106,12 @@ class Checkpoint:
                 if weights[name].shape != parameter.shape:
                     shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
                     raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
-                parameter.copy_(weights[name])
+                if parameter.is_meta:
+                    owner, _, attribute = name.rpartition(".")
+                    mapped = nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
+                    setattr(model.get_submodule(owner), attribute, mapped)
+                else:
+                    parameter.copy_(weights[name])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
@@ -122,6 +124,7 @@ def load_models(models: Sequence[Path], search: Search, device: str, precision: 
 
 
 def _model_of(checkpoint: Checkpoint) -> TranslationModel:
-    model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
+    with torch.device("meta"):  # drawing weights that are not needed would take longer than all else
+        model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
     checkpoint.load_into(model)
     return model
