@@ -17,7 +17,7 @@ from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes
 from aiayn_cli.decoding.stream import gather
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
-from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
+from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
 from aiayn_cli.stages.translate_session import Output, Session
 
@@ -96,6 +96,8 @@ def run_translate(
     on_suspect: OnSuspect = "keep",
     device: str = "auto",
     precision: Precision = "auto",
+    engine: Engine = "torch",
+    int8: bool = False,
     keep_translations: bool = False,
 ) -> TranslateResult:
     """Translate every line of a file or pipe.
@@ -120,6 +122,7 @@ def run_translate(
         on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
             before.
         device, precision: as in choose_device().
+        engine, int8: as in load_models().
         keep_translations: give them in the result; without `output` they are then not written.
 
     Raises:
@@ -144,7 +147,7 @@ def run_translate(
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         prefixes = RecordReader(files.enter_context(_opened(prefix)), str(prefix)) if prefix else None
-        loaded = load_models(models, search, device, precision)
+        loaded = load_models(models, search, device, precision, engine, int8)
         lines = InputLines(reader, input_format or line_format, prefixes)
         session = Session(
             loaded,
