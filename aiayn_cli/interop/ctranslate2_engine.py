@@ -72,7 +72,8 @@ class CTranslate2Engine:
     ) -> list[Found]:
         """Find the best outputs for each source, best first.
 
-        An output that is cut at its longest length has a log p without EOS.
+        Their log p is CTranslate2's: without EOS where an output is cut at its longest length, and shared out among
+        the tokens that may come, so that it is a little higher than the model's own.
 
         Args:
             sources: ids without EOS.
@@ -113,7 +114,9 @@ class CTranslate2Engine:
         # CTranslate2 knows one longest length for all: what is too long for its own is searched once more.
         too_long = defaultdict(list)
         for number, (outputs, length) in enumerate(zip(found, max_lengths, strict=True)):
-            if any(len(tokens) > max(length - 1, 1) for tokens, _ in outputs):
+            if length == 1:  # CTranslate2 writes at least one token
+                found[number] = [((), log_prob) for _, log_prob in outputs[:1]]
+            elif any(len(tokens) >= length for tokens, _ in outputs):
                 too_long[length].append(number)
         for length, numbers in too_long.items():
             for number, outputs in zip(numbers, search(numbers, length), strict=True):
