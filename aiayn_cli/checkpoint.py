@@ -10,8 +10,6 @@
 A directory is written under a temporary name, flushed to the disk, read back, and renamed.
 """
 
-import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,18 +17,29 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aiayn_cli import __version__, logs
+from aiayn_cli import __version__
+from aiayn_cli.checkpoint_files import (
+    UNFINISHED,
+    bytes_of,
+    check_free_space,
+    check_written,
+    flush,
+    from_json,
+    hash_of,
+    read_json,
+    read_tensors,
+    replace_directory,
+    write_json,
+    write_tensors,
+)
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
 
 FORMAT = 1
-_TGT_VOCAB = "vocab.tgt.model"
-UNFINISHED = ".unfinished-"  # begins the name of what is not whole yet
-_SPARE_BYTES = 16 << 20  # disk that must stay free beside a new checkpoint
+_WEIGHTS, _VOCAB, _TGT_VOCAB = "weights.safetensors", "vocab.model", "vocab.tgt.model"
+_STATE, _MOMENTS = "training/state.json", "training/moments.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +58,7 @@ class Checkpoint:
         run_id: what all checkpoints of one run share.
         text: what is done to text before it is split into sub-words, and undone after.
         parents: names of the checkpoints that it is an average of; empty for a trained one.
+        files: SHA-256 of every other file of the directory, by its name inside; filled in as it is saved.
     """
 
     path: Path
@@ -63,6 +73,7 @@ class Checkpoint:
     run_id: str
     text: TextConfig = field(default_factory=TextConfig)
     parents: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def vocab_path(self) -> Path:
@@ -75,7 +86,7 @@ class Checkpoint:
         Raises:
             CheckpointError: the file is missing or damaged.
         """
-        return _read_tensors(self.path / "weights.safetensors")
+        return read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS))
 
     def load_into(self, model: nn.Module) -> None:
         """Copy the weights into a model of the same shape, whatever its dtype and device.
@@ -124,26 +135,32 @@ def save_checkpoint(
     """
     path = checkpoint.path
     temporary = path.with_name(f"{UNFINISHED}{path.name}")
+    tensors = {_WEIGHTS: weights} if training is None else {_WEIGHTS: weights, _MOMENTS: training.moments}
+    vocabs = {_VOCAB: vocab_file, _TGT_VOCAB: vocab_file.with_name(_TGT_VOCAB)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
-        _check_free_space(path.parent, weights, training)
+        copied = {name: file for name, file in vocabs.items() if name == _VOCAB or file.exists()}
+        needed = sum(bytes_of(some.values()) for some in tensors.values())
+        check_free_space(path.parent, needed + sum(file.stat().st_size for file in copied.values()))
         temporary.mkdir()
-        shutil.copyfile(vocab_file, temporary / "vocab.model")
-        if (tgt_vocab := vocab_file.with_name(_TGT_VOCAB)).exists():
-            shutil.copyfile(tgt_vocab, temporary / _TGT_VOCAB)
-        _write_tensors(temporary / "weights.safetensors", weights)
+        for name, file in copied.items():
+            shutil.copyfile(file, temporary / name)
         if training is not None:
-            (temporary / "training").mkdir()
-            _write_tensors(temporary / "training" / "moments.safetensors", training.moments)
-            _write_json(temporary / "training" / "state.json", training.state)
-        _write_json(temporary / "model.json", {"format": FORMAT, "aiayn": __version__, **_to_json(checkpoint)})
-        for written in (*temporary.rglob("*"), temporary):
-            _flush(written)
-        _check_written(temporary / "weights.safetensors", weights)
-        if training is not None:
-            _check_written(temporary / "training" / "moments.safetensors", training.moments)
-        _replace_directory(temporary, path)
+            (temporary / _STATE).parent.mkdir()
+            write_json(temporary / _STATE, training.state)
+        for name, some in tensors.items():
+            write_tensors(temporary / name, some)
+        written = {
+            file.relative_to(temporary).as_posix(): hash_of(file) for file in temporary.rglob("*") if file.is_file()
+        }
+        checkpoint = replace(checkpoint, files=dict(sorted(written.items())))
+        write_json(temporary / "model.json", {"format": FORMAT, "aiayn": __version__, **_to_json(checkpoint)})
+        for item in (*temporary.rglob("*"), temporary):
+            flush(item)
+        for name, some in tensors.items():
+            check_written(temporary / name, some)
+        replace_directory(temporary, path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
@@ -166,12 +183,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise CheckpointError(
                 f"{path}: written by aiayn {content['aiayn']} in format {content['format']}", "update aiayn"
             )
-        fields = {name: content[name] for name in Checkpoint.__dataclass_fields__ if name not in ("path", "text")}
-        fields["model"] = ModelConfig(**content["model"])
-        fields["decoding"] = DecodingConfig(**content["decoding"])
-        fields["text"] = TextConfig(**content.get("text", {}))
-        fields["parents"] = tuple(content["parents"])
-        return Checkpoint(path=path, **fields)
+        named = {name: content[name] for name in Checkpoint.__dataclass_fields__ if name in content}
+        named["path"] = path
+        named["model"] = from_json(ModelConfig, content["model"])
+        named["decoding"] = from_json(DecodingConfig, content["decoding"])
+        named["text"] = from_json(TextConfig, content.get("text", {}))
+        named["parents"] = tuple(content["parents"])
+        return from_json(Checkpoint, named)
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(
             f"{path / 'model.json'} is not a checkpoint's: {error}", "train or average again"
@@ -184,126 +202,8 @@ def load_training(path: Path) -> TrainingSnapshot:
     Raises:
         CheckpointError: the checkpoint was not saved for that, or is damaged.
     """
-    state = read_json(path / "training" / "state.json", "a checkpoint that training can go on from")
-    return TrainingSnapshot(state, _read_tensors(path / "training" / "moments.safetensors"))
-
-
-def list_checkpoints(run: Path) -> list[Path]:
-    """Checkpoints of a run in the order of their steps; links and unfinished ones are not among them."""
-    found = [path for path in (run / "checkpoints").glob("step-*") if path.is_dir() and not path.is_symlink()]
-    return sorted((path for path in found if path.name[5:].isdecimal()), key=lambda path: int(path.name[5:]))
-
-
-def checkpoint_path(run: Path, step: int) -> Path:
-    """Where a run keeps the checkpoint of an update."""
-    return run / "checkpoints" / f"step-{step:08d}"
-
-
-def interrupted_path(run: Path, step: int) -> Path:
-    """Where a run that is stopped between two checkpoints keeps its place; no part of an average."""
-    return run / "checkpoints" / f"interrupted-{step:08d}"
-
-
-def newest_resumable(run: Path) -> Path | None:
-    """The checkpoint of the latest update that training can go on from; None where there is none."""
-    found = [*list_checkpoints(run), *_interrupted(run)]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-
-
-def remove_leftovers(run: Path) -> None:
-    """Remove what a crash left half written."""
-    for path in (run / "checkpoints").glob(f"{UNFINISHED}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def mark_best(run: Path, path: Path) -> None:
-    """Point checkpoints/best at one of the run's checkpoints."""
-    link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{UNFINISHED}best"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(path.name)
-    if link.is_dir() and not link.is_symlink():  # a copy of the run that followed its links
-        link.rename(doomed := link.with_name(f"{UNFINISHED}old-best"))
-        _remove(doomed)
-    temporary.replace(link)
-
-
-def prune_checkpoints(run: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` checkpoints and the best one; return what was removed.
-
-    A kept place of an interruption goes as soon as there is a later checkpoint.
-    """
-    best = (run / "checkpoints" / "best").resolve()
-    regular, newest = list_checkpoints(run), newest_resumable(run)
-    removed = [path for path in regular[:-keep] if path.resolve() != best]
-    removed += [path for path in _interrupted(run) if path != newest]
-    for path in removed:
-        # Renamed first, so that a crash midway leaves no half of a checkpoint under a whole one's name.
-        doomed = path.with_name(f"{UNFINISHED}{path.name}")
-        shutil.rmtree(doomed, ignore_errors=True)
-        path.rename(doomed)
-        shutil.rmtree(doomed)
-    return removed
-
-
-def newest_run(runs: Path = Path("runs")) -> Path:
-    """The run in the working folder's runs/ whose newest checkpoint is the newest.
-
-    Raises:
-        CheckpointError: there is none.
-    """
-    newest = {run: list_checkpoints(run)[-1] for run in sorted(runs.glob("*")) if list_checkpoints(run)}
-    if not newest:
-        raise CheckpointError(f"no trained model in {runs}/", "train one with `aiayn train`, or name a model's folder")
-    return max(newest, key=lambda run: newest[run].stat().st_mtime_ns)
-
-
-def find_model(path: Path | None = None) -> Path:
-    """The checkpoint directory that a user means.
-
-    Args:
-        path: a checkpoint, or a run (its averaged model if there is one, else its best checkpoint, else its newest);
-            None means the newest run of the working folder.
-    Raises:
-        CheckpointError: there is no model.
-    """
-    run = newest_run() if path is None else path
-    if (run / "model.json").is_file():
-        return run
-    for candidate in (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run))):
-        if (candidate / "model.json").is_file():
-            if candidate.name == "averaged" and (found := list_checkpoints(run)):
-                step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
-                if newest > step:
-                    logs.warning(f"{candidate} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
-            return candidate
-    raise CheckpointError(
-        f"{run} holds no model" if run.exists() else f"there is no {run}",
-        "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints",
-    )
-
-
-def _interrupted(run: Path) -> list[Path]:
-    return [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]
-
-
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read one JSON object.
-
-    Raises:
-        CheckpointError: it is missing or damaged; `what` says what its folder was taken for.
-    """
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}", "check the path") from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", "it is damaged; use another checkpoint") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no JSON object", "it is damaged; use another checkpoint")
-    return content
+    state = read_json(path / _STATE, "a checkpoint that training can go on from")
+    return TrainingSnapshot(state, read_tensors(path / _MOMENTS, load_checkpoint(path).files.get(_MOMENTS)))
 
 
 def at(checkpoint: Checkpoint, path: Path, **changes: Any) -> Checkpoint:
@@ -315,75 +215,3 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
     content = asdict(checkpoint)
     del content["path"]
     return content
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    # Views of one flat tensor are stored as tensors of their own.
-    content = {name: tensor.detach().to("cpu", torch.float32).clone() for name, tensor in tensors.items()}
-    try:
-        save_file(content, path)
-    except SafetensorError as error:  # its own wrapping of an OSError
-        raise OSError(str(error)) from error
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", "it is damaged; use another checkpoint") from error
-
-
-def _check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    try:
-        written = _read_tensors(path)
-    except CheckpointError as error:
-        raise OSError(f"what was written cannot be read back: {error.problem}") from error
-    for name, tensor in tensors.items():
-        if not torch.equal(written[name].nan_to_num(), tensor.detach().to("cpu", torch.float32).nan_to_num()):
-            raise OSError(f"{name} was read back other than it was written")
-
-
-def _check_free_space(folder: Path, weights: Mapping[str, Tensor], training: TrainingSnapshot | None) -> None:
-    tensors = [*weights.values(), *(training.moments.values() if training else ())]
-    needed = 4 * sum(tensor.numel() for tensor in tensors) + _SPARE_BYTES
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise OSError(f"it takes {needed >> 20:,} MB, and {free >> 20:,} MB are free")
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    """Remove a directory, or a link to one, as far as that is possible."""
-    if path.is_symlink():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _replace_directory(new: Path, path: Path) -> None:
-    """Rename a directory to a name that may be taken; what was there is removed only when the new one is in place."""
-    if path.exists():
-        old = path.with_name(f"{UNFINISHED}old-{path.name}")
-        _remove(old)
-        path.rename(old)
-        try:
-            new.rename(path)
-        except OSError:
-            old.rename(path)
-            raise
-        _remove(old)
-    else:
-        new.rename(path)
-    _flush(path.parent)

@@ -1,11 +1,14 @@
 """Device, precision, threads and allocator: chosen once, here, and explained in one line."""
 
 import ctypes
+import math
 import os
 import sys
+import time
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError
@@ -55,6 +58,36 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
     why = reason if precision == "auto" else "as asked"
     label = "bf16" if dtype is torch.bfloat16 else "fp32"
     return Device(chosen, dtype, torch.get_num_threads(), f"device: {name}; {label} ({why}){remarks}")
+
+
+def matmul_rate(device: Device, seconds: float = 0.2) -> float:
+    """FLOP/s of one large matrix product in the type that the network computes in: what it could do at best.
+
+    The best of as many timings as fit into the time, since other work on the machine can only slow one down.
+
+    Args:
+        device: measured here and now, with its threads.
+        seconds: to spend, after a first product that warms up.
+    """
+    on_gpu = device.device.type == "cuda"
+    rows, inner, columns = (8192, 8192, 8192) if on_gpu else (4096, 512, 2048)
+    x = torch.ones(rows, inner, dtype=device.dtype, device=device.device)
+    w = torch.ones(columns, inner, dtype=device.dtype, device=device.device)
+    at_once = 8 if on_gpu else 1  # so that starting a kernel costs little beside it
+
+    def timed() -> float:
+        started = time.perf_counter()
+        for _ in range(at_once):
+            functional.linear(x, w)
+        if on_gpu:
+            torch.cuda.synchronize(device.device)
+        return time.perf_counter() - started
+
+    timed()
+    best, end = math.inf, time.perf_counter() + seconds
+    while best == math.inf or time.perf_counter() < end:
+        best = min(best, timed())
+    return at_once * 2.0 * rows * inner * columns / best
 
 
 def _named_device(name: str, local_rank: int) -> torch.device:

@@ -6,7 +6,7 @@ Results never pass through here; they go to stdout (commands/options.py).
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -25,7 +25,10 @@ class Progress(Protocol):
         """Count n more units as done."""
 
     def describe(self, text: str) -> None:
-        """Replace the description, such as "training, loss 2.31"."""
+        """Replace the description, such as "training, epoch 2"."""
+
+    def show(self, facts: Sequence[str]) -> None:
+        """Replace what is said beside the count, such as ["loss 2.31", "12,345 target tokens/s"]."""
 
 
 def setup(verbosity: int = NORMAL, rank: int = 0) -> None:
@@ -86,6 +89,9 @@ class _Silent:
     def describe(self, text: str) -> None:
         pass
 
+    def show(self, facts: Sequence[str]) -> None:
+        pass
+
 
 class _Lines:
     """Progress for a file or pipe; work that is over before the first line is due leaves none."""
@@ -95,6 +101,7 @@ class _Lines:
         self._done = self._done_before = done
         self._started = self._last_line = time.monotonic()
         self._written = False
+        self._facts: Sequence[str] = ()
 
     def advance(self, n: int = 1) -> None:
         self._done += n
@@ -105,6 +112,9 @@ class _Lines:
 
     def describe(self, text: str) -> None:
         self._description = text
+
+    def show(self, facts: Sequence[str]) -> None:
+        self._facts = facts
 
     def finish(self) -> None:
         if self._written:
@@ -119,6 +129,7 @@ class _Lines:
         parts[0] = f"{parts[0]} {self._unit}".rstrip()
         if self._total:
             parts[0] += f" ({100 * self._done / self._total:.0f} %)"
+        parts += self._facts
         parts.append(f"{_significant(rate)} a second")
         if self._total and self._done < self._total and rate > 0:
             parts.append(f"{clock((self._total - self._done) / rate)} left")
@@ -131,7 +142,7 @@ class _Lines:
 @contextmanager
 def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[Progress]:
     # Rich is loaded here and nowhere else, so that commands without a bar start without it.
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
     from rich.text import Text
@@ -139,6 +150,16 @@ def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[
     class RateColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(f"{_significant(task.speed)}/s" if task.speed else "")
+
+    class TableAndFacts(RichProgress):
+        """The bar, and a line of facts beneath it."""
+
+        facts: Sequence[str] = ()
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            yield from super().get_renderables()
+            if self.facts:
+                yield Text("  ".join(self.facts), overflow="fold")
 
     global _write_above_bar
     console = Console(stderr=True, highlight=False, markup=False)
@@ -150,7 +171,7 @@ def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[
         RateColumn(),
         TimeElapsedColumn() if total is None else TimeRemainingColumn(),
     )
-    with RichProgress(*columns, console=console) as rich_progress:
+    with TableAndFacts(*columns, console=console) as rich_progress:
         task = rich_progress.add_task(description, total=total, completed=done)
 
         class Bar:
@@ -159,6 +180,9 @@ def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[
 
             def describe(self, text: str) -> None:
                 rich_progress.update(task, description=text)
+
+            def show(self, facts: Sequence[str]) -> None:
+                rich_progress.facts = facts
 
         _write_above_bar = lambda text: console.print(text, soft_wrap=True)  # noqa: E731
         try:

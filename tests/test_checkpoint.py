@@ -1,14 +1,12 @@
 """A checkpoint is there whole or not at all, comes back bit for bit, and says in one line what is wrong with it."""
 
 import ast
-import errno
 import json
 import os
 import resource
 import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,58 +14,21 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import STATE, bits, described, fail_at, is_whole, kill, refuse, some_moments, some_weights
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aiayn_cli import checkpoint as module
-from aiayn_cli.checkpoint import (
-    Checkpoint,
-    TrainingSnapshot,
-    checkpoint_path,
-    find_model,
-    interrupted_path,
-    list_checkpoints,
-    load_checkpoint,
-    load_training,
-    mark_best,
-    newest_resumable,
-    newest_run,
-    prune_checkpoints,
-    remove_leftovers,
-    save_checkpoint,
-)
-from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
+from aiayn_cli import checkpoint_files as files
+from aiayn_cli.checkpoint import TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
+from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.run_checkpoints import (
+    checkpoint_path,
+    list_checkpoints,
+    remove_leftovers,
+)
 
 PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
-STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
-
-
-def described(path: Path, step: int = 7) -> Checkpoint:
-    return Checkpoint(
-        path=path,
-        step=step,
-        model=ModelConfig(d_model=6, d_ff=11, n_heads=3, d_k=5, d_v=4, dropout=0.3),
-        decoding=DecodingConfig(beam_size=5, alpha=0.75),
-        vocab_size=9,
-        vocab_sha256="a1" * 32,
-        data_sha256="b2" * 32,
-        src_lang="en",
-        tgt_lang="de",
-        run_id="c3" * 16,
-    )
-
-
-def some_weights(seed: int = 0) -> dict[str, Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    weights = {"embedding.weight": torch.randn(9, 6, generator=random), "norm.bias": torch.randn(6, generator=random)}
-    weights["norm.bias"][:3] = torch.tensor([-0.0, 1e-42, 3e38])  # a sign, a subnormal number, nearly infinite
-    return weights
-
-
-def some_moments(seed: int = 0) -> dict[str, Tensor]:
-    random = torch.Generator().manual_seed(seed + 50)
-    return {"exp_avg": torch.randn(60, generator=random), "exp_avg_sq": torch.rand(60, generator=random)}
 
 
 @pytest.fixture(autouse=True)
@@ -93,19 +54,6 @@ def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
         return path
 
     return save
-
-
-def bits(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, bytes]]:
-    return {name: (tensor.shape, tensor.contiguous().numpy().tobytes()) for name, tensor in tensors.items()}
-
-
-def is_whole(path: Path, seed: int, vocab: Path) -> bool:
-    found, training = load_checkpoint(path), load_training(path)
-    return (
-        bits(found.weights()) == bits(some_weights(seed))
-        and bits(training.moments) == bits(some_moments(seed))
-        and found.vocab_path.read_bytes() == vocab.read_bytes()
-    )
 
 
 def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab: Path) -> None:
@@ -163,33 +111,10 @@ def test_a_checkpoint_may_be_moved(saved: Callable[..., Path], tmp_path: Path, v
     assert load_checkpoint(tmp_path / "elsewhere").path == tmp_path / "elsewhere"
 
 
-def fail_at(patch: pytest.MonkeyPatch, owner: object, name: str, number: int, act: Callable[[], None]) -> list[int]:
-    """Do something else at the n-th call of a function; returns a list that grows with each call."""
-    original = getattr(owner, name)
-    calls: list[int] = []
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        if len(calls) == number:
-            act()
-        return original(*args, **kwargs)
-
-    patch.setattr(owner, name, watched)
-    return calls
-
-
-def refuse() -> None:
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-def kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 # Every call by which writing touches the disk, and how often it does so under a new name.
 STAGES: list[tuple[Any, str, int]] = [
     *((shutil, "copyfile", number) for number in (1,)),
-    *((module, "save_file", number) for number in (1, 2)),
+    *((files, "save_file", number) for number in (1, 2)),
     *((Path, "write_text", number) for number in (1, 2)),
     *((Path, "mkdir", number) for number in (1, 2, 3)),
     *((os, "fsync", number) for number in range(1, 9)),
@@ -277,7 +202,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
 ) -> None:
     before = saved(5)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10 << 30, 10 << 30, 3 << 20))
-    monkeypatch.setattr(module, "save_file", lambda *_: pytest.fail("it wrote"))
+    monkeypatch.setattr(files, "save_file", lambda *_: pytest.fail("it wrote"))
     with pytest.raises(CheckpointError, match="it takes 16 MB, and 3 MB are free") as error:
         saved(6)
     assert "free some space" in error.value.hint
@@ -321,7 +246,7 @@ def test_what_reads_back_other_than_it_was_written_is_no_checkpoint(
             data[-3] ^= 1
             path.write_bytes(data)
 
-    monkeypatch.setattr(module, "save_file", lossy)
+    monkeypatch.setattr(files, "save_file", lossy)
     with pytest.raises(CheckpointError, match="read back other than it was written"):
         saved(6)
     assert list_checkpoints(tmp_path / "run") == [before]
@@ -365,20 +290,35 @@ def remove(name: str) -> Callable[[Path], None]:
         (overwrite("training/state.json", b"\x00" * 40), "state.json cannot be read"),
         (model_json(format=2, aiayn="9.1"), "written by aiayn 9.1 in format 2"),
         (model_json(format="one"), "is not a checkpoint's"),
-        (model_json(step=None), "is not a checkpoint's: 'step'"),
+        (model_json(step=None), "is not a checkpoint's: .*'step'"),
         (model_json(model={"d_mode": 3}), "is not a checkpoint's.*d_mode"),
         (model_json(model={"d_model": -3}), "is not a checkpoint's.*d_model is -3"),
         (model_json(decoding={"beam_size": 0}), "is not a checkpoint's.*beam_size is 0"),
         (model_json(parents=7), "is not a checkpoint's"),
+        (model_json(step="x"), "is not a checkpoint's: step is 'x'"),
+        (model_json(step=True), "is not a checkpoint's: step is True"),
+        (model_json(vocab_size=9.5), "is not a checkpoint's: vocab_size is 9.5"),
+        (model_json(model={"d_model": "wide"}), "is not a checkpoint's: d_model is 'wide'"),
+        (model_json(model=[]), "is not a checkpoint's"),
+        (model_json(decoding={"alpha": [0.6]}), r"is not a checkpoint's: alpha is \[0.6\]"),
+        (model_json(text={"moses_tokenise": 1}), "is not a checkpoint's: moses_tokenise is 1"),
+        (model_json(files="none"), "is not a checkpoint's: files is 'none'"),
         *(
-            (overwrite(name, change), f"{Path(name).name} cannot be read")
+            (
+                overwrite(name, lambda content: content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]),
+                "SHA-256 has changed",
+            )
+            for name in ("weights.safetensors", "training/moments.safetensors")
+        ),
+        *(
+            (overwrite(name, change), f"{Path(name).name} is not as it was written")
             for name in ("weights.safetensors", "training/moments.safetensors")
             for change in (
                 b"",
+                lambda content: content + b"x",
                 lambda content: content[:5],
                 lambda content: content[:40],
                 lambda content: content[:-1],
-                lambda content: content + b"x",
                 lambda content: b"\xff" * 8 + content[8:],  # a header longer than the file
                 lambda content: content[:9] + b"\x00\x01" + content[11:],
             )
@@ -393,6 +333,19 @@ def test_damage_is_one_clear_message(damage: Callable[[Path], None], message: st
     assert "\n" not in error.value.problem
     assert str(path) in error.value.problem
     assert error.value.hint
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "training/moments.safetensors"])
+@pytest.mark.parametrize("keep", [0, 5, 40, -1])
+def test_damage_of_a_checkpoint_without_hashes_is_noticed_by_its_form(
+    name: str, keep: int, saved: Callable[..., Path]
+) -> None:
+    path = saved()
+    model_json(files=None)(path)  # as earlier versions wrote it
+    read_all(path)
+    overwrite(name, lambda content: content[:keep])(path)
+    with pytest.raises(CheckpointError, match=f"{Path(name).name} cannot be read"):
+        read_all(path)
 
 
 def read_all(path: Path) -> None:
@@ -420,150 +373,6 @@ def test_weights_of_another_model_are_refused_by_name(saved: Callable[..., Path]
     model = Model(9).to(torch.bfloat16)
     found.load_into(model)
     assert torch.equal(model.embedding.weight, some_weights()["embedding.weight"].to(torch.bfloat16))
-
-
-def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
-    steps = [100, 9, 10, 1_000_000_000, 99]
-    run = tmp_path / "run"
-    for step in steps:
-        checkpoint_path(run, step).mkdir(parents=True)
-    (run / "checkpoints" / "step-7").mkdir()  # without the zeros, as another version may write
-    assert [int(path.name[5:]) for path in list_checkpoints(run)] == sorted([*steps, 7])
-    assert newest_resumable(run) == checkpoint_path(run, 1_000_000_000)
-
-
-def test_only_whole_checkpoints_of_the_run_itself_are_listed(saved: Callable[..., Path], tmp_path: Path) -> None:
-    first, second = saved(3), saved(4)
-    folder = first.parent
-    (folder / "step-00000009").symlink_to(first.name)
-    (folder / ".unfinished-step-00000008").mkdir()
-    (folder / "step-last").mkdir()
-    (folder / "step-00000006").write_text("a file")
-    interrupted_path(tmp_path / "run", 5).mkdir()
-    mark_best(tmp_path / "run", first)
-    assert list_checkpoints(tmp_path / "run") == [first, second]
-    assert newest_resumable(tmp_path / "run") == interrupted_path(tmp_path / "run", 5)
-    assert list_checkpoints(tmp_path / "other") == []
-    assert newest_resumable(tmp_path / "other") is None
-
-
-def names(run: Path) -> list[str]:
-    return sorted(path.name for path in (run / "checkpoints").iterdir())
-
-
-def test_pruning_keeps_the_newest_and_the_best(saved: Callable[..., Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    paths = {step: saved(step) for step in (2, 4, 10, 100)}
-    mark_best(run, paths[2])
-    assert prune_checkpoints(run, keep=2) == [paths[4]]
-    assert names(run) == ["best", "step-00000002", "step-00000010", "step-00000100"]
-    mark_best(run, paths[100])
-    assert prune_checkpoints(run, keep=2) == [paths[2]]
-    assert prune_checkpoints(run, keep=2) == []
-    assert load_checkpoint(run / "checkpoints" / "best").path == paths[100]
-
-
-def test_the_place_of_an_interruption_goes_when_there_is_a_later_one(
-    saved: Callable[..., Path], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    saved(2)
-    place = saved(3, path=interrupted_path(run, 3))
-    assert prune_checkpoints(run, keep=1) == []
-    later = saved(4)
-    assert newest_resumable(run) == later
-    assert prune_checkpoints(run, keep=5) == [place]
-
-
-def test_a_kill_while_pruning_leaves_no_half_checkpoint(
-    saved: Callable[..., Path], vocab: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    for step in (2, 4, 6):
-        saved(step)
-    child = os.fork()
-    if child == 0:
-        with pytest.MonkeyPatch.context() as patch:
-            fail_at(patch, os, "unlink", 2, kill)
-            prune_checkpoints(run, keep=1)
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status)
-    assert all(is_whole(path, 0, vocab) for path in list_checkpoints(run))
-    assert checkpoint_path(run, 6) in list_checkpoints(run)
-    remove_leftovers(run)
-    assert len(names(run)) == len(list_checkpoints(run))
-
-
-def test_the_best_is_a_link_that_moves_with_the_run(saved: Callable[..., Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    first, second = saved(2), saved(4)
-    mark_best(run, first)
-    mark_best(run, second)
-    run.rename(tmp_path / "moved")
-    assert load_checkpoint(tmp_path / "moved" / "checkpoints" / "best").step == 4
-
-
-def test_a_best_that_a_copy_turned_into_a_folder_becomes_a_link_again(
-    saved: Callable[..., Path], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    first, second = saved(2), saved(4)
-    shutil.copytree(first, run / "checkpoints" / "best")  # as `cp -rL` and many archives do
-    mark_best(run, second)
-    assert (run / "checkpoints" / "best").is_symlink()
-    assert load_checkpoint(run / "checkpoints" / "best").step == 4
-    assert is_dir_without_leftovers(run)
-
-
-def is_dir_without_leftovers(run: Path) -> bool:
-    return not [name for name in names(run) if name.startswith(".unfinished-")]
-
-
-def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
-    saved: Callable[..., Path], vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    first, second = saved(9), saved(10)
-    assert find_model(run) == second
-    mark_best(run, first)
-    assert find_model(run) == run / "checkpoints" / "best"
-    assert load_checkpoint(find_model(run)).step == 9
-    save_checkpoint(replace(described(run / "averaged"), parents=("x",)), some_weights(), vocab)
-    assert find_model(run) == run / "averaged"
-    assert find_model(second) == second
-    assert "averaged is of update 7, the run at 10" in capsys.readouterr().err
-    shutil.rmtree(run / "averaged")
-    shutil.rmtree(first)  # best points nowhere
-    assert find_model(run) == second
-
-
-def test_without_a_path_the_run_that_was_trained_last_is_taken(
-    saved: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    saved(50, run="runs/a")
-    saved(60, run="runs/b")
-    saved(2, run="runs/a")
-    (tmp_path / "runs" / "empty").mkdir()
-    (tmp_path / "runs" / "notes.txt").write_text("")
-    os.utime(checkpoint_path(Path("runs/a"), 50), ns=(1, 1_000))
-    os.utime(checkpoint_path(Path("runs/b"), 60), ns=(1, 2_000))
-    assert newest_run() == Path("runs/b")
-    assert find_model() == checkpoint_path(Path("runs/b"), 60)
-    os.utime(checkpoint_path(Path("runs/a"), 50), ns=(1, 3_000))
-    assert newest_run() == Path("runs/a")
-
-
-def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    for path, message in ((None, "no trained model in runs/"), (Path("empty"), "empty holds no model")):
-        with pytest.raises(CheckpointError, match=message) as error:
-            find_model(path)
-        assert error.value.hint
-    with pytest.raises(CheckpointError, match="there is no nowhere"):
-        find_model(Path("nowhere"))
 
 
 def test_nothing_in_the_package_unpickles() -> None:

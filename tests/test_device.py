@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aiayn_cli import device as module
-from aiayn_cli.device import choose_device
+from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import AiaynError
 
 
@@ -116,3 +116,19 @@ def test_a_library_without_these_settings_changes_nothing(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     assert "malloc" not in choose_device("cpu").explanation
+
+
+def test_the_rate_of_products_is_measured_and_counts_two_operations_for_each_weight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter(
+        [0.0, 9.0, 9.0, 10.0, 10.5, 10.5, 10.5, 10.75, 12.0]
+    )  # warm-up 9 s; then 0.5 s and 0.25 s; the time is up
+    monkeypatch.setattr(module.time, "perf_counter", lambda: next(times))
+    device = Device(torch.device("cpu"), torch.float32, 1, "")
+    assert matmul_rate(device, seconds=1.6) == 2 * 4096 * 512 * 2048 / 0.25
+
+
+def test_the_measured_rate_is_that_of_this_machine() -> None:
+    rate = matmul_rate(Device(torch.device("cpu"), torch.float32, 1, ""), seconds=0.0)
+    assert 1e8 < rate < 1e14

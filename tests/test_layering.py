@@ -21,7 +21,11 @@ ROWS: list[list[str]] = [
     ["data", "model", "checkpoint", "recipe", "device"],
     ["config", "errors", "special_tokens", "logs"],
 ]
-GROUP_OF_MODULE = {"recipe_file": "recipe"}  # modules whose group does not have their own name
+GROUP_OF_MODULE = {
+    "recipe_file": "recipe",
+    "checkpoint_files": "checkpoint",
+    "run_checkpoints": "checkpoint",
+}  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {("config", "errors")}
 LIGHT = {"__main__", "app", "commands", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}

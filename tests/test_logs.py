@@ -75,6 +75,15 @@ def test_progress_in_a_file_is_a_line_every_ten_seconds(capsys: pytest.CaptureFi
     ]
 
 
+def test_facts_stand_between_the_count_and_the_time_left(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
+    with logs.progress("training", 3000, "updates") as progress:
+        progress.show(["loss 2.500", "MFU 41 %"])
+        clock.now += 10
+        progress.advance(500)
+    line = "training: 500 of 3,000 updates (17 %), loss 2.500, MFU 41 %, 50 a second, 0:50 left"
+    assert capsys.readouterr().err.split("\n")[0] == line
+
+
 def test_progress_without_a_total_counts_and_tells_the_time_so_far(
     capsys: pytest.CaptureFixture[str], clock: _Clock
 ) -> None:
@@ -121,6 +130,7 @@ with logs.progress("reading [odd] text", 40, "lines") as progress:
     progress.advance(13)
     logs.notice("a notice with [brackets]")
     progress.describe("still reading")
+    progress.show(["loss 2.500", "MFU 41 %"])
     progress.advance(27)
 logs.notice("after")
 """
@@ -155,6 +165,7 @@ def test_a_terminal_shows_a_bar_and_notices_above_it() -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
     assert "40/40 lines" in text
     assert "still reading" in text
+    assert "loss 2.500  MFU 41 %" in text
     assert "a notice with [brackets]\r\n" in text
     assert text.endswith("after\r\n")
     assert "\x1b[3" in shown  # colour

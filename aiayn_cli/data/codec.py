@@ -46,6 +46,10 @@ class Codec:
         """Split lines of the source language into sub-words: the ids of each, without <s> and </s>."""
         return self._src.encode(self._before.apply(lines))
 
+    def encode_tgt(self, lines: Sequence[str]) -> list[list[int]]:
+        """Split lines of the target language into sub-words, likewise."""
+        return self._tgt.encode(self._after.apply(lines))
+
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Join the sub-words of each sequence into a line of the target language."""
         known = [[i if i < self._tgt.size else UNK_ID for i in ids] for ids in sequences]
@@ -54,6 +58,10 @@ class Codec:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Show each sub-word of the source side as SentencePiece writes it."""
         return self._src.pieces(ids)
+
+    def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Show each sub-word of the target side likewise."""
+        return self._tgt.pieces([i if i < self._tgt.size else UNK_ID for i in ids])
 
 
 def load_vocabs(folder: Path, cached_words: int = CACHED_WORDS) -> tuple[Vocab, Vocab]:

@@ -8,7 +8,7 @@ search. The search of a sentence ends when no live hypothesis can still come amo
 falls and the penalty only grows, so log p now / penalty at the longest length is the best that it can reach.
 
 At the longest length every live hypothesis is ended with EOS, at the probability that the model gives EOS there:
-a score is always that of the whole output. PAD, BOS and UNK are never produced.
+a score is always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.top_k import top_k
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-
-_NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would be decoded to a placeholder that no reader wants
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 
 class StepScorer(Protocol):
@@ -67,7 +66,13 @@ def batch_size(n: int, *, up: bool) -> int:
 
 
 def beam_search(
-    scorer: StepScorer, max_lengths: Sequence[int] | Tensor, *, beam_size: int, alpha: float, n_best: int = 1
+    scorer: StepScorer,
+    max_lengths: Sequence[int] | Tensor,
+    *,
+    beam_size: int,
+    alpha: float,
+    n_best: int = 1,
+    restrictions: Restrictions | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the best outputs of a batch of sentences.
 
@@ -77,10 +82,11 @@ def beam_search(
         beam_size: hypotheses followed for each sentence.
         alpha: exponent of the length penalty, at least 0.
         n_best: outputs returned for each sentence, at most beam_size.
+        restrictions: of the same sentences; None = only what is never produced.
 
     Returns:
         For each sentence its outputs, all different, best score first: n_best of them, or fewer where the scorer
-        gives no more of them a probability above 0.
+        gives no more of them a probability above 0 under the restrictions.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best is {n_best}, but must be from 1 to beam_size ({beam_size})")
@@ -92,10 +98,11 @@ def beam_search(
     if int(lengths.min()) < 1:
         raise ValueError(f"a longest length is {int(lengths.min())}, but EOS alone already needs 1")
     found: list[list[Hypothesis]] = [[] for _ in range(lengths.numel())]
-    penalties = torch.tensor([length_penalty(n, alpha) for n in range(int(lengths.max()) + 1)], dtype=torch.double)
     next_tokens = torch.full((lengths.numel(),), BOS_ID)
     log_probs = scorer.step(next_tokens.to(lengths.device))
-    beams = _Beams(lengths.to(log_probs.device), penalties.to(log_probs), beam_size, n_best)
+    beams = _Beams(
+        lengths.to(log_probs.device), log_probs.dtype, beam_size, alpha, n_best, restrictions or Restrictions()
+    )
     while True:
         parents = beams.advance(log_probs)
         n_live = int((~beams.done).sum())
@@ -121,18 +128,27 @@ class _Beams:
     one beam.
     """
 
-    def __init__(self, max_lengths: Tensor, penalties: Tensor, beam_size: int, n_best: int) -> None:
+    def __init__(
+        self,
+        max_lengths: Tensor,
+        dtype: torch.dtype,
+        beam_size: int,
+        alpha: float,
+        n_best: int,
+        restrictions: Restrictions,
+    ) -> None:
         batch = max_lengths.numel()
         self.sentences = list(range(batch))  # positions in the caller's batch
         self.max_lengths = max_lengths
-        self.penalties = penalties
+        self.alpha = alpha
+        self.last_penalties = (((5 + max_lengths.double()) / 6) ** alpha).to(dtype)  # at the longest length
         self.beam_size = beam_size
         self.n_best = n_best
-        self.never_produced = torch.tensor(_NEVER_PRODUCED, device=max_lengths.device)
+        self.restrictions = restrictions
         self.n_steps = 0
         self.tokens = max_lengths.new_empty((batch, 1, 0))
-        self.log_probs = penalties.new_zeros((batch, 1))
-        self.scores = penalties.new_full((batch, beam_size), -torch.inf)
+        self.log_probs = self.last_penalties.new_zeros((batch, 1))
+        self.scores = self.last_penalties.new_full((batch, beam_size), -torch.inf)
         self.ended = torch.zeros_like(self.scores, dtype=torch.bool)
         self.done = torch.zeros_like(max_lengths, dtype=torch.bool)
 
@@ -145,10 +161,11 @@ class _Beams:
         Returns:
             [batch, beam_size], the scorer's row that each place continues.
         """
-        self.n_steps += 1
         batch, beams = self.log_probs.shape
+        n_read = torch.full_like(self.max_lengths, self.n_steps)
+        self.restrictions.apply(next_log_probs.view(batch, beams, -1), self.tokens, n_read, self.sentences)
+        self.n_steps += 1
         live = self.log_probs if beams == 1 else self.log_probs.masked_fill(self.ended, -torch.inf)
-        next_log_probs.index_fill_(1, self.never_produced, -torch.inf)
         eos_log_probs = live + next_log_probs[:, EOS_ID].view(batch, beams)
         log_probs, tokens, parents = self._best_continuations(live, next_log_probs.view(batch, beams, -1))
 
@@ -171,7 +188,7 @@ class _Beams:
         tokens = tokens.masked_fill(~possible, PAD_ID)
         history = self.tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
         self.tokens = torch.cat([history, tokens.unsqueeze(2)], dim=2)
-        self.scores = torch.where(ending, log_probs / self.penalties[self.n_steps], self.scores)
+        self.scores = torch.where(ending, log_probs / length_penalty(self.n_steps, self.alpha), self.scores)
         self.ended = self.ended | ending
         self._stop()
         return parents + torch.arange(0, batch * beams, beams, device=parents.device).unsqueeze(1)
@@ -199,7 +216,7 @@ class _Beams:
     def _stop(self) -> None:
         """Mark the sentences whose n_best outputs can no longer change, and empty their live places."""
         live = self.log_probs.masked_fill(self.ended, -torch.inf)
-        reachable = live.amax(1) / self.penalties[self.max_lengths]
+        reachable = live.amax(1) / self.last_penalties
         last_kept = self.scores.topk(self.n_best).values[:, -1]
         self.done = ~(reachable > last_kept)  # also done where the scorer gave no number
         self.log_probs = self.log_probs.masked_fill(self.done.unsqueeze(1) & ~self.ended, -torch.inf)
@@ -222,6 +239,7 @@ class _Beams:
         """Go on with these sentences only, [kept]."""
         self.sentences = [self.sentences[sentence] for sentence in sentences.tolist()]
         self.max_lengths = self.max_lengths[sentences]
+        self.last_penalties = self.last_penalties[sentences]
         self.tokens = self.tokens[sentences]
         self.log_probs = self.log_probs[sentences]
         self.scores = self.scores[sentences]

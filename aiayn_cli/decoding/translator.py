@@ -4,56 +4,43 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
 
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.restrictions import Restrictions
+from aiayn_cli.decoding.sampling import sample
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.split import split_points
+from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.positions import LearnedPositions
 from aiayn_cli.model.transformer import Transformer
-from aiayn_cli.special_tokens import EOS_ID, PAD_ID
+from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
+_LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
 _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
 _NOTICES = 5  # long lines named one by one; the rest are only counted
 _WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # target languages that put no blank between sentences
 
 
+_NO_OPTIONS = SearchOptions()
+
+
 @dataclass(frozen=True)
-class Translation:
-    """One of the outputs for a line.
+class _Source:
+    """What goes through the model in one pass."""
 
-    Attributes:
-        text: the output; "" for a blank line.
-        log_prob: natural log of its probability, the end token included; summed over the parts of a split line.
-        score: log_prob / length penalty, what the outputs are ranked by.
-    """
-
-    text: str
-    log_prob: float
-    score: float
-
-
-class Vocabulary(Protocol):
-    """What a Translator needs of a Vocab or a Codec, which describe it."""
-
-    size: int
-
-    def encode(self, records: Sequence[str], /) -> list[list[int]]:
-        """Source lines to ids."""
-
-    def decode(self, sequences: Sequence[Sequence[int]], /) -> list[str]:
-        """Ids to target lines."""
-
-    def pieces(self, ids: Sequence[int], /) -> list[str]:
-        """Show the sub-words of source ids."""
+    line: int  # position among the lines of one call
+    ids: list[int]  # without EOS
+    prefix: list[int]  # how its output begins
 
 
 class Translator:
@@ -67,8 +54,9 @@ class Translator:
         vocab: theirs.
         device: where and in which precision they run.
         decoding: beam, length penalty, longest output, batch size.
-        n_best: outputs for each line, at most decoding.beam_size.
+        n_best: outputs for each line, at most decoding.beam_size unless they are sampled.
         tgt_lang: target language, which says how the parts of a long line are joined.
+        options: what is asked for beside that.
 
     Attributes:
         split_lines: how many lines were too long for one pass so far.
@@ -77,28 +65,53 @@ class Translator:
     def __init__(
         self,
         models: Sequence[Transformer],
-        vocab: Vocabulary,
+        vocab: Codec,
         device: Device,
         decoding: DecodingConfig,
         *,
         n_best: int = 1,
         tgt_lang: str = "",
+        options: SearchOptions = _NO_OPTIONS,
     ) -> None:
         self._models = [_for_decoding(model, device) for model in models]
         self._vocab = vocab
         self._device = device.device
         self._decoding = decoding
         self._n_best = n_best
+        self._options = options
+        self._longest_source = LONGEST_SOURCE
         self._joiner = "" if tgt_lang.lower().startswith(_WITHOUT_BLANKS) else " "
         self._max_positions = min((_positions(model) for model in self._models), default=1 << 30)
         self.split_lines = 0
+
+    def variant(
+        self,
+        *,
+        decoding: DecodingConfig | None = None,
+        options: SearchOptions | None = None,
+        longest_source: int | None = None,
+    ) -> Self:
+        """A translator with the same models that searches in another way, and counts its own lines.
+
+        Args:
+            decoding, options: instead of this one's.
+            longest_source: sub-words of one pass.
+        """
+        other = copy.copy(self)
+        other._decoding = decoding or self._decoding
+        other._options = options or self._options
+        other._longest_source = longest_source or self._longest_source
+        other.split_lines = 0
+        return other
 
     def translate(self, lines: Sequence[str]) -> list[str]:
         """The best output for each line, in order."""
         return [outputs[0].text for outputs in self.translate_n_best(lines)]
 
-    def translate_n_best(self, lines: Sequence[str], first_line: int = 1) -> list[list[Translation]]:
-        """The n_best best outputs for each line, in order.
+    def translate_n_best(
+        self, lines: Sequence[str], first_line: int = 1, prefixes: Sequence[str] = ()
+    ) -> list[list[Translation]]:
+        """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line of more than
         LONGEST_SOURCE sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part.
@@ -107,39 +120,47 @@ class Translator:
         Args:
             lines: without line ends.
             first_line: number of the first one, for notices.
+            prefixes: for each line, how its outputs begin; "" = free. None at all = free for all.
 
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
         """
         wanted = [number for number, line in enumerate(lines) if not is_blank(line)]
-        sources: list[list[int]] = []
-        owners: list[int] = []  # the line that each source is (a part) of
+        sources: list[_Source] = []
         for number, ids in zip(wanted, self._vocab.encode([lines[number] for number in wanted]), strict=True):
-            parts = self._parts(ids, first_line + number)
-            sources += parts
-            owners += [number] * len(parts)
-        results: list[list[list[Hypothesis]]] = [[] for _ in lines]
-        for number, hypotheses in zip(owners, self._search(sources), strict=True):
-            results[number].append(hypotheses)
+            prefix = self._prefix(prefixes[number], first_line + number) if prefixes else []
+            for part in self._parts(ids, first_line + number):
+                sources.append(_Source(number, part, prefix))
+                prefix = []
+        results: list[list[tuple[_Source, list[Hypothesis]]]] = [[] for _ in lines]
+        for source, hypotheses in zip(sources, self._search(sources), strict=True):
+            results[source.line].append((source, hypotheses))
         return [self._outputs(parts) for parts in results]
 
+    def _prefix(self, text: str, line: int) -> list[int]:
+        ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
+        if UNK_ID in ids:
+            logs.warning(f"line {line:,}: what its prefix holds that is not in the vocabulary is left out")
+            ids = [i for i in ids if i != UNK_ID]
+        return ids
+
     def _parts(self, ids: list[int], line: int) -> list[list[int]]:
-        limit = min(LONGEST_SOURCE, self._max_positions - 1)  # room for EOS
+        limit = min(self._longest_source, self._max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [ids]
         ends = split_points(self._vocab.pieces(ids), limit)
         self.split_lines += 1
-        if self.split_lines <= _NOTICES:
+        if self.split_lines <= _NOTICES and limit >= min(LONGEST_SOURCE, self._max_positions - 1):
             logs.notice(
                 f"line {line:,} has {len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
             )
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def _search(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
+    def _search(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sources]
         with torch.inference_mode():
-            for batch in self._batches([len(ids) for ids in sources]):
-                results = self._search_batch([[*sources[number], EOS_ID] for number in batch])
+            for batch in self._batches([len(source.ids) for source in sources]):
+                results = self._search_batch([sources[number] for number in batch])
                 for number, hypotheses in zip(batch, results, strict=True):
                     found[number] = hypotheses
         return found
@@ -154,17 +175,33 @@ class Translator:
             yield order[:size]
             del order[:size]
 
-    def _search_batch(self, sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
-        width = max(map(len, sources))
-        src = torch.tensor([ids + [PAD_ID] * (width - len(ids)) for ids in sources], device=self._device)
-        src_mask = None if min(map(len, sources)) == width else src != PAD_ID
-        results = beam_search(
-            ModelScorer(self._models, src, src_mask),
-            [min(len(ids) + self._decoding.max_extra, self._max_positions) for ids in sources],
-            beam_size=self._decoding.beam_size,
-            alpha=self._decoding.alpha,
-            n_best=self._n_best,
+    def _search_batch(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
+        width = max(len(source.ids) for source in sources) + 1
+        rows = [[*source.ids, EOS_ID] for source in sources]
+        src = torch.tensor([row + [PAD_ID] * (width - len(row)) for row in rows], device=self._device)
+        src_mask = None if min(map(len, rows)) == width else src != PAD_ID
+        scorer = ModelScorer(self._models, src, src_mask)
+        max_lengths = list(map(self._max_length, sources))
+        restrictions = Restrictions(
+            [min(self._options.min_length + 1, max_length) for max_length in max_lengths],
+            [source.prefix for source in sources],
+            self._options.no_repeat_ngram,
         )
+        alpha, n_best, sampling = self._decoding.alpha, self._n_best, self._options.sampling
+        if sampling is None:
+            results = beam_search(
+                scorer,
+                max_lengths,
+                beam_size=self._decoding.beam_size,
+                alpha=alpha,
+                n_best=n_best,
+                restrictions=restrictions,
+            )
+        else:
+            keys = [source.ids for source in sources]
+            results = sample(
+                scorer, max_lengths, keys, sampling, alpha=alpha, n_samples=n_best, restrictions=restrictions
+            )
         if not all(results):
             raise CheckpointError(
                 "the model gives no probabilities but NaN",
@@ -172,18 +209,29 @@ class Translator:
             )
         return results
 
-    def _outputs(self, parts: list[list[Hypothesis]]) -> list[Translation]:
+    def _max_length(self, source: _Source) -> int:
+        """The longest output in tokens with EOS."""
+        longest = min(len(source.ids) + 1 + self._decoding.max_extra, _LONGEST_OUTPUT)
+        if self._options.max_length:
+            longest = min(longest, self._options.max_length + 1)
+        return min(max(longest, len(source.prefix) + 1), self._max_positions)
+
+    def _outputs(self, parts: list[tuple[_Source, list[Hypothesis]]]) -> list[Translation]:
         if not parts:
             return [Translation("", 0.0, 0.0)] * self._n_best
-        count = min(map(len, parts))
+        count = min(len(hypotheses) for _, hypotheses in parts)
         outputs = []
         for rank in range(count):
-            hypotheses = [part[rank] for part in parts]
-            texts = self._vocab.decode([hypothesis.tokens for hypothesis in hypotheses])
-            log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
-            length = sum(len(hypothesis.tokens) for hypothesis in hypotheses) + 1
-            score = hypotheses[0].score if len(parts) == 1 else log_prob / length_penalty(length, self._decoding.alpha)
-            outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score))
+            chosen = [hypotheses[rank] for _, hypotheses in parts]
+            texts = self._vocab.decode([hypothesis.tokens for hypothesis in chosen])
+            log_prob = sum(hypothesis.log_prob for hypothesis in chosen)
+            length = sum(len(hypothesis.tokens) for hypothesis in chosen) + 1
+            score = chosen[0].score if len(parts) == 1 else log_prob / length_penalty(length, self._decoding.alpha)
+            passes = tuple(
+                Part(tuple(source.ids), hypothesis.tokens, len(hypothesis.tokens) + 1 >= self._max_length(source))
+                for (source, _), hypothesis in zip(parts, chosen, strict=True)
+            )
+            outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, passes))
         return outputs + [Translation("", -math.inf, -math.inf)] * (self._n_best - count)
 
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import Checkpoint, at, list_checkpoints, load_checkpoint, newest_run, save_checkpoint
+from aiayn_cli.checkpoint import Checkpoint, at, load_checkpoint, save_checkpoint
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.run_checkpoints import list_checkpoints, newest_run
 
 
 @dataclass(frozen=True)

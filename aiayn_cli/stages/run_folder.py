@@ -16,19 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.checkpoint import (
-    UNFINISHED,
-    checkpoint_path,
-    mark_best,
-    newest_resumable,
-    prune_checkpoints,
-    read_json,
-    remove_leftovers,
-)
+from aiayn_cli.checkpoint_files import UNFINISHED, read_json
 from aiayn_cli.config import Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError
 from aiayn_cli.recipe import recipe_to_yaml
+from aiayn_cli.run_checkpoints import checkpoint_path, mark_best, newest_resumable, prune_checkpoints, remove_leftovers
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """`aiayn train`: recipe + prepared data -> a run folder with checkpoints, or the exact continuation of one."""
 
+import math
 import os
 import signal
 import uuid
@@ -12,26 +13,17 @@ from types import FrameType
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import (
-    Checkpoint,
-    TrainingSnapshot,
-    checkpoint_path,
-    interrupted_path,
-    load_checkpoint,
-    load_training,
-    mark_best,
-    newest_resumable,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.decoding.translator import Translator
-from aiayn_cli.device import Device, choose_device
+from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import ConfigError, DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
+from aiayn_cli.model.cost import TrainingCost, beside_the_paper
 from aiayn_cli.model.transformer import build_model, count_parameters
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
 from aiayn_cli.training.distributed import Worker
@@ -54,6 +46,7 @@ class TrainResult:
         parameters: of the model.
         train_seconds: in updates, over all calls, without validation and checkpoints.
         tokens_per_second: target tokens without padding, over train_seconds.
+        flops: operations of training, counted as model/cost.py does.
         best_metric, best_value, best_step: the best validation; None without validation data.
     """
 
@@ -64,6 +57,7 @@ class TrainResult:
     parameters: int
     train_seconds: float
     tokens_per_second: float
+    flops: int
     best_metric: str
     best_value: float | None
     best_step: int | None
@@ -74,7 +68,7 @@ class TrainResult:
             best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
         return (
             f"{self.run}: {self.updates:,} updates, {self.epochs} epochs, {logs.clock(self.train_seconds)} of "
-            f"training, {self.tokens_per_second:,.0f} target tokens/s{best}"
+            f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
         )
 
 
@@ -139,6 +133,8 @@ class _Session:
         torch.manual_seed(recipe.training.seed)
         self.model = build_model(recipe.model, data.vocab_size).to(device.device)
         self.metrics = MetricsLog(None)
+        self.cost = TrainingCost(recipe.model, data.vocab_size)
+        self.matmul_rate = math.nan  # measured when there is something to train
 
     def train(self) -> TrainResult:
         config = self.recipe.training
@@ -165,6 +161,7 @@ class _Session:
             for change in self.changes:
                 logs.notice(f"changed setting applied: {change}")
             self.metrics.write("resume", step=state.step)
+        self.matmul_rate = matmul_rate(self.device)
         if config.compile == "on" or (config.compile == "auto" and self.device.device.type == "cuda"):
             for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
                 layer.compile(dynamic=True)
@@ -179,7 +176,7 @@ class _Session:
                 device=self.device.device,
                 worker=self.worker,
                 metrics=self.metrics,
-                hooks=Hooks(self._saver(optimizer), self._bleu(), interrupted),
+                hooks=Hooks(self._saver(optimizer), self._bleu(), interrupted, self.cost, self.matmul_rate),
                 state=state,
             )
             self._announce(state)
@@ -211,6 +208,22 @@ class _Session:
             f"model: {count_parameters(self.model):,} parameters; data: {self.data.folder}, {pairs:,} pairs, "
             f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
             f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
+        )
+        run_flops = self.cost.run_flops(
+            self.data.train.src_lengths, self.data.train.tgt_lengths, config.batch_tokens, config.max_updates
+        )
+        logs.notice(
+            f"cost: {beside_the_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
+            f"{self.matmul_rate / 1e12:.3g} TFLOP/s here, on each of {self.worker.world_size} devices"
+        )
+        self.metrics.write(
+            "start",
+            step=state.step,
+            updates=config.max_updates,
+            run_flops=run_flops,
+            matmul_rate=round(self.matmul_rate),
+            devices=self.worker.world_size,
+            device=self.device.explanation,
         )
         if self.valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
@@ -267,6 +280,7 @@ class _Session:
             parameters=count_parameters(self.model),
             train_seconds=state.seconds,
             tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0,
+            flops=state.flops,
             best_metric="BLEU" if has_bleu else "loss",
             best_value=state.best_value,
             best_step=state.best_step,

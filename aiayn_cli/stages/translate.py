@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import Checkpoint, find_model, load_checkpoint
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes, write_records
 from aiayn_cli.decoding.stream import gather
-from aiayn_cli.decoding.translator import Translation, Translator
+from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.run_checkpoints import find_model
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _WARNINGS = 5  # unreadable lines named one by one; the rest are only counted

@@ -1,11 +1,29 @@
-"""metrics.jsonl: one JSON object a line, appended, whole lines only."""
+"""metrics.jsonl: one JSON object a line, appended, whole lines only.
+
+Events and their values, beside `event` and `time` (Unix seconds); every value that is no finite number is null:
+
+    train       step, epoch, seconds (of updates so far), loss and perplexity (nats per target token, without
+                smoothing, since the last record), learning_rate, gradient_norm (before clipping), tokens_per_second
+                (target tokens without padding), mfu (0 to 1, see meter.py), pairs, flops (counted so far), skipped
+                (updates so far)
+    validation  step, loss, perplexity, bleu (null where none is wanted), best, validation_seconds, seconds
+    samples     step, sources, references, translations: lists of the same length
+    checkpoint  step, path
+    skipped     step, gradient_norm
+    start       step, updates, run_flops (estimated, of all updates), matmul_rate (FLOP/s of one device), devices,
+                device: once for each call
+    resume      step: what stands above it and is of later updates was lost, and is done again
+"""
 
 import json
 import math
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+Record = dict[str, Any]
 
 
 class MetricsLog:
@@ -13,22 +31,33 @@ class MetricsLog:
 
     Args:
         path: the file; None writes nothing (ranks other than 0).
+        listeners: called with each record, after it is in the file.
+
+    Attributes:
+        latest: the newest record of each event, also of earlier calls.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        if path is not None and path.is_file() and _ends_within_a_line(path):
-            with path.open("a", encoding="utf-8") as file:  # else the next record would be lost with the broken one
-                file.write("\n")
+    def __init__(self, path: Path | None, listeners: Sequence[Callable[[Record], None]] = ()) -> None:
+        self._path, self._listeners = path, listeners
+        self.latest: dict[str, Record] = {}
+        if path is not None and path.is_file():
+            if _ends_within_a_line(path):
+                with path.open("a", encoding="utf-8") as file:  # else the next record would be lost with the broken one
+                    file.write("\n")
+            self.latest = {record["event"]: record for record in standing(read_metrics(path))}
 
     def write(self, event: str, **values: Any) -> None:
         """Append one line: the event, the time in Unix seconds, and the values (NaN and infinity as null)."""
         if self._path is None:
             return
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
-        line = json.dumps({"event": event, "time": round(time.time(), 3), **finite}, ensure_ascii=False)
+        record = {"event": event, "time": round(time.time(), 3), **finite}
+        line = json.dumps(record, ensure_ascii=False)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+        self.latest[event] = record
+        for listener in self._listeners:
+            listener(record)
 
 
 def _ends_within_a_line(path: Path) -> bool:
@@ -38,12 +67,51 @@ def _ends_within_a_line(path: Path) -> bool:
         return file.read() not in (b"", b"\n")
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
+def read_metrics(path: Path) -> list[Record]:
     """All records of a metrics.jsonl; a line that a crash cut short is left out."""
     records = []
     for line in path.read_bytes().split(b"\n"):
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
         except ValueError:
             continue
+        if isinstance(record, dict) and "event" in record:
+            records.append(record)
     return records
+
+
+def standing(records: Sequence[Record]) -> list[Record]:
+    """Records without those of updates that a crash undid: before a resume, and of later updates than it names."""
+    kept: list[Record] = []
+    for record in records:
+        if record["event"] == "resume":
+            kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["step"]]
+        kept.append(record)
+    return kept
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where that is too large for a float."""
+    return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan
+
+
+def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[str, Any] | None) -> list[str]:
+    """What the progress line says beside the number of updates.
+
+    Args:
+        epoch: of the data, from 0.
+        train: loss, perplexity, learning_rate, tokens_per_second and mfu, as in a train record.
+        validation: the last validation's record; None before the first.
+    """
+    facts = [
+        f"epoch {epoch + 1}",
+        f"loss {train['loss']:.3f}",
+        f"perplexity {train['perplexity']:.4g}",
+        f"rate {train['learning_rate']:.3g}",
+        f"{train['tokens_per_second']:,.0f} target tokens/s",
+    ]
+    if math.isfinite(train["mfu"]):
+        facts.append(f"MFU {100 * train['mfu']:.0f} %")
+    if validation is not None and validation.get("bleu") is not None:
+        facts.append(f"BLEU {validation['bleu']:.1f} at {validation['step']:,}")
+    return facts

@@ -53,10 +53,28 @@ class MasterAdam:
                 total.add_(p.grad.flatten())
                 p.grad = None
 
+    def limit_norm(self, most: float) -> Tensor:
+        """Scale the gradient down to a norm; the next step leaves everything as it is where the norm is not finite.
+
+        Both are decided on the device, so that the host need not wait for it.
+
+        Args:
+            most: largest norm; 0 = no limit.
+        Returns:
+            The norm before scaling, float32 scalar on the device.
+        """
+        norm: Tensor = torch.linalg.vector_norm(self.gradient)
+        if most:
+            self.gradient.mul_((most / norm).clamp(max=1.0))
+        # The attribute by which torch's GradScaler tells a fused optimiser to skip a step (torch.amp.grad_scaler).
+        self._adam.found_inf = norm.isfinite().logical_not().float()  # type: ignore[attr-defined]
+        return norm
+
     def step(self, learning_rate: float) -> None:
         """Apply the gradient, then clear it."""
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.step()
+        self._adam.found_inf = None  # type: ignore[attr-defined]
         if self._dtype is not torch.float32:
             self._computed.copy_(self._master.detach())
         self.clear()

@@ -14,12 +14,15 @@ from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Position, Update, collate, mixed_seed, plan_updates, split_update
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, CheckpointError
+from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.loss import smoothed_cross_entropy
-from aiayn_cli.training.metrics import MetricsLog
+from aiayn_cli.training.meter import Done, Meter
+from aiayn_cli.training.metrics import MetricsLog, progress_facts
 from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.readback import Readback
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.validation import validation_loss
 
@@ -38,6 +41,7 @@ class TrainingState:
         tgt_tokens: target tokens learnt from, with end tokens, without padding.
         seconds: spent in updates, without validation and checkpoints.
         skipped: updates left out because their gradient was not finite.
+        flops: operations that learning took so far, counted as model/cost.py does.
     """
 
     step: int = 0
@@ -48,6 +52,7 @@ class TrainingState:
     tgt_tokens: int = 0
     seconds: float = 0.0
     skipped: int = 0
+    flops: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -78,11 +83,15 @@ class Hooks:
             the best so far; `regular` is False where the step is not one of the run's checkpoints (an interruption).
         bleu: translate validation pairs with the present weights and score them; None where none is wanted.
         interrupted: name of the signal that asks for an end, or "".
+        cost: counts operations; None counts none.
+        matmul_rate: FLOP/s of large matrix products on one device, which MFU is the share of; NaN where unknown.
     """
 
     save: Callable[[TrainingState, bool, bool], None]
     bleu: Callable[[], float] | None
     interrupted: Callable[[], str]
+    cost: TrainingCost | None = None
+    matmul_rate: float = math.nan
 
 
 class Trainer:
@@ -121,6 +130,7 @@ class Trainer:
         self._config, self._d_model, self._device = config, d_model, device
         self._worker, self._metrics, self._hooks = worker, metrics, hooks
         self._skipped_in_a_row = 0
+        self._readback: Readback[Done] = Readback(device)
 
     def train(self) -> str:
         """Train until max_updates, patience or a signal.
@@ -131,18 +141,22 @@ class Trainer:
             AiaynError: the gradient is not finite again and again.
         """
         config = self._config
-        meter = _Meter()
+        meter = self._new_meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
         self.model.train()
         with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
             while self.state.step < config.max_updates:
-                self._update(next(updates), meter)
+                self._update(next(updates))
                 progress.advance(1)
                 step, last = self.state.step, self.state.step == config.max_updates
-                if step % config.log_every_steps == 0 or last:
-                    progress.describe(self._log(meter))
-                    meter = _Meter()
-                regular = last or step % config.save_every_steps == 0
+                regular, logged = (
+                    last or step % config.save_every_steps == 0,
+                    step % config.log_every_steps == 0 or last,
+                )
+                self._take_up_results(meter, all_of_them=regular or logged)
+                if logged:
+                    progress.show(self._log(meter))
+                    meter = self._new_meter()
                 if regular:
                     self._save(last)
                     meter.restart_clock()
@@ -150,13 +164,14 @@ class Trainer:
                         return "patience"
                 signal = self._worker.agree(self._hooks.interrupted(), self._device)
                 if signal and not last:
+                    self._take_up_results(meter, all_of_them=True)
                     if not regular:
                         self._hooks.save(self.state, False, False)
                     return signal
         return "max_updates"
 
-    def _update(self, update: Update, meter: "_Meter") -> None:
-        """Learn from one update, or skip it if its gradient is not finite."""
+    def _update(self, update: Update) -> None:
+        """Learn from one update; nothing in here waits for a GPU, which may still be at the update before."""
         started = time.perf_counter()
         config, step = self._config, self.state.step + 1
         nll = torch.zeros((), device=self._device)
@@ -175,26 +190,35 @@ class Trainer:
             self.optimizer.accumulate()
             nll += batch_nll
         self._worker.sum(self.optimizer.gradient)
-        norm = float(self.optimizer.gradient.norm())
-        skipped = not math.isfinite(norm)
-        if skipped:
-            self.optimizer.clear()
-            self._note_skipped(step, norm)
-        else:
-            self._skipped_in_a_row = 0
-            if config.clip_norm and norm > config.clip_norm:
-                self.optimizer.gradient.mul_(config.clip_norm / norm)
-            rate = learning_rate(step, self._d_model, config.warmup_steps, config.learning_rate_scale)
-            self.optimizer.step(rate)
-            meter.add(float(self._worker.sum(nll)), update.tgt_tokens, len(update.pairs), norm, rate)
+        norm = self.optimizer.limit_norm(config.clip_norm)
+        rate = learning_rate(step, self._d_model, config.warmup_steps, config.learning_rate_scale)
+        self.optimizer.step(rate)
+        flops = 0
+        if self._hooks.cost is not None:
+            src_lengths, tgt_lengths = self._train.src_lengths[update.pairs], self._train.tgt_lengths[update.pairs]
+            flops = self._hooks.cost.update_flops(src_lengths, tgt_lengths)
+        done = Done(step, update.tgt_tokens, len(update.pairs), flops, rate)
+        self._readback.put(done, torch.stack((self._worker.sum(nll), norm)))
         self.state = replace(
             self.state,
             step=step,
             position=update.after,
             tgt_tokens=self.state.tgt_tokens + update.tgt_tokens,
             seconds=self.state.seconds + time.perf_counter() - started,
-            skipped=self.state.skipped + skipped,
+            flops=self.state.flops + flops,
         )
+
+    def _take_up_results(self, meter: Meter, *, all_of_them: bool) -> None:
+        """Take up what updates gave, as far as it is known, or wait for all of it."""
+        started = time.perf_counter()
+        for done, (nll, norm) in self._readback.take(all_of_them=all_of_them):
+            if math.isfinite(norm):
+                self._skipped_in_a_row = 0
+                meter.add(done, nll, norm)
+            else:
+                self.state = replace(self.state, skipped=self.state.skipped + 1)
+                self._note_skipped(done.step, norm)
+        self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
     def _note_skipped(self, step: int, norm: float) -> None:
         self._skipped_in_a_row += 1
@@ -206,8 +230,11 @@ class Trainer:
                 "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole",
             )
 
-    def _log(self, meter: "_Meter") -> str:
-        """Write a record of the updates since the last one; return a short text of it."""
+    def _new_meter(self) -> Meter:
+        return Meter(self._hooks.matmul_rate * self._worker.world_size)
+
+    def _log(self, meter: Meter) -> list[str]:
+        """Write a record of the updates since the last one; return it as short texts."""
         record = meter.record()
         self._metrics.write(
             "train",
@@ -215,12 +242,14 @@ class Trainer:
             epoch=self.state.position.epoch,
             seconds=round(self.state.seconds, 2),
             **record,
+            flops=self.state.flops,
+            skipped=self.state.skipped,
         )
         logs.detail(
             f"update {self.state.step:,}: loss {record['loss']:.3f}, rate {record['learning_rate']:.3g}, "
             f"{record['tokens_per_second']:,.0f} target tokens/s"
         )
-        return f"training, loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} target tokens/s"
+        return progress_facts(self.state.position.epoch, record, self._metrics.latest.get("validation"))
 
     def _save(self, last: bool) -> None:
         """Validate if it is time to, then write the checkpoint."""
@@ -272,39 +301,10 @@ def _without_padding(hidden: torch.Tensor, targets: torch.Tensor, tokens: int) -
     hidden, targets = hidden.flatten(0, 1), targets.flatten()
     if tokens == len(targets):
         return hidden, targets
-    kept = (targets != PAD_ID).nonzero().squeeze(1)
+    is_token = targets != PAD_ID
+    # Each place's number is written to its rank among the tokens; padding goes to one more, which is cut off. Unlike
+    # nonzero(), whose size only the device knows, this does not make the host wait.
+    ranks = torch.where(is_token, is_token.cumsum(0) - 1, tokens)
+    places = torch.arange(len(targets), device=targets.device)
+    kept = torch.empty(tokens + 1, dtype=torch.int64, device=targets.device).scatter_(0, ranks, places)[:tokens]
     return hidden.index_select(0, kept), targets.index_select(0, kept)
-
-
-class _Meter:
-    """Sums over the updates since the last record."""
-
-    def __init__(self) -> None:
-        self._nll, self._tokens, self._pairs, self._updates = 0.0, 0, 0, 0
-        self._norm, self._rate = math.nan, math.nan
-        self._seconds, self._clock = 0.0, time.perf_counter()
-
-    def add(self, nll: float, tokens: int, pairs: int, norm: float, rate: float) -> None:
-        self._nll += nll
-        self._tokens += tokens
-        self._pairs += pairs
-        self._updates += 1
-        self._norm, self._rate = norm, rate
-        now = time.perf_counter()
-        self._seconds, self._clock = self._seconds + now - self._clock, now
-
-    def restart_clock(self) -> None:
-        """Leave out the time since the last update, which went into validation or a checkpoint."""
-        self._clock = time.perf_counter()
-
-    def record(self) -> dict[str, float]:
-        """Loss and perplexity per target token (nats, without smoothing), speed without padding, the last rate."""
-        loss = self._nll / self._tokens if self._tokens else math.nan
-        return {
-            "loss": loss,
-            "perplexity": math.exp(loss) if loss < 700 else math.inf,
-            "learning_rate": self._rate,
-            "gradient_norm": self._norm,
-            "tokens_per_second": self._tokens / self._seconds if self._seconds else math.nan,
-            "pairs": self._pairs,
-        }

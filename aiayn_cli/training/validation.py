@@ -1,6 +1,5 @@
 """Loss on held-out pairs, in the terms that papers report."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +9,7 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.loss import smoothed_cross_entropy
+from aiayn_cli.training.metrics import perplexity
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ValidationLoss:
     @property
     def perplexity(self) -> float:
         """exp(loss), infinite where that is too large for a float."""
-        return math.exp(self.loss) if self.loss < 700 else math.inf
+        return perplexity(self.loss)
 
 
 @torch.no_grad()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from aiayn_cli.config import ModelConfig
+from aiayn_cli.config import ModelConfig, TextConfig
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.device import Device
@@ -21,13 +22,14 @@ def cpu() -> Device:
 
 
 @pytest.fixture(scope="session")
-def vocab() -> Vocab:
+def vocab() -> Codec:
     counts = Counter({word: 30 - rank for rank, word in enumerate(WORDS)}) + Counter("abcdefghijklmnopqrstuvwxyz.,!?()")
-    return Vocab(train_vocab(counts, 97), "test")
+    vocab = Vocab(train_vocab(counts, 97), "test")
+    return Codec(vocab, vocab, TextConfig(), "de", "de")
 
 
 @pytest.fixture
-def make_model(vocab: Vocab) -> Callable[..., Transformer]:
+def make_model(vocab: Codec) -> Callable[..., Transformer]:
     def make(seed: int = 1, **settings: object) -> Transformer:
         shape = {
             "n_encoder_layers": 2,

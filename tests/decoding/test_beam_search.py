@@ -1,84 +1,17 @@
 import itertools
 import math
-import random
-from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, words
 
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS
+from aiayn_cli.decoding.restrictions import Restrictions
+from aiayn_cli.special_tokens import EOS_ID
 
 torch.set_num_threads(1)
-
-Prefix = tuple[int, ...]
-NextLogProbs = Callable[[int, Prefix], list[float]]  # sentence, tokens so far -> log p of each next token
-
-
-class TableScorer:
-    """A scorer whose every row remembers its own prefix, so that a wrong reorder or keep changes its answers."""
-
-    def __init__(self, next_log_probs: NextLogProbs, sentences: list[int]) -> None:
-        self.next_log_probs = next_log_probs
-        self.sentences = sentences
-        self.prefixes: list[Prefix] = [() for _ in sentences]
-        self.n_steps = 0
-        self.n_rows = 0
-
-    def step(self, tokens: Tensor) -> Tensor:
-        self.n_steps += 1
-        self.n_rows += len(self.prefixes)
-        assert tokens.shape == (len(self.prefixes),)
-        beams = len(self.prefixes) // len(self.sentences)
-        self.prefixes = [(*prefix, token) for prefix, token in zip(self.prefixes, tokens.tolist(), strict=True)]
-        assert all(prefix[0] == BOS_ID for prefix in self.prefixes)
-        rows = [self._row(self.sentences[row // beams], prefix[1:]) for row, prefix in enumerate(self.prefixes)]
-        return torch.tensor(rows, dtype=torch.double)
-
-    def _row(self, sentence: int, prefix: Prefix) -> list[float]:
-        row = self.next_log_probs(sentence, tuple(token for token in prefix if token >= N_SPECIAL_TOKENS))
-        ended = any(token < N_SPECIAL_TOKENS for token in prefix)
-        return [0.0] * len(row) if ended else row  # a tempting answer that the search has to ignore
-
-    def reorder(self, rows: Tensor) -> None:
-        before, after = len(self.prefixes) // len(self.sentences), rows.numel() // len(self.sentences)
-        assert all(row // before == new // after for new, row in enumerate(rows.tolist())), "a row left its sentence"
-        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
-
-    def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        before, after = len(self.prefixes) // len(self.sentences), rows.numel() // sentences.numel()
-        kept = sentences.tolist()
-        assert all(row // before == kept[new // after] for new, row in enumerate(rows.tolist()))
-        self.sentences = [self.sentences[sentence] for sentence in kept]
-        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
-
-
-def random_table(seed: int, n_words: int, sharpness: float = 2.0, zeros: float = 0.0) -> NextLogProbs:
-    """Next-token distributions that depend on the sentence and on the whole prefix; some entries are impossible."""
-    known: dict[tuple[int, Prefix], list[float]] = {}
-
-    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
-        if (sentence, prefix) not in known:
-            source = random.Random(repr((seed, sentence, prefix)))
-            logits = [source.gauss(0, sharpness) for _ in range(N_SPECIAL_TOKENS + n_words)]
-            logits = [-math.inf if source.random() < zeros else logit for logit in logits]
-            total = math.fsum(math.exp(logit) for logit in logits) or 1.0
-            known[sentence, prefix] = [logit - math.log(total) for logit in logits]
-        return list(known[sentence, prefix])
-
-    return next_log_probs
-
-
-def log_prob_of(next_log_probs: NextLogProbs, sentence: int, tokens: Prefix) -> float:
-    ended = (*tokens, EOS_ID)
-    return sum(next_log_probs(sentence, ended[:position])[token] for position, token in enumerate(ended))
-
-
-def words(n_words: int) -> range:
-    return range(N_SPECIAL_TOKENS, N_SPECIAL_TOKENS + n_words)
 
 
 def exhaustive_search(
@@ -156,6 +89,30 @@ def test_batched_search_with_early_stop_equals_a_plain_search_without(
     found = beam_search(scorer, max_lengths, beam_size=beam, alpha=alpha, n_best=n_best)
     for sentence, max_length in enumerate(max_lengths):
         assert_same(found[sentence], plain_beam_search(table, sentence, 3, max_length, beam, alpha, n_best))
+
+
+@given(
+    table=tables,
+    max_lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    beam=st.integers(1, 7),
+    alpha=alphas,
+    no_repeat_ngram=st.integers(0, 4),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
+    table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, no_repeat_ngram: int, data: st.DataObject
+) -> None:
+    min_lengths = [data.draw(st.integers(1, max_length)) for max_length in max_lengths]
+    word = st.sampled_from(list(words(3)))
+    prefixes: list[Prefix] = [tuple(data.draw(st.lists(word, max_size=max_length - 1))) for max_length in max_lengths]
+    found = beam_search(
+        TableScorer(table, list(range(len(max_lengths)))), max_lengths, beam_size=beam, alpha=alpha, n_best=beam,
+        restrictions=Restrictions(min_lengths, prefixes, no_repeat_ngram),
+    )  # fmt: skip
+    expected = restricted(table, min_lengths, prefixes, no_repeat_ngram)
+    for sentence, max_length in enumerate(max_lengths):
+        assert_same(found[sentence], plain_beam_search(expected, sentence, 3, max_length, beam, alpha, beam))
 
 
 @given(table=tables, max_lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5), beam=st.integers(2, 6))

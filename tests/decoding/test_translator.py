@@ -1,7 +1,9 @@
 import copy
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiayn_cli.config import DecodingConfig
-from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.beam_search import Hypothesis
-from aiayn_cli.decoding.translator import LONGEST_SOURCE, Translation, Translator
+from aiayn_cli.decoding.sampling import Sampling
+from aiayn_cli.decoding.translation import SearchOptions, Translation
+from aiayn_cli.decoding.translator import LONGEST_SOURCE, Translator
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.transformer import Transformer
@@ -29,12 +33,12 @@ def random_lines(count: int, longest: int = 12) -> list[str]:
 
 
 @pytest.fixture
-def translator(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> Translator:
+def translator(make_model: ModelMaker, vocab: Codec, cpu: Device) -> Translator:
     return Translator([make_model()], vocab, cpu, DECODING)
 
 
 def test_text_does_not_depend_on_batch_size_order_or_neighbours(
-    make_model: ModelMaker, vocab: Vocab, cpu: Device
+    make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     lines = random_lines(64, longest=7)
     model = make_model()
@@ -63,7 +67,7 @@ def test_every_line_has_one_output_and_blank_lines_stay_blank(translator: Transl
     assert all(text == "" for line, text in zip(lines, found, strict=True) if not line.strip())
 
 
-def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
     model = make_model()
     seen = []
     original = model.encode
@@ -82,7 +86,7 @@ def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Vocab,
 
 
 def test_n_best_gives_that_many_outputs_best_first_and_scores_that_a_full_pass_confirms(
-    make_model: ModelMaker, vocab: Vocab, cpu: Device
+    make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     model = make_model()
     translator = Translator([model], vocab, cpu, DECODING, n_best=3)
@@ -126,7 +130,7 @@ def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
 
 
 def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
-    make_model: ModelMaker, vocab: Vocab, cpu: Device
+    make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     line = " ".join(random_lines(60, longest=18))
     plain = Translator([make_model()], vocab, cpu, DECODING, n_best=2).translate_n_best([line])[0]
@@ -146,9 +150,9 @@ def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys:
 
 
 def test_a_word_of_200_000_characters_is_translated_in_parts(translator: Translator) -> None:
-    def search(sources: Sequence[list[int]]) -> list[list[Hypothesis]]:
-        assert sum(map(len, sources)) <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
-        return [[Hypothesis(tuple(ids[:-1]), -1.0, -1.0)] for ids in sources]
+    def search(sources: Sequence[Any]) -> list[list[Hypothesis]]:
+        assert sum(len(source.ids) + 1 for source in sources) <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
+        return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
 
     translator._search_batch = search  # type: ignore[method-assign]
     word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
@@ -156,7 +160,7 @@ def test_a_word_of_200_000_characters_is_translated_in_parts(translator: Transla
     assert found.replace(" ", "") == word
 
 
-def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
     model = make_model(positions="learned", max_positions=19)
     translator = Translator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
     found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
@@ -184,7 +188,7 @@ def test_batches_hold_each_sentence_once_within_the_token_limit(
         assert len(batch) == 1 or len(batch) * width <= batch_tokens
 
 
-def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
     model = make_model(dropout=0.5).train()
     before = copy.deepcopy(model.state_dict())
     bf16 = replace(cpu, dtype=torch.bfloat16)
@@ -196,9 +200,97 @@ def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Vo
     model(torch.tensor([[5, EOS_ID]]), None, torch.tensor([[BOS_ID] * 600])).sum().backward()  # longer than any so far
 
 
-def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Vocab, cpu: Device) -> None:
+def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
     model = make_model()
     with torch.no_grad():
         model.output.weight[0, 0] = torch.nan
     with pytest.raises(CheckpointError, match="no probabilities but NaN"):
         Translator([model], vocab, cpu, DECODING).translate(["der hund"])
+
+
+# ---- what one call asks for beside the recipe's settings
+
+
+def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    model, lines = make_model(), random_lines(20)
+    with torch.no_grad():  # EOS a little likelier, so that outputs of all lengths come
+        model.decoder_layers[-1].feed_forward_residual.norm.bias += 1.0
+        model.output.weight -= model.output.weight.mean(1, keepdim=True)
+        model.output.weight[EOS_ID] += 0.33
+    decoding = replace(DECODING, max_extra=30)
+    free = [each.parts[0].tgt for [each] in Translator([model], vocab, cpu, decoding).translate_n_best(lines)]
+    assert min(map(len, free)) < 9
+    assert max(map(len, free)) > 12
+    assert any(len(set(itertools.pairwise(tokens))) < len(tokens) - 1 for tokens in free)
+    options = SearchOptions(min_length=9, max_length=12, no_repeat_ngram=2)
+    for [each] in Translator([model], vocab, cpu, decoding, options=options).translate_n_best(lines):
+        tokens = each.parts[0].tgt
+        assert 9 <= len(tokens) <= 12
+        assert each.parts[0].is_cut == (len(tokens) == 12)
+        assert len(set(itertools.pairwise(tokens))) == len(tokens) - 1
+
+
+def test_outputs_begin_as_their_prefix_says(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = random_lines(6)
+    prefixes = ["die maus", "", "springt und läuft und", "katze \u4e2d", " ", "x"]
+    free = translator.translate_n_best(lines)
+    found = translator.translate_n_best(lines, 11, prefixes)
+    for line, (prefix, [before], [after]) in enumerate(zip(prefixes, free, found, strict=True)):
+        assert after.text.startswith(prefix.replace("\u4e2d", "").strip())
+        if not prefix.strip():
+            assert after == before, line
+    assert "line 14: what its prefix holds that is not in the vocabulary is left out" in capsys.readouterr().err
+
+
+def test_the_prefix_of_a_split_line_begins_its_first_part_only(translator: Translator) -> None:
+    line = " ".join(random_lines(60, longest=18))
+    [[found]] = translator.translate_n_best([line], 1, ["maus maus maus"])
+    assert len(found.parts) > 1
+    assert found.text.startswith("maus maus maus")
+    assert found.parts[1:] == translator.translate_n_best([line])[0][0].parts[1:]
+
+
+def test_samples_depend_on_line_and_seed_and_not_on_batch_order_or_neighbours(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    models, lines = [make_model()], random_lines(30)
+
+    def draw(lines: list[str], batch_tokens: int, seed: int = 5) -> dict[str, list[str]]:
+        options = SearchOptions(sampling=Sampling(seed=seed, top_p=0.95))
+        decoding = replace(DECODING, batch_tokens=batch_tokens)
+        translator = Translator(models, vocab, cpu, decoding, n_best=4, options=options)  # more than the beam
+        found = translator.translate_n_best(lines)
+        return {line: [each.text for each in outputs] for line, outputs in zip(lines, found, strict=True)}
+
+    expected = draw(lines, 10_000)
+    assert len({text for texts in expected.values() for text in texts}) > 60
+    for order in (lines[::-1], lines[7:] + lines[:7]):
+        for batch_tokens in (1, 100, 10_000):
+            assert draw(order, batch_tokens) == expected
+    assert draw(lines, 10_000, seed=6) != expected
+
+
+def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    model = make_model(d_model=8, n_heads=1, d_k=4, d_v=4, d_ff=8)
+    with torch.no_grad():
+        model.output.weight[EOS_ID] = 0
+        model.decoder_layers[-1].feed_forward_residual.norm.bias += 3.0  # something else is always likelier than EOS
+        model.output.weight[9] = 5.0
+    translator = Translator([model], vocab, cpu, replace(DECODING, beam_size=1, max_extra=1_000_000_000))
+    [[found]] = translator.translate_n_best(["hund"])
+    assert len(found.parts[0].tgt) == 999
+    assert found.parts[0].is_cut
+
+
+def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator: Translator) -> None:
+    lines = random_lines(5)
+    before = translator.translate_n_best(lines)
+    variant = translator.variant(options=SearchOptions(max_length=2), longest_source=4)
+    assert all(
+        len(part.tgt) <= 2 and len(part.src) <= 4 for [each] in variant.translate_n_best(lines) for part in each.parts
+    )
+    assert variant.split_lines > 0
+    assert translator.split_lines == 0
+    assert translator.translate_n_best(lines) == before

@@ -14,20 +14,13 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import (
-    Checkpoint,
-    checkpoint_path,
-    find_model,
-    interrupted_path,
-    load_checkpoint,
-    mark_best,
-    save_checkpoint,
-)
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.model.transformer import build_model
 from aiayn_cli.recipe import recipe_to_yaml
+from aiayn_cli.run_checkpoints import checkpoint_path, find_model, interrupted_path, mark_best
 from aiayn_cli.stages.average import mean_weights, run_average
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=8, d_ff=12, n_heads=2, d_k=3, d_v=5, dropout=0.2)
@@ -237,7 +230,7 @@ def test_a_damaged_checkpoint_is_named_and_leaves_the_earlier_average(run: Path,
     run_average([run], last=1)
     weights = run / "checkpoints" / "step-99" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-7])
-    with pytest.raises(CheckpointError, match=r"step-99/weights\.safetensors cannot be read"):
+    with pytest.raises(CheckpointError, match=r"step-99/weights\.safetensors is not as it was written"):
         run_average([run], last=3)
     assert_mean(run / "averaged", [100], small_data)
 

@@ -9,7 +9,7 @@ import pytest
 import sacremoses
 import torch
 
-from aiayn_cli.checkpoint import find_model, load_checkpoint
+from aiayn_cli.checkpoint import load_checkpoint
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.prepared import PreparedData
@@ -18,6 +18,7 @@ from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
 from aiayn_cli.errors import ConfigError
 from aiayn_cli.model.transformer import build_model
+from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.train import run_train

@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import checkpoint_path, list_checkpoints, load_checkpoint, load_training, newest_resumable
+from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.data.batches import split_update
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated
+from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.stages import train as module
 from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.run_folder import held

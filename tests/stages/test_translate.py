@@ -15,10 +15,12 @@ import torch
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
-from aiayn_cli.decoding.translator import Translation, Translator
+from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
 from aiayn_cli.model.transformer import build_model
 from aiayn_cli.stages.translate import run_translate
@@ -56,7 +58,7 @@ def translations(
     for checkpoint in map(load_checkpoint, paths):
         models.append(build_model(checkpoint.model, checkpoint.vocab_size).eval())
         checkpoint.load_into(models[-1])
-    vocab = Vocab.load(paths[0] / "vocab.model")
+    vocab = Codec.load(paths[0], TextConfig(), "de", "en")
     cpu = Device(torch.device("cpu"), torch.float32, 1, "")
     return Translator(models, vocab, cpu, decoding, n_best=n_best).translate_n_best(lines)
 

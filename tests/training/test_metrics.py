@@ -4,7 +4,9 @@ import json
 import math
 from pathlib import Path
 
-from aiayn_cli.training.metrics import MetricsLog, read_metrics
+import pytest
+
+from aiayn_cli.training.metrics import MetricsLog, perplexity, progress_facts, read_metrics, standing
 
 
 def test_records_are_appended_over_several_runs(tmp_path: Path) -> None:
@@ -43,3 +45,48 @@ def test_without_a_file_nothing_is_written(tmp_path: Path) -> None:
 def test_a_log_makes_no_file_before_its_first_record(tmp_path: Path) -> None:
     MetricsLog(tmp_path / "metrics.jsonl")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_listeners_hear_each_record_after_it_is_written(tmp_path: Path) -> None:
+    path, heard = tmp_path / "metrics.jsonl", []
+    log = MetricsLog(path, [lambda record: heard.append((record, read_metrics(path)[-1]))])
+    log.write("train", step=1, loss=math.nan)
+    ((record, written),) = heard
+    assert record == written == log.latest["train"]
+    assert record["loss"] is None
+
+
+def test_what_a_crash_undid_no_longer_stands(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    for step, bleu in ((4, 10.0), (8, 20.0)):
+        log.write("validation", step=step, bleu=bleu)
+    log.write("resume", step=4)
+    assert MetricsLog(path).latest["validation"]["bleu"] == 10.0
+    assert [(r["event"], r["step"]) for r in standing(read_metrics(path))] == [("validation", 4), ("resume", 4)]
+    MetricsLog(path).write("validation", step=8, bleu=30.0)
+    assert [r.get("bleu") for r in standing(read_metrics(path))] == [10.0, None, 30.0]
+
+
+def test_a_line_that_is_no_record_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('17\n{"step": 1}\n[]\n{"event": "train", "step": 2}\n', encoding="utf-8")
+    assert [record["step"] for record in read_metrics(path)] == [2]
+
+
+TRAIN = {"loss": 2.0, "perplexity": 7.389, "learning_rate": 7e-4, "tokens_per_second": 12345.6, "mfu": 0.413}
+
+
+def test_the_progress_line_says_what_is_known() -> None:
+    facts = ["epoch 3", "loss 2.000", "perplexity 7.389", "rate 0.0007", "12,346 target tokens/s", "MFU 41 %"]
+    assert progress_facts(2, TRAIN, {"bleu": 31.27, "step": 1500}) == [*facts, "BLEU 31.3 at 1,500"]
+    assert progress_facts(2, TRAIN, {"bleu": None, "step": 1500}) == facts
+    assert progress_facts(2, {**TRAIN, "mfu": math.nan}, None) == facts[:-1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(0.0, 1.0), (2.0, math.exp(2)), (701.0, math.inf), (math.inf, math.inf)]
+)
+def test_perplexity_never_overflows(loss: float, expected: float) -> None:
+    assert perplexity(loss) == expected
+    assert math.isnan(perplexity(math.nan))

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.config import TrainingConfig
+from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.training import trainer as trainer_module
@@ -29,6 +31,9 @@ from aiayn_cli.training.validation import ValidationLoss
 CONFIG = TrainingConfig(
     batch_tokens=120, max_tokens=1_000, max_updates=6, warmup_steps=4, save_every_steps=2, log_every_steps=1, seed=5
 )
+
+SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7)  # model_of's
+VOCAB_SIZE = 31
 
 
 @dataclass
@@ -65,6 +70,8 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
             save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
             bleu=None if bleu is None else iter(bleu).__next__,
             interrupted=signals,
+            cost=TrainingCost(SHAPE, VOCAB_SIZE),
+            matmul_rate=2e9,
         )
         step = optimizer.step
 
@@ -220,14 +227,17 @@ def test_an_update_without_a_finite_gradient_is_left_out_and_counted(
     before = {name: weight.clone() for name, weight in run.weights.items()}
     spoil(run, range(1, 3), value)
     assert run.trainer.train() == "max_updates"
-    assert len(run.gradients) == 1
-    assert torch.isfinite(run.gradients[0]).all()
-    assert run.rates == [learning_rate(3, 16, 4)]
+    records = read_metrics(tmp_path / "metrics.jsonl")
+    alone = watched(max_updates=3, save_every_steps=3, with_valid=False)  # the same gradients, the third one alone
+    step, rates = alone.trainer.optimizer.step, iter([None, None, learning_rate(3, 16, 4)])
+    clear = alone.trainer.optimizer.clear
+    alone.trainer.optimizer.step = lambda _: clear() if (rate := next(rates)) is None else step(rate)
+    alone.trainer.train()
+    assert all(torch.equal(weight, alone.weights[name]) for name, weight in run.weights.items())
     assert run.trainer.state.skipped == 2
     assert run.trainer.state.step == 3
     assert not all(torch.equal(weight, before[name]) for name, weight in run.weights.items())
     assert all(weight.isfinite().all() for weight in run.weights.values())
-    records = read_metrics(tmp_path / "metrics.jsonl")
     assert [(r["event"], r["step"]) for r in records] == [
         ("skipped", 1), ("train", 1), ("skipped", 2), ("train", 2), ("train", 3),
     ]  # fmt: skip
@@ -319,7 +329,7 @@ def test_records_are_complete_and_finite(watched: Any, tmp_path: Path) -> None:
     assert [record["step"] for record in train] == [2, 4, 5]
     fields = {
         "event", "time", "step", "epoch", "seconds", "loss", "perplexity", "learning_rate", "gradient_norm",
-        "tokens_per_second", "pairs",
+        "tokens_per_second", "mfu", "pairs", "flops", "skipped",
     }  # fmt: skip
     for record in train:
         assert record.keys() == fields
@@ -329,6 +339,26 @@ def test_records_are_complete_and_finite(watched: Any, tmp_path: Path) -> None:
     assert [record["step"] for record in validations] == [2, 4, 5]
     assert all(math.isfinite(record[name]) for record in validations for name in ("loss", "perplexity", "seconds"))
     assert all(record["bleu"] is None for record in validations)
+
+
+def test_operations_are_counted_over_the_whole_run_and_mfu_is_their_share_of_the_rate(
+    watched: Any, tmp_path: Path, store_of: Callable[..., TokenStore]
+) -> None:
+    run = watched(max_updates=4, log_every_steps=2, save_every_steps=4, with_valid=False)
+    run.trainer.train()
+    store, plan = store_of(90), plan_updates(store_of(90), CONFIG.batch_tokens, CONFIG.seed, Position())
+    cost = TrainingCost(SHAPE, VOCAB_SIZE)
+    flops = [cost.update_flops(store.src_lengths[u.pairs], store.tgt_lengths[u.pairs]) for u in islice(plan, 4)]
+    first, second = (r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "train")
+    assert (first["flops"], second["flops"]) == (sum(flops[:2]), sum(flops))
+    assert run.trainer.state.flops == sum(flops)
+    per_second = second["mfu"] * 2e9 / sum(flops[2:])  # 1 / seconds of the last two updates
+    assert per_second * _tokens_of_updates(store, 2, 4) == pytest.approx(second["tokens_per_second"])
+
+
+def _tokens_of_updates(store: TokenStore, first: int, last: int) -> int:
+    plan = plan_updates(store, CONFIG.batch_tokens, CONFIG.seed, Position())
+    return sum(update.tgt_tokens for update in islice(plan, first, last))
 
 
 def test_the_logged_loss_is_per_target_token_and_without_smoothing(

@@ -1,0 +1,176 @@
+"""How the files of a checkpoint are written and read: flushed, read back, hashed; nothing ever unpickled."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from aiayn_cli.errors import CheckpointError
+
+UNFINISHED = ".unfinished-"  # begins the name of what is not whole yet
+_SPARE_BYTES = 16 << 20  # disk that must stay free beside a new checkpoint
+_DAMAGED = "it is damaged; use another checkpoint"
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read one JSON object.
+
+    Raises:
+        CheckpointError: it is missing or damaged; `what` says what its folder was taken for.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}", "check the path") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", _DAMAGED) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} holds no JSON object", _DAMAGED)
+    return content
+
+
+def from_json(kind: type[T], content: object) -> T:
+    """Make a dataclass from JSON values of the types that its fields have.
+
+    Raises:
+        TypeError: a value has another type, or a name is missing or unknown.
+        ConfigError: the class refuses a value.
+    """
+    if not isinstance(content, Mapping):
+        raise TypeError(f"{kind.__name__} from {content!r}")
+    hints = get_type_hints(kind)
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in content and not _is_of(content[field.name], hints[field.name]):
+            raise TypeError(f"{field.name} is {content[field.name]!r}")
+    return kind(**content)
+
+
+def _is_of(value: object, kind: Any) -> bool:
+    if get_origin(kind) is UnionType:
+        return any(_is_of(value, each) for each in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if kind in (int, float):
+        return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    return isinstance(value, NoneType if kind is None else get_origin(kind) or kind)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write one JSON object."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as float32.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    # Views of one flat tensor are stored as tensors of their own.
+    content = {name: tensor.detach().to("cpu", torch.float32).clone() for name, tensor in tensors.items()}
+    try:
+        save_file(content, path)
+    except SafetensorError as error:  # its own wrapping of an OSError
+        raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """Read tensors, memory-mapped.
+
+    Args:
+        path: a safetensors file.
+        sha256: what its content must hash to; None does not look.
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    try:
+        if sha256 is not None and path.exists() and sha256 != hash_of(path):
+            raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}", _DAMAGED) from error
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Read tensors back.
+
+    Raises:
+        OSError: they are other than what was written.
+    """
+    try:
+        written = read_tensors(path)
+    except CheckpointError as error:
+        raise OSError(f"what was written cannot be read back: {error.problem}") from error
+    for name, tensor in tensors.items():
+        if not torch.equal(written[name].nan_to_num(), tensor.detach().to("cpu", torch.float32).nan_to_num()):
+            raise OSError(f"{name} was read back other than it was written")
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """What tensors take on disk."""
+    return 4 * sum(tensor.numel() for tensor in tensors)
+
+
+def check_free_space(folder: Path, needed: int) -> None:
+    """Make sure that a checkpoint of so many bytes fits beside what is there.
+
+    Raises:
+        OSError: it does not; both numbers are named.
+    """
+    needed += _SPARE_BYTES
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(f"it takes {needed >> 20:,} MB, and {free >> 20:,} MB are free")
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove a directory, or a link to one, as far as that is possible."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def replace_directory(new: Path, path: Path) -> None:
+    """Rename a directory to a name that may be taken; what was there is removed only when the new one is in place."""
+    if path.exists():
+        old = path.with_name(f"{UNFINISHED}old-{path.name}")
+        remove(old)
+        path.rename(old)
+        try:
+            new.rename(path)
+        except OSError:
+            old.rename(path)
+            raise
+        remove(old)
+    else:
+        new.rename(path)
+    flush(path.parent)

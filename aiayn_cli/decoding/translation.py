@@ -1,0 +1,54 @@
+"""What a translator gives for a line, and what it can be asked for beside a recipe's settings."""
+
+from dataclasses import dataclass
+
+from aiayn_cli.decoding.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Part:
+    """One pass through the model: a whole line, or a part of one that is too long.
+
+    Attributes:
+        src: ids of the source, without EOS.
+        tgt: ids of the output, without BOS and EOS.
+        is_cut: whether the output reached the longest length allowed, and may go on in truth.
+    """
+
+    src: tuple[int, ...]
+    tgt: tuple[int, ...]
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One of the outputs for a line.
+
+    Attributes:
+        text: the output; "" for a blank line.
+        log_prob: natural log of its probability, the end token included; summed over the parts of a split line.
+        score: log_prob / length penalty, what the outputs are ranked by.
+        parts: what was translated in one pass each; none for a blank line.
+    """
+
+    text: str
+    log_prob: float
+    score: float
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What one call asks for beside DecodingConfig.
+
+    Attributes:
+        min_length: tokens that an output has at least, without its end token, where the longest length allows it.
+        max_length: tokens that an output has at most, without its end token; 0 = only DecodingConfig's max_extra.
+        no_repeat_ngram: length of the sequences of tokens that no output holds twice; 0 = any may come again.
+        sampling: draw the outputs instead of searching for the best ones.
+    """
+
+    min_length: int = 0
+    max_length: int = 0
+    no_repeat_ngram: int = 0
+    sampling: Sampling | None = None

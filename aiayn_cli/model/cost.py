@@ -1,0 +1,105 @@
+"""What training costs: floating-point operations, counted from the shape of the network and the lengths of the text.
+
+An operation is a multiplication or an addition, so a product of [m, k] and [k, n] takes 2 m k n of them. Only matrix
+products count, as in Kaplan et al. (2020, Section 2.1) and Chowdhery et al. (2022, Appendix B); norms, softmax,
+dropout and the optimiser are left out. The backward pass makes two products for each one of the forward pass, so an
+update takes three times its forward pass. Unlike those papers, padding and what a mask hides are not counted: this is
+the work that the equations need, however much more a device does.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiayn_cli.config import ModelConfig
+
+# Table 2: training cost in FLOPs, by the paper's method: time x GPUs x 9.5 TFLOP/s sustained of a P100 (footnote 5):
+# base 12 hours, big 3.5 days, on 8 GPUs each.
+PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19}
+
+_PAIRS_AT_ONCE = 1 << 20  # so that memory does not grow with the corpus
+
+Lengths = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """Counts the operations of one network.
+
+    Attributes:
+        shape: of the network.
+        vocab_size: rows of the pre-softmax matrix.
+    """
+
+    shape: ModelConfig
+    vocab_size: int
+
+    def update_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
+        """Operations of learning from some pairs once: forward and backward, exact.
+
+        Args:
+            src_lengths: tokens of each source, its end token left out: [pairs].
+            tgt_lengths: the same of each target.
+        """
+        return 3 * self.forward_flops(src_lengths, tgt_lengths)
+
+    def forward_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
+        """Operations of the forward pass alone; arguments as in update_flops()."""
+        s = self.shape
+        qk, v = s.n_heads * s.d_k, s.n_heads * s.d_v  # widths of all heads together
+        attention = s.d_model * (2 * qk + 2 * v)  # weights: queries, keys, values and the projection after them
+        feed_forward = 2 * s.d_model * s.d_ff
+        total = 0
+        for first in range(0, len(src_lengths), _PAIRS_AT_ONCE):
+            src = src_lengths[first : first + _PAIRS_AT_ONCE].astype(np.int64) + 1  # with the end token
+            tgt = tgt_lengths[first : first + _PAIRS_AT_ONCE].astype(np.int64) + 1
+            src_tokens, tgt_tokens = int(src.sum()), int(tgt.sum())
+            before = _places_before(tgt, s.attention_window)
+            both_sides = src_tokens + 2 * _places_before(src, s.attention_window)
+            encoder = src_tokens * (attention + feed_forward) + both_sides * (qk + v)
+            # Each of the decoder's layers projects the memory, once for each source token, to keys and values.
+            decoder = (
+                tgt_tokens * (attention + feed_forward + s.d_model * (qk + v))
+                + src_tokens * s.d_model * (qk + v)
+                + (tgt_tokens + before + int((src * tgt).sum())) * (qk + v)
+            )
+            output = tgt_tokens * s.d_model * self.vocab_size
+            total += 2 * (s.n_encoder_layers * encoder + s.n_decoder_layers * decoder + output)
+        return total
+
+    def run_flops(self, src_lengths: Lengths, tgt_lengths: Lengths, batch_tokens: int, updates: int) -> int:
+        """Estimate the operations of a whole training: those of one pass over the corpus, times the passes.
+
+        Args:
+            src_lengths, tgt_lengths: of all training pairs, as in update_flops().
+            batch_tokens: tokens in an update, the longer side of each pair with its end token.
+            updates: in all.
+        """
+        tokens = 0
+        for first in range(0, len(src_lengths), _PAIRS_AT_ONCE):
+            part = slice(first, first + _PAIRS_AT_ONCE)
+            tokens += int(np.maximum(src_lengths[part], tgt_lengths[part]).sum(dtype=np.int64)) + len(src_lengths[part])
+        passes = updates / max(1, -(-tokens // batch_tokens))  # a corpus is cut into whole updates
+        return round(self.update_flops(src_lengths, tgt_lengths) * passes)
+
+
+def time_flops(device_seconds: float, matmul_rate: float) -> float:
+    """The paper's method (footnote 5): time x devices x the rate that one device sustains.
+
+    Args:
+        device_seconds: time of training, times the number of devices.
+        matmul_rate: FLOP/s of large matrix products on one device; see device.py.
+    """
+    return device_seconds * matmul_rate
+
+
+def beside_the_paper(flops: float) -> str:
+    """A number of operations beside the paper's two, such as "1.1e+17 FLOPs (paper: base 3.3e18, big 2.3e19)"."""
+    return f"{flops:.2g} FLOPs (paper: base 3.3e18, big 2.3e19)"
+
+
+def _places_before(lengths: NDArray[np.int64], reach: int) -> int:
+    """Over all sequences and positions: how many earlier positions a position sees; reach 0 = all of them."""
+    most = lengths - 1 if reach == 0 else np.minimum(lengths - 1, reach)
+    return int((most * lengths - most * (most + 1) // 2).sum())  # sum over k = 1 .. most of (length - k)

@@ -1,0 +1,116 @@
+"""The checkpoints of a run: their names and order, which is the best, which are kept, and which one is meant.
+
+RUN/checkpoints/
+  step-00010000/         a regular checkpoint; what `aiayn average` takes
+  interrupted-00012345/  where a run that was stopped keeps its place, until there is a later checkpoint
+  best -> step-00010000
+"""
+
+import shutil
+from pathlib import Path
+
+from aiayn_cli import logs
+from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint_files import UNFINISHED, remove
+from aiayn_cli.errors import CheckpointError
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """Checkpoints of a run in the order of their steps; links and unfinished ones are not among them."""
+    found = [path for path in (run / "checkpoints").glob("step-*") if path.is_dir() and not path.is_symlink()]
+    return sorted((path for path in found if path.name[5:].isdecimal()), key=lambda path: int(path.name[5:]))
+
+
+def checkpoint_path(run: Path, step: int) -> Path:
+    """Where a run keeps the checkpoint of an update."""
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def interrupted_path(run: Path, step: int) -> Path:
+    """Where a run that is stopped between two checkpoints keeps its place; no part of an average."""
+    return run / "checkpoints" / f"interrupted-{step:08d}"
+
+
+def newest_resumable(run: Path) -> Path | None:
+    """The checkpoint of the latest update that training can go on from; None where there is none."""
+    found = [*list_checkpoints(run), *_interrupted(run)]
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def remove_leftovers(run: Path) -> None:
+    """Remove what a crash left half written."""
+    for path in (run / "checkpoints").glob(f"{UNFINISHED}*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def mark_best(run: Path, path: Path) -> None:
+    """Point checkpoints/best at one of the run's checkpoints."""
+    link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{UNFINISHED}best"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(path.name)
+    if link.is_dir() and not link.is_symlink():  # a copy of the run that followed its links
+        link.rename(doomed := link.with_name(f"{UNFINISHED}old-best"))
+        remove(doomed)
+    temporary.replace(link)
+
+
+def prune_checkpoints(run: Path, keep: int) -> list[Path]:
+    """Remove all but the newest `keep` checkpoints and the best one; return what was removed.
+
+    A kept place of an interruption goes as soon as there is a later checkpoint.
+    """
+    best = (run / "checkpoints" / "best").resolve()
+    regular, newest = list_checkpoints(run), newest_resumable(run)
+    removed = [path for path in regular[:-keep] if path.resolve() != best]
+    removed += [path for path in _interrupted(run) if path != newest]
+    for path in removed:
+        # Renamed first, so that a crash midway leaves no half of a checkpoint under a whole one's name.
+        doomed = path.with_name(f"{UNFINISHED}{path.name}")
+        shutil.rmtree(doomed, ignore_errors=True)
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+    return removed
+
+
+def newest_run(runs: Path = Path("runs")) -> Path:
+    """The run in the working folder's runs/ whose newest checkpoint is the newest.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    newest = {run: list_checkpoints(run)[-1] for run in sorted(runs.glob("*")) if list_checkpoints(run)}
+    if not newest:
+        raise CheckpointError(f"no trained model in {runs}/", "train one with `aiayn train`, or name a model's folder")
+    return max(newest, key=lambda run: newest[run].stat().st_mtime_ns)
+
+
+def find_model(path: Path | None = None) -> Path:
+    """The checkpoint directory that a user means.
+
+    Args:
+        path: a checkpoint, or a run (its averaged model if there is one, else its best checkpoint, else its newest);
+            None means the newest run of the working folder.
+    Raises:
+        CheckpointError: there is no model.
+    """
+    run = newest_run() if path is None else path
+    if (run / "model.json").is_file():
+        return run
+    for candidate in (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run))):
+        if (candidate / "model.json").is_file():
+            if candidate.name == "averaged" and (found := list_checkpoints(run)):
+                step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
+                if newest > step:
+                    logs.warning(f"{candidate} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
+            return candidate
+    raise CheckpointError(
+        f"{run} holds no model" if run.exists() else f"there is no {run}",
+        "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints",
+    )
+
+
+def _interrupted(run: Path) -> list[Path]:
+    return [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]

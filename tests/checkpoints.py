@@ -1,0 +1,80 @@
+"""Checkpoints of a network that does not exist, for the tests of checkpoint.py and run_checkpoints.py."""
+
+import errno
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, load_training
+from aiayn_cli.config import DecodingConfig, ModelConfig
+
+STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
+
+
+def described(path: Path, step: int = 7) -> Checkpoint:
+    return Checkpoint(
+        path=path,
+        step=step,
+        model=ModelConfig(d_model=6, d_ff=11, n_heads=3, d_k=5, d_v=4, dropout=0.3),
+        decoding=DecodingConfig(beam_size=5, alpha=0.75),
+        vocab_size=9,
+        vocab_sha256="a1" * 32,
+        data_sha256="b2" * 32,
+        src_lang="en",
+        tgt_lang="de",
+        run_id="c3" * 16,
+    )
+
+
+def some_weights(seed: int = 0) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    weights = {"embedding.weight": torch.randn(9, 6, generator=random), "norm.bias": torch.randn(6, generator=random)}
+    weights["norm.bias"][:3] = torch.tensor([-0.0, 1e-42, 3e38])  # a sign, a subnormal number, nearly infinite
+    return weights
+
+
+def some_moments(seed: int = 0) -> dict[str, Tensor]:
+    random = torch.Generator().manual_seed(seed + 50)
+    return {"exp_avg": torch.randn(60, generator=random), "exp_avg_sq": torch.rand(60, generator=random)}
+
+
+def bits(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, bytes]]:
+    return {name: (tensor.shape, tensor.contiguous().numpy().tobytes()) for name, tensor in tensors.items()}
+
+
+def is_whole(path: Path, seed: int, vocab: Path) -> bool:
+    found, training = load_checkpoint(path), load_training(path)
+    return (
+        bits(found.weights()) == bits(some_weights(seed))
+        and bits(training.moments) == bits(some_moments(seed))
+        and found.vocab_path.read_bytes() == vocab.read_bytes()
+    )
+
+
+def fail_at(patch: pytest.MonkeyPatch, owner: object, name: str, number: int, act: Callable[[], None]) -> list[int]:
+    """Do something else at the n-th call of a function; returns a list that grows with each call."""
+    original = getattr(owner, name)
+    calls: list[int] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == number:
+            act()
+        return original(*args, **kwargs)
+
+    patch.setattr(owner, name, watched)
+    return calls
+
+
+def refuse() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,193 @@
+"""The checkpoints of a run are in the order of their steps, and the one that is meant is found."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from checkpoints import STATE, described, fail_at, is_whole, kill, some_moments, some_weights
+
+from aiayn_cli.checkpoint import TrainingSnapshot, load_checkpoint, save_checkpoint
+from aiayn_cli.errors import CheckpointError
+from aiayn_cli.run_checkpoints import (
+    checkpoint_path,
+    find_model,
+    interrupted_path,
+    list_checkpoints,
+    mark_best,
+    newest_resumable,
+    newest_run,
+    prune_checkpoints,
+    remove_leftovers,
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of real ones would wait for the disk
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    path = tmp_path / "some.vocab"
+    path.write_bytes(bytes(range(256)) * 3)
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
+    """Write a resumable checkpoint of a run, or one at a path."""
+
+    def save(step: int = 7, *, seed: int = 0, path: Path | None = None, run: str = "run") -> Path:
+        path = path or checkpoint_path(tmp_path / run, step)
+        snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
+        save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot)
+        return path
+
+    return save
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    steps = [100, 9, 10, 1_000_000_000, 99]
+    run = tmp_path / "run"
+    for step in steps:
+        checkpoint_path(run, step).mkdir(parents=True)
+    (run / "checkpoints" / "step-7").mkdir()  # without the zeros, as another version may write
+    assert [int(path.name[5:]) for path in list_checkpoints(run)] == sorted([*steps, 7])
+    assert newest_resumable(run) == checkpoint_path(run, 1_000_000_000)
+
+
+def test_only_whole_checkpoints_of_the_run_itself_are_listed(saved: Callable[..., Path], tmp_path: Path) -> None:
+    first, second = saved(3), saved(4)
+    folder = first.parent
+    (folder / "step-00000009").symlink_to(first.name)
+    (folder / ".unfinished-step-00000008").mkdir()
+    (folder / "step-last").mkdir()
+    (folder / "step-00000006").write_text("a file")
+    interrupted_path(tmp_path / "run", 5).mkdir()
+    mark_best(tmp_path / "run", first)
+    assert list_checkpoints(tmp_path / "run") == [first, second]
+    assert newest_resumable(tmp_path / "run") == interrupted_path(tmp_path / "run", 5)
+    assert list_checkpoints(tmp_path / "other") == []
+    assert newest_resumable(tmp_path / "other") is None
+
+
+def names(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def test_pruning_keeps_the_newest_and_the_best(saved: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    paths = {step: saved(step) for step in (2, 4, 10, 100)}
+    mark_best(run, paths[2])
+    assert prune_checkpoints(run, keep=2) == [paths[4]]
+    assert names(run) == ["best", "step-00000002", "step-00000010", "step-00000100"]
+    mark_best(run, paths[100])
+    assert prune_checkpoints(run, keep=2) == [paths[2]]
+    assert prune_checkpoints(run, keep=2) == []
+    assert load_checkpoint(run / "checkpoints" / "best").path == paths[100]
+
+
+def test_the_place_of_an_interruption_goes_when_there_is_a_later_one(
+    saved: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    saved(2)
+    place = saved(3, path=interrupted_path(run, 3))
+    assert prune_checkpoints(run, keep=1) == []
+    later = saved(4)
+    assert newest_resumable(run) == later
+    assert prune_checkpoints(run, keep=5) == [place]
+
+
+def test_a_kill_while_pruning_leaves_no_half_checkpoint(
+    saved: Callable[..., Path], vocab: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    for step in (2, 4, 6):
+        saved(step)
+    child = os.fork()
+    if child == 0:
+        with pytest.MonkeyPatch.context() as patch:
+            fail_at(patch, os, "unlink", 2, kill)
+            prune_checkpoints(run, keep=1)
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert all(is_whole(path, 0, vocab) for path in list_checkpoints(run))
+    assert checkpoint_path(run, 6) in list_checkpoints(run)
+    remove_leftovers(run)
+    assert len(names(run)) == len(list_checkpoints(run))
+
+
+def test_the_best_is_a_link_that_moves_with_the_run(saved: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first, second = saved(2), saved(4)
+    mark_best(run, first)
+    mark_best(run, second)
+    run.rename(tmp_path / "moved")
+    assert load_checkpoint(tmp_path / "moved" / "checkpoints" / "best").step == 4
+
+
+def test_a_best_that_a_copy_turned_into_a_folder_becomes_a_link_again(
+    saved: Callable[..., Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    first, second = saved(2), saved(4)
+    shutil.copytree(first, run / "checkpoints" / "best")  # as `cp -rL` and many archives do
+    mark_best(run, second)
+    assert (run / "checkpoints" / "best").is_symlink()
+    assert load_checkpoint(run / "checkpoints" / "best").step == 4
+    assert is_dir_without_leftovers(run)
+
+
+def is_dir_without_leftovers(run: Path) -> bool:
+    return not [name for name in names(run) if name.startswith(".unfinished-")]
+
+
+def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
+    saved: Callable[..., Path], vocab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    first, second = saved(9), saved(10)
+    assert find_model(run) == second
+    mark_best(run, first)
+    assert find_model(run) == run / "checkpoints" / "best"
+    assert load_checkpoint(find_model(run)).step == 9
+    save_checkpoint(replace(described(run / "averaged"), parents=("x",)), some_weights(), vocab)
+    assert find_model(run) == run / "averaged"
+    assert find_model(second) == second
+    assert "averaged is of update 7, the run at 10" in capsys.readouterr().err
+    shutil.rmtree(run / "averaged")
+    shutil.rmtree(first)  # best points nowhere
+    assert find_model(run) == second
+
+
+def test_without_a_path_the_run_that_was_trained_last_is_taken(
+    saved: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(50, run="runs/a")
+    saved(60, run="runs/b")
+    saved(2, run="runs/a")
+    (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / "notes.txt").write_text("")
+    os.utime(checkpoint_path(Path("runs/a"), 50), ns=(1, 1_000))
+    os.utime(checkpoint_path(Path("runs/b"), 60), ns=(1, 2_000))
+    assert newest_run() == Path("runs/b")
+    assert find_model() == checkpoint_path(Path("runs/b"), 60)
+    os.utime(checkpoint_path(Path("runs/a"), 50), ns=(1, 3_000))
+    assert newest_run() == Path("runs/a")
+
+
+def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for path, message in ((None, "no trained model in runs/"), (Path("empty"), "empty holds no model")):
+        with pytest.raises(CheckpointError, match=message) as error:
+            find_model(path)
+        assert error.value.hint
+    with pytest.raises(CheckpointError, match="there is no nowhere"):
+        find_model(Path("nowhere"))
