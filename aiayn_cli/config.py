@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from aiayn_cli.errors import ConfigError
 
+ModelKind = Literal["transformer", "recurrent", "convolutional"]
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned"]
 ShareEmbeddings = Literal["all", "decoder", "none"]
@@ -88,6 +89,7 @@ class DataConfig:
 class ModelConfig:
     """Shape of the network (Table 3, row base)."""
 
+    kind: ModelKind = "transformer"  # transformer, or what the paper compares it with: recurrent, convolutional
     n_encoder_layers: int = 6  # N of the encoder stack (Section 3.1)
     n_decoder_layers: int = 6  # N of the decoder stack
     d_model: int = 512  # width of every sub-layer's output
@@ -103,6 +105,7 @@ class ModelConfig:
     max_positions: int = 1024  # rows of a learned position table, in tokens; sinusoidal positions have no limit
     attention_window: int = 0  # self-attention reaches this many tokens to each side (Section 4's r); 0 = all
     share_embeddings: ShareEmbeddings = "all"  # all: source, target, pre-softmax; decoder: the last two; none
+    kernel_size: int = 3  # tokens that a convolution of a convolutional model sees (Gehring et al. 2017)
     attention_bias: bool = False  # biases in the attention projections; the paper's equations have none
 
     def __post_init__(self) -> None:
@@ -115,15 +118,23 @@ class ModelConfig:
             "d_k",
             "d_v",
             "max_positions",
+            "kernel_size",
         ):
             _check_at_least(f"model.{name}", getattr(self, name), 1, f"the paper's base model has {_default(name)}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
         _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
+        _check_one_of("model.kind", self.kind, get_args(ModelKind))
         _check_one_of("model.norm", self.norm, get_args(Norm))
         _check_one_of("model.positions", self.positions, get_args(Positions))
         _check_one_of("model.share_embeddings", self.share_embeddings, get_args(ShareEmbeddings))
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.kind == "recurrent" and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model is {self.d_model}, but a recurrent encoder reads with half of it in each direction",
+                f"use {self.d_model + 1}",
+                key="model.d_model",
+            )
+        if self.kind != "recurrent" and self.positions == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model is {self.d_model}, but sinusoidal positions need an even width",
                 f"use {self.d_model + 1}, or positions: learned",

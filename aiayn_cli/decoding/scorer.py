@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aiayn_cli.model.cache import DecoderCache
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
 class ModelScorer:
@@ -19,10 +18,10 @@ class ModelScorer:
         src_mask: bool [batch, src_len], True = a real token; None = no padding.
     """
 
-    def __init__(self, models: Sequence[Transformer], src: Tensor, src_mask: Tensor | None) -> None:
+    def __init__(self, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
         self._models = models
         self._device = src.device
-        self._caches: list[DecoderCache] = [model.start(model.encode(src, src_mask), src_mask) for model in models]
+        self._caches: list[DecodingCache] = [model.start(model.encode(src, src_mask), src_mask) for model in models]
 
     def step(self, tokens: Tensor) -> Tensor:
         """int64 [rows] -> float32 log p of the next token, [rows, vocab]."""

@@ -20,8 +20,7 @@ from aiayn_cli.decoding.split import split_points
 from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.model.positions import LearnedPositions
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
@@ -64,7 +63,7 @@ class Translator:
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        models: Sequence[TranslationModel],
         vocab: Codec,
         device: Device,
         decoding: DecodingConfig,
@@ -81,7 +80,7 @@ class Translator:
         self._options = options
         self._longest_source = LONGEST_SOURCE
         self._joiner = "" if tgt_lang.lower().startswith(_WITHOUT_BLANKS) else " "
-        self._max_positions = min((_positions(model) for model in self._models), default=1 << 30)
+        self._max_positions = min((model.max_positions for model in self._models), default=NO_LIMIT)
         self.split_lines = 0
 
     def variant(
@@ -235,12 +234,7 @@ class Translator:
         return outputs + [Translation("", -math.inf, -math.inf)] * (self._n_best - count)
 
 
-def _for_decoding(model: Transformer, device: Device) -> Transformer:
+def _for_decoding(model: TranslationModel, device: Device) -> TranslationModel:
     if model.training:
         model = copy.deepcopy(model)
     return model.to(device.device, device.dtype).eval().requires_grad_(False)
-
-
-def _positions(model: Transformer) -> int:
-    tables = (model.src_positions, model.tgt_positions)
-    return min((len(table.weight) for table in tables if isinstance(table, LearnedPositions)), default=1 << 30)

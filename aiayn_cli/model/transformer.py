@@ -1,69 +1,60 @@
 """The Transformer (paper, Section 3): embeddings, encoder, decoder, projection to the vocabulary."""
 
-import math
-
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache
-from aiayn_cli.model.dropout import dropout
+from aiayn_cli.model.embeddings import (
+    Embeddings,
+    PositionTable,
+    embed,
+    longest_sequence,
+    make_embeddings,
+    make_positions,
+)
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
-from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
+from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
-class Transformer(nn.Module):
-    """Encoder and decoder with their embeddings; build_model() makes one from a ModelConfig.
-
-    Token sequences are int64, padded with PAD_ID at the end. A source ends with EOS_ID; what the decoder reads
-    begins with BOS_ID.
-    """
+class Transformer(TranslationModel):
+    """The paper's model; build_transformer() makes one from a ModelConfig."""
 
     def __init__(
         self,
         encoder_layers: list[EncoderLayer],
         decoder_layers: list[DecoderLayer],
-        src_embedding: nn.Embedding,
-        tgt_embedding: nn.Embedding,
-        output: nn.Embedding,
-        src_positions: SinusoidalPositions | LearnedPositions,
-        tgt_positions: SinusoidalPositions | LearnedPositions,
+        embeddings: Embeddings,
+        src_positions: PositionTable,
+        tgt_positions: PositionTable,
         *,
         dropout: float,
         final_norm: bool,
         attention_window: int,
     ) -> None:
         super().__init__()
-        d_model = src_embedding.embedding_dim
+        d_model = embeddings.src.embedding_dim
         self.encoder_layers = nn.ModuleList(encoder_layers)
         self.decoder_layers = nn.ModuleList(decoder_layers)
-        # Modules given more than once are shared: their weights exist once.
-        self.src_embedding, self.tgt_embedding, self.output = src_embedding, tgt_embedding, output
+        # Modules that are the same are shared: their weights exist once.
+        self.src_embedding, self.tgt_embedding, self.output = embeddings.src, embeddings.tgt, embeddings.output
         self.src_positions, self.tgt_positions = src_positions, tgt_positions
         self.encoder_norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
         self.dropout = dropout
         self.attention_window = attention_window
 
-    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Logits of every next target token, given the ones before (teacher forcing).
-
-        Args:
-            src: int64 [batch, src_len].
-            src_mask: bool [batch, src_len], True = a real token; None = no padding.
-            tgt_in: int64 [batch, tgt_len], the target shifted right: BOS_ID first.
-        Returns:
-            [batch, tgt_len, vocab].
-        """
-        return self.project(self.decode(tgt_in, self.encode(src, src_mask), src_mask))
+    @property
+    def max_positions(self) -> int:
+        """See TranslationModel."""
+        return longest_sequence(self.src_positions, self.tgt_positions)
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """int64 [batch, src_len] and bool [batch, src_len] or None -> memory [batch, src_len, d_model]."""
-        x = self._embed(src, self.src_embedding, self.src_positions, start=0)
+        """See TranslationModel; the width is d_model."""
+        x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
         mask = None if src_mask is None else padding_mask(src_mask)
         if self.attention_window:
             mask = combine(mask, window_mask(src.shape[1], self.attention_window, src.device))
@@ -73,16 +64,8 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)  # type: ignore[no-any-return]
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
-        """What the decoder makes of whole target sequences, before the projection.
-
-        Args:
-            tgt_in: int64 [batch, tgt_len], BOS_ID first.
-            memory: [batch, src_len, d_model] from encode().
-            src_mask: bool [batch, src_len], True = a real token; None = no padding.
-        Returns:
-            [batch, tgt_len, d_model].
-        """
-        x = self._embed(tgt_in, self.tgt_embedding, self.tgt_positions, start=0)
+        """See TranslationModel."""
+        x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
         mask = self._past_mask(0, tgt_in.shape[1], tgt_in.device)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
@@ -90,31 +73,16 @@ class Transformer(nn.Module):
             x = layer(x, mask, memory, memory_mask)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
-    def project(self, hidden: Tensor) -> Tensor:
-        """[..., d_model] -> logits [..., vocab], by the (shared) embedding matrix (Section 3.4)."""
-        return functional.linear(hidden, self.output.weight)
-
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
-        """Prepare incremental decoding: project the memory once per source sentence.
-
-        Args:
-            memory: [sentences, src_len, d_model].
-            src_mask: bool [sentences, src_len], True = a real token; None = no padding.
-        """
+        """See TranslationModel: here the memory is projected to keys and values."""
         layers = [layer.start(memory) for layer in self._decoder()]
         return DecoderCache(layers, None if src_mask is None else padding_mask(src_mask))
 
-    def step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
-        """Logits of the token after the given ones, which the cache takes up.
-
-        Args:
-            tokens: int64 [rows, new_len]; rows is a multiple of the cache's sentences.
-            cache: from start(), with the positions of earlier steps.
-        Returns:
-            [rows, vocab].
-        """
+    def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
+        """See TranslationModel."""
+        assert isinstance(cache, DecoderCache), "it comes from start()"
         past, new_len = cache.length, tokens.shape[1]
-        x = self._embed(tokens, self.tgt_embedding, self.tgt_positions, start=past)
+        x = embed(tokens, self.tgt_embedding, self.tgt_positions, past, self._dropout())
         mask = self._past_mask(past, new_len, tokens.device) if new_len > 1 or self.attention_window else None
         for layer, layer_cache in zip(self._decoder(), cache.layers, strict=True):
             x = layer.step(x, mask, layer_cache, cache.memory_mask)
@@ -131,21 +99,12 @@ class Transformer(nn.Module):
             mask = mask & window_mask(length, self.attention_window, device)
         return mask[:, :, past:]
 
-    def _embed(
-        self, tokens: Tensor, embedding: nn.Embedding, positions: SinusoidalPositions | LearnedPositions, start: int
-    ) -> Tensor:
-        """int64 [batch, length] -> [batch, length, d_model], scaled by sqrt(d_model) (Section 3.4)."""
-        x = embedding(tokens) * math.sqrt(embedding.embedding_dim) + positions(start, tokens.shape[1])
-        return dropout(x, self.dropout if self.training else 0.0)
+    def _dropout(self) -> float:
+        return self.dropout if self.training else 0.0
 
 
-def build_model(config: ModelConfig, vocab_size: int) -> Transformer:
-    """A Transformer with fresh weights, drawn from torch's default generator.
-
-    Args:
-        config: its shape.
-        vocab_size: rows of the embedding matrices, special tokens included.
-    """
+def build_transformer(config: ModelConfig, vocab_size: int) -> Transformer:
+    """Make a Transformer with fresh weights; see `build_model`."""
 
     def attention() -> MultiHeadAttention:
         return MultiHeadAttention(
@@ -160,14 +119,6 @@ def build_model(config: ModelConfig, vocab_size: int) -> Transformer:
     def feed_forward() -> FeedForward:
         return FeedForward(config.d_model, config.d_ff, config.activation_dropout)
 
-    def positions() -> SinusoidalPositions | LearnedPositions:
-        if config.positions == "learned":
-            return LearnedPositions(config.max_positions, config.d_model)
-        return SinusoidalPositions(config.d_model)
-
-    src_embedding = nn.Embedding(vocab_size, config.d_model)
-    tgt_embedding = src_embedding if config.share_embeddings == "all" else nn.Embedding(vocab_size, config.d_model)
-    output = nn.Embedding(vocab_size, config.d_model) if config.share_embeddings == "none" else tgt_embedding
     model = Transformer(
         [
             EncoderLayer(attention(), feed_forward(), config.dropout, config.norm)
@@ -177,22 +128,15 @@ def build_model(config: ModelConfig, vocab_size: int) -> Transformer:
             DecoderLayer(attention(), attention(), feed_forward(), config.dropout, config.norm)
             for _ in range(config.n_decoder_layers)
         ],
-        src_embedding,
-        tgt_embedding,
-        output,
-        positions(),
-        positions(),
+        make_embeddings(config, vocab_size),
+        make_positions(config),
+        make_positions(config),
         dropout=config.dropout,
         final_norm=config.norm == "pre",
         attention_window=config.attention_window,
     )
     initialise(model)
     return model
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Trained numbers, each shared one counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _let_padding_see_itself(mask: Tensor | None) -> Tensor | None:

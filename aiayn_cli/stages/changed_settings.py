@@ -14,8 +14,8 @@ _FIXED = {
     *(
         f"model.{name}"
         for name in (
-            "n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "norm", "positions",
-            "max_positions", "attention_window", "share_embeddings", "attention_bias",
+            "kind", "n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "norm",
+            "positions", "max_positions", "attention_window", "share_embeddings", "kernel_size", "attention_bias",
         )
     ),
 }  # fmt: skip

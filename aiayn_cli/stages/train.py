@@ -20,8 +20,9 @@ from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import ConfigError, DataError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
-from aiayn_cli.model.transformer import build_model, count_parameters
+from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe

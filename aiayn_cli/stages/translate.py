@@ -19,7 +19,8 @@ from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.run_checkpoints import find_model
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
@@ -187,7 +188,7 @@ def _load(
     return Translator(models, vocab, chosen, decoding, n_best=n_best, tgt_lang=first.tgt_lang)
 
 
-def _model_of(checkpoint: Checkpoint) -> Transformer:
+def _model_of(checkpoint: Checkpoint) -> TranslationModel:
     model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
     checkpoint.load_into(model)
     return model

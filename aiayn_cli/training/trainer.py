@@ -15,7 +15,7 @@ from aiayn_cli.data.batches import Position, Update, collate, mixed_seed, plan_u
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.model.cost import TrainingCost
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.loss import smoothed_cross_entropy
@@ -112,7 +112,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Transformer,
+        model: TranslationModel,
         optimizer: MasterAdam,
         train_store: TokenStore,
         valid_store: TokenStore | None,

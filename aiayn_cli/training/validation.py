@@ -6,7 +6,7 @@ import torch
 
 from aiayn_cli.data.batches import collate, in_order
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.loss import smoothed_cross_entropy
 from aiayn_cli.training.metrics import perplexity
@@ -26,7 +26,9 @@ class ValidationLoss:
 
 
 @torch.no_grad()
-def validation_loss(model: Transformer, store: TokenStore, max_tokens: int, device: torch.device) -> ValidationLoss:
+def validation_loss(
+    model: TranslationModel, store: TokenStore, max_tokens: int, device: torch.device
+) -> ValidationLoss:
     """Loss of a model, with dropout off, on all pairs of a store.
 
     Args:

@@ -62,7 +62,8 @@ def measure(arguments: argparse.Namespace) -> None:
     from aiayn_cli.config import ModelConfig, TrainingConfig
     from aiayn_cli.data.prepared import PreparedData
     from aiayn_cli.device import choose_device
-    from aiayn_cli.model.transformer import build_model, count_parameters
+    from aiayn_cli.model.build import build_model
+    from aiayn_cli.model.translation_model import count_parameters
     from aiayn_cli.training.distributed import Worker
     from aiayn_cli.training.metrics import MetricsLog
     from aiayn_cli.training.optimizer import MasterAdam

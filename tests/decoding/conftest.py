@@ -11,7 +11,8 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.device import Device
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 
 WORDS = ["der", "die", "eine", "hund", "katze", "maus", "frau", "läuft", "springt", "sieht", "klein", "schnell", "und"]
 
@@ -29,8 +30,8 @@ def vocab() -> Codec:
 
 
 @pytest.fixture
-def make_model(vocab: Codec) -> Callable[..., Transformer]:
-    def make(seed: int = 1, **settings: object) -> Transformer:
+def make_model(vocab: Codec) -> Callable[..., TranslationModel]:
+    def make(seed: int = 1, **settings: object) -> TranslationModel:
         shape = {
             "n_encoder_layers": 2,
             "n_decoder_layers": 2,

@@ -3,10 +3,10 @@ from collections.abc import Callable
 import torch
 
 from aiayn_cli.decoding.scorer import ModelScorer
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
-ModelMaker = Callable[..., Transformer]  # seed, then fields of ModelConfig
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
 SRC = torch.tensor([[9, 23, 40, 7, EOS_ID], [31, 12, EOS_ID, PAD_ID, PAD_ID], [8, 8, 50, EOS_ID, PAD_ID]])
 

@@ -18,10 +18,10 @@ from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import LONGEST_SOURCE, Translator
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 
-ModelMaker = Callable[..., Transformer]  # seed, then fields of ModelConfig
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
 WORDS = ["der", "die", "eine", "hund", "katze", "maus", "frau", "läuft", "springt", "sieht", "klein", "schnell", "und"]
 DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
@@ -108,7 +108,7 @@ def test_n_best_gives_that_many_outputs_best_first_and_scores_that_a_full_pass_c
     assert found.score == pytest.approx(log_prob / ((5 + len(tgt)) / 6) ** DECODING.alpha, rel=1e-4)
 
 
-def greedy(model: Transformer, src: torch.Tensor, max_length: int) -> list[int]:
+def greedy(model: TranslationModel, src: torch.Tensor, max_length: int) -> list[int]:
     """Greedy search with full passes, without cache; the special tokens that are never produced left out."""
     tokens: list[int] = []
     while len(tokens) + 1 < max_length and EOS_ID not in tokens:

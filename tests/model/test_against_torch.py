@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.transformer import Transformer, build_transformer
 
 _SRC_IS_TOKEN = torch.tensor([[True] * 6, [True] * 4 + [False] * 2, [True] * 1 + [False] * 5])
 _TGT_LEN = 5
@@ -118,7 +118,7 @@ def _model(norm: Norm, bias: bool) -> Transformer:
         n_encoder_layers=2, n_decoder_layers=3, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0, norm=norm,
         attention_bias=bias, share_embeddings="none",
     )  # fmt: skip
-    model = build_model(config, vocab_size=23).double()
+    model = build_transformer(config, vocab_size=23).double()
     _randomise(model)
     return model
 

@@ -10,7 +10,7 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, LayerCache
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.transformer import Transformer, build_transformer
 
 _VOCAB = 19
 
@@ -20,7 +20,7 @@ def _model(norm: Norm = "post", positions: Positions = "sinusoidal", window: int
         n_encoder_layers=1, n_decoder_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7, norm=norm,
         positions=positions, max_positions=90, attention_window=window, attention_bias=True,
     )  # fmt: skip
-    model = build_model(config, _VOCAB).double().eval()
+    model = build_transformer(config, _VOCAB).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return model

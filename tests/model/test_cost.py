@@ -8,8 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model import cost as module
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import PAPER_FLOPS, TrainingCost, beside_the_paper, time_flops
-from aiayn_cli.model.transformer import build_model
 
 SHAPE = ModelConfig(n_encoder_layers=2, n_decoder_layers=3, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7, dropout=0)
 HEADS = 2 * (5 + 7)  # widths of keys and values, all heads together

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, Norm
-from aiayn_cli.model.transformer import build_model
+from aiayn_cli.model.build import build_model
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID
 
 _WORDS = 8

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.transformer import build_model, count_parameters
+from aiayn_cli.model.transformer import build_transformer
+from aiayn_cli.model.translation_model import count_parameters
 
 _ROWS_OF_THE_CODE = 40_960
 _ROWS_OF_THE_TEXT = 37_000
@@ -34,7 +35,7 @@ _TABLE_3 = [
 
 def _count(config: ModelConfig, rows: int) -> int:
     with torch.device("meta"):  # shapes without numbers
-        return count_parameters(build_model(config, rows))
+        return count_parameters(build_transformer(config, rows))
 
 
 def _count_as_the_code(config: ModelConfig, rows: int) -> int:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from aiayn_cli.config import ModelConfig, Norm, Positions, ShareEmbeddings
 from aiayn_cli.errors import DataError
 from aiayn_cli.model.positions import sinusoids
-from aiayn_cli.model.transformer import Transformer, build_model, count_parameters
+from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.translation_model import count_parameters
 
 _VOCAB = 29
 _ALMOST_ONE = 1 - 2**-16  # the highest probability that dropout can round to: what it acts on vanishes
@@ -22,7 +23,7 @@ def _config(**settings: object) -> ModelConfig:
 
 
 def _model(**settings: object) -> Transformer:
-    return build_model(_config(**settings), _VOCAB)
+    return build_transformer(_config(**settings), _VOCAB)
 
 
 def _batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -171,7 +172,7 @@ def test_any_length_is_read_with_sinusoids_and_learned_positions_say_where_they_
 @pytest.mark.parametrize("way", ["weights", "autocast"])
 @torch.no_grad()
 def test_bf16_stays_near_fp32(norm: Norm, way: str) -> None:
-    model = build_model(ModelConfig(d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16, norm=norm), 101).eval()
+    model = build_transformer(ModelConfig(d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16, norm=norm), 101).eval()
     src, src_mask, tgt_in = _batch()
     exact = model(src, src_mask, tgt_in)
     memory = model.encode(src, src_mask)

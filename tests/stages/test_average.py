@@ -18,7 +18,7 @@ from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, UsageError
-from aiayn_cli.model.transformer import build_model
+from aiayn_cli.model.build import build_model
 from aiayn_cli.recipe import recipe_to_yaml
 from aiayn_cli.run_checkpoints import checkpoint_path, find_model, interrupted_path, mark_best
 from aiayn_cli.stages.average import mean_weights, run_average

@@ -17,7 +17,7 @@ from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
 from aiayn_cli.errors import ConfigError
-from aiayn_cli.model.transformer import build_model
+from aiayn_cli.model.build import build_model
 from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.prepare import run_prepare

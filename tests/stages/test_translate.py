@@ -22,7 +22,7 @@ from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
-from aiayn_cli.model.transformer import build_model
+from aiayn_cli.model.build import build_model
 from aiayn_cli.stages.translate import run_translate
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]

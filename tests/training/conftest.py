@@ -9,11 +9,12 @@ import torch
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
-from aiayn_cli.model.transformer import Transformer, build_model
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 
 VOCAB_SIZE = 31
 StoreOf = Callable[..., TokenStore]
-ModelOf = Callable[..., Transformer]
+ModelOf = Callable[..., TranslationModel]
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def store_of(tmp_path: Path) -> StoreOf:
 def model_of() -> ModelOf:
     """A tiny model with the same weights at every call."""
 
-    def make(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> Transformer:
+    def make(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TranslationModel:
         config = ModelConfig(
             n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7, dropout=dropout
         )

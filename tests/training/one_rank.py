@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.model.transformer import build_model
+from aiayn_cli.model.build import build_model
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam

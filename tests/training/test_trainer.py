@@ -18,7 +18,7 @@ from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.training import trainer as trainer_module
 from aiayn_cli.training.distributed import Worker
@@ -51,7 +51,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., Transformer]) -> Any:
+def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., TranslationModel]) -> Any:
     def make(
         *,
         state: TrainingState | None = None,
@@ -101,7 +101,7 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
     return make
 
 
-def naive_gradient(model: Transformer, store: TokenStore, pairs: list[int], smoothing: float) -> Tensor:
+def naive_gradient(model: TranslationModel, store: TokenStore, pairs: list[int], smoothing: float) -> Tensor:
     """The gradient of the mean smoothed loss over all target tokens, a pair at a time, by torch's own loss."""
     total, tokens = torch.zeros(()), 0
     for pair in pairs:
@@ -117,7 +117,7 @@ def naive_gradient(model: Transformer, store: TokenStore, pairs: list[int], smoo
 def test_an_update_is_the_mean_over_its_target_tokens_however_it_is_divided(
     max_tokens: int,
     watched: Any,
-    model_of: Callable[..., Transformer],
+    model_of: Callable[..., TranslationModel],
     store_of: Callable[..., TokenStore],
 ) -> None:
     run = watched(max_tokens=max_tokens, max_updates=1, label_smoothing=0.2, with_valid=False)
@@ -362,7 +362,7 @@ def _tokens_of_updates(store: TokenStore, first: int, last: int) -> int:
 
 
 def test_the_logged_loss_is_per_target_token_and_without_smoothing(
-    watched: Any, tmp_path: Path, model_of: Callable[..., Transformer], store_of: Callable[..., TokenStore]
+    watched: Any, tmp_path: Path, model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
 ) -> None:
     watched(max_updates=1, max_tokens=30, label_smoothing=0.4).trainer.train()
     logged = next(record for record in read_metrics(tmp_path / "metrics.jsonl") if record["event"] == "train")

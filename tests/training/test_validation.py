@@ -8,14 +8,14 @@ import torch
 from torch.nn import functional
 
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.training.validation import ValidationLoss, validation_loss
 
 CPU = torch.device("cpu")
 
 
-def one_by_one(model: Transformer, store: TokenStore) -> tuple[float, int]:
+def one_by_one(model: TranslationModel, store: TokenStore) -> tuple[float, int]:
     """Sum of -log p over all target tokens, a sentence at a time without padding; number of tokens."""
     total, tokens = 0.0, 0
     with torch.no_grad():
@@ -29,7 +29,7 @@ def one_by_one(model: Transformer, store: TokenStore) -> tuple[float, int]:
 
 @pytest.mark.parametrize("max_tokens", [1, 30, 10_000])
 def test_loss_is_that_of_each_sentence_by_itself(
-    max_tokens: int, model_of: Callable[..., Transformer], store_of: Callable[..., TokenStore]
+    max_tokens: int, model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
 ) -> None:
     model, store = model_of(dropout=0.5), store_of(23)
     result = validation_loss(model, store, max_tokens, CPU)
@@ -41,7 +41,7 @@ def test_loss_is_that_of_each_sentence_by_itself(
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_model_is_left_as_it_was(
-    training: bool, model_of: Callable[..., Transformer], store_of: Callable[..., TokenStore]
+    training: bool, model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
 ) -> None:
     model = model_of(dropout=0.5).train(training)
     before = torch.get_rng_state()
@@ -59,7 +59,7 @@ def test_perplexity_of_a_hopeless_model_is_infinite() -> None:
 
 
 def test_a_uniform_model_is_as_perplexed_as_its_vocabulary_is_large(
-    model_of: Callable[..., Transformer], store_of: Callable[..., TokenStore]
+    model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
 ) -> None:
     model = model_of()
     with torch.no_grad():

@@ -1,0 +1,104 @@
+"""What every kind of translation model offers to training and search, whatever is inside."""
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
+
+
+class DecodingCache(Protocol):
+    """The state of a batch of hypotheses between two steps: an argument of each step, never hidden in the model.
+
+    Row r of the hypotheses belongs to sentence r // (rows / sentences).
+    """
+
+    @property
+    def length(self) -> int:
+        """Target positions held so far."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Replace the hypotheses by copies of the given rows, int64 [new_rows]; each stays in its sentence."""
+
+    def keep(self, sentences: Tensor, rows: Tensor) -> None:
+        """Drop all but some sentences, int64 [new_sentences], and all but some rows, int64 [new_rows]."""
+
+
+class TranslationModel(nn.Module, ABC):
+    """Encoder and decoder with their embeddings; build_model() makes one from a ModelConfig.
+
+    Token sequences are int64, padded with PAD_ID at the end. A source ends with EOS_ID; what the decoder reads
+    begins with BOS_ID.
+
+    Attributes:
+        encoder_layers, decoder_layers: what torch.compile is given, layer by layer.
+        output: its weight [vocab, d_model] turns what the decoder makes into logits.
+    """
+
+    encoder_layers: nn.ModuleList
+    decoder_layers: nn.ModuleList
+    output: nn.Embedding
+
+    @property
+    def max_positions(self) -> int:
+        """The longest sequence that the model can read or write, in tokens."""
+        return NO_LIMIT
+
+    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
+        """Logits of every next target token, given the ones before (teacher forcing).
+
+        Args:
+            src: int64 [batch, src_len].
+            src_mask: bool [batch, src_len], True = a real token; None = no padding.
+            tgt_in: int64 [batch, tgt_len], the target shifted right: BOS_ID first.
+        Returns:
+            [batch, tgt_len, vocab].
+        """
+        return self.project(self.decode(tgt_in, self.encode(src, src_mask), src_mask))
+
+    @abstractmethod
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+        """int64 [batch, src_len] and bool [batch, src_len] or None -> memory [batch, src_len, width]."""
+
+    @abstractmethod
+    def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
+        """What the decoder makes of whole target sequences, before the projection.
+
+        Args:
+            tgt_in: int64 [batch, tgt_len], BOS_ID first.
+            memory: [batch, src_len, width] from encode().
+            src_mask: bool [batch, src_len], True = a real token; None = no padding.
+        Returns:
+            [batch, tgt_len, d_model].
+        """
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """[..., d_model] -> logits [..., vocab], by the (shared) embedding matrix (Section 3.4)."""
+        return functional.linear(hidden, self.output.weight)
+
+    @abstractmethod
+    def start(self, memory: Tensor, src_mask: Tensor | None) -> DecodingCache:
+        """Prepare incremental decoding: what depends on the source alone is computed once per sentence.
+
+        Args:
+            memory: [sentences, src_len, width].
+            src_mask: bool [sentences, src_len], True = a real token; None = no padding.
+        """
+
+    @abstractmethod
+    def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
+        """Logits of the token after the given ones, which the cache takes up.
+
+        Args:
+            tokens: int64 [rows, new_len]; rows is a multiple of the cache's sentences.
+            cache: from this model's start(), with the positions of earlier steps.
+        Returns:
+            [rows, vocab].
+        """
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Trained numbers, each shared one counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,167 @@
+"""Every kind of model keeps the promises that training and search rely on."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from aiayn_cli.config import ModelConfig, ModelKind
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.convolutional import ConvolutionalModel
+from aiayn_cli.model.recurrent import AdditiveAttention, RecurrentModel
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel, count_parameters
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID
+
+VOCAB = 19
+KINDS: dict[ModelKind, type[TranslationModel]] = {
+    "transformer": Transformer,
+    "recurrent": RecurrentModel,
+    "convolutional": ConvolutionalModel,
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def make(kind: ModelKind, **settings: object) -> TranslationModel:
+    shape: dict[str, object] = {
+        "n_encoder_layers": 2, "n_decoder_layers": 3, "d_model": 12, "d_ff": 20, "n_heads": 3, "d_k": 5, "d_v": 7,
+        "kernel_size": 4, "dropout": 0.0,
+    }  # fmt: skip
+    config = ModelConfig(kind=kind, **{**shape, **settings})  # type: ignore[arg-type]
+    return build_model(config, VOCAB).double()
+
+
+def some_sources(lengths: list[int]) -> tuple[Tensor, Tensor]:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    src = torch.randint(N_SPECIAL_TOKENS, VOCAB, mask.shape).masked_fill(~mask, PAD_ID)
+    return src, mask
+
+
+@every_kind
+def test_the_config_says_which_kind_is_built(kind: ModelKind) -> None:
+    assert type(make(kind)) is KINDS[kind]
+
+
+@every_kind
+@torch.no_grad()
+def test_steps_give_what_whole_targets_give(kind: ModelKind) -> None:
+    model = make(kind).eval()
+    (src, mask), n_beams = some_sources([6, 1, 4]), 2
+    cache = model.start(model.encode(src, mask), mask)
+    prefixes = torch.zeros(3 * n_beams, 0, dtype=torch.int64)
+    for number, new_len in enumerate([1, 1, 2, 1, 5, 1, 1]):
+        tokens = torch.randint(VOCAB, (len(prefixes), new_len))
+        logits = model.step(tokens, cache)
+        prefixes = torch.cat((prefixes, tokens), dim=1)
+        n_beams = len(prefixes) // len(src)
+        every_src, every_mask = (x.repeat_interleave(n_beams, dim=0) for x in (src, mask))
+        torch.testing.assert_close(logits, model(every_src, every_mask, prefixes)[:, -1])
+        assert cache.length == prefixes.shape[1]
+        firsts = torch.arange(len(src))[:, None] * n_beams
+        rows = (firsts + torch.randint(n_beams, (len(src), 3))).flatten()
+        if number == 3:  # drop the second sentence
+            sentences = torch.tensor([2, 0])
+            rows = rows.view(len(src), 3)[sentences].flatten()
+            cache.keep(sentences, rows)
+            src, mask = src[sentences], mask[sentences]
+        else:
+            cache.reorder(rows)
+        prefixes = prefixes[rows]
+
+
+@every_kind
+@torch.no_grad()
+def test_padding_and_neighbours_change_nothing(kind: ModelKind) -> None:
+    model = make(kind).eval()
+    src, mask = some_sources([3, 9, 5])
+    tgt_in = torch.randint(VOCAB, (3, 7))
+    together = model(src, mask, tgt_in)
+    for i, length in enumerate([3, 9, 5]):
+        alone = model(src[i : i + 1, :length], None, tgt_in[i : i + 1])
+        torch.testing.assert_close(together[i : i + 1], alone)
+
+
+@every_kind
+@torch.no_grad()
+def test_no_position_sees_a_later_target(kind: ModelKind) -> None:
+    model = make(kind).eval()
+    src, mask = some_sources([4, 6])
+    tgt_in = torch.randint(VOCAB, (2, 8))
+    before = model(src, mask, tgt_in)
+    tgt_in[:, 5:] = (tgt_in[:, 5:] + 1) % VOCAB
+    after = model(src, mask, tgt_in)
+    torch.testing.assert_close(after[:, :5], before[:, :5])
+    assert not torch.allclose(after[:, 5:], before[:, 5:])
+
+
+@every_kind
+def test_every_weight_has_a_part_in_the_loss(kind: ModelKind) -> None:
+    model = make(kind, share_embeddings="none")
+    src, mask = some_sources([4, 6])
+    model(src, mask, torch.randint(VOCAB, (2, 5))).square().sum().backward()
+    unused = [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()]
+    assert unused == []
+
+
+@every_kind
+@pytest.mark.parametrize(("shared", "matrices"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_shared_embeddings_exist_once(kind: ModelKind, shared: str, matrices: int) -> None:
+    model = make(kind, share_embeddings=shared)
+    embeddings = {m.weight.data_ptr() for m in model.modules() if isinstance(m, nn.Embedding)}
+    assert len(embeddings) == matrices
+    without = count_parameters(make(kind, share_embeddings="all")) - VOCAB * 12
+    assert count_parameters(model) == without + matrices * VOCAB * 12
+
+
+@every_kind
+def test_each_kind_learns_to_copy(kind: ModelKind) -> None:
+    torch.manual_seed(3)
+    shape = {"d_model": 48, "d_ff": 96, "n_heads": 4, "d_k": 12, "d_v": 12, "kernel_size": 3}
+    model = make(kind, **shape).float()
+    optimiser = torch.optim.Adam(model.parameters(), lr=4e-3, betas=(0.9, 0.98))
+    losses = []
+    for _ in range(120):
+        src, mask = some_sources(torch.randint(2, 6, (32,)).tolist())
+        src[torch.arange(32), mask.sum(dim=1) - 1] = EOS_ID
+        logits = model(src, mask, functional.pad(src[:, :-1], (1, 0), value=BOS_ID))
+        loss = functional.cross_entropy(logits.flatten(0, 1), src.flatten(), ignore_index=PAD_ID)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) / 10 < 0.35 * math.log(VOCAB - N_SPECIAL_TOKENS)  # what a guess would cost
+
+
+@torch.no_grad()
+def test_additive_attention_is_what_its_paper_says() -> None:
+    attention = AdditiveAttention(5).double()
+    queries, memory = torch.randn(2, 3, 5).double(), torch.randn(2, 4, 5).double()
+    mask = torch.tensor([[True, True, True, False], [True, True, True, True]])
+    found = attention(queries, attention.w_key(memory), memory, mask)
+    for b in range(2):
+        for t in range(3):
+            energies = [
+                float(attention.v(torch.tanh(attention.w_query(queries[b, t]) + attention.w_key(memory[b, s]))))
+                for s in range(int(mask[b].sum()))
+            ]
+            total = sum(math.exp(e) for e in energies)
+            expected = sum((math.exp(e) / total * memory[b, s] for s, e in enumerate(energies)), torch.zeros(5))
+            torch.testing.assert_close(found[b, t], expected)
+
+
+def test_learned_positions_limit_a_convolutional_model_and_no_recurrent_one() -> None:
+    assert make("convolutional", positions="learned", max_positions=33).max_positions == 33
+    assert make("convolutional").max_positions == NO_LIMIT
+    assert make("recurrent", positions="learned", max_positions=33).max_positions == NO_LIMIT
+
+
+@every_kind
+def test_the_same_seed_gives_the_same_weights(kind: ModelKind) -> None:
+    weights = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        weights.append(make(kind).state_dict())
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
