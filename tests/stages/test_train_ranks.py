@@ -18,7 +18,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.training import trainer as trainer_module
 
-QUICK = {"AIAYN_SILENCE_SECONDS": "4", "OMP_NUM_THREADS": "1"}
+QUICK = {"OMP_NUM_THREADS": "1"}
 Start = Callable[..., Ranks]
 
 
@@ -90,7 +90,7 @@ def fail_with_bug() -> None:
 
 def check_all_ended(ended: list[Ended], message: str) -> None:
     assert [e.code for e in ended] == [1] * len(ended), ended
-    assert all(e.seconds < 30 for e in ended)
+    assert all(e.seconds < 60 for e in ended)
     told = [line for line in ended[0].err.split("\n") if line.startswith("error:")]
     assert len(told) == 1, ended
     assert message in told[0]
