@@ -26,11 +26,14 @@ class TextConfig:
 
     normalise_punctuation: bool = False  # quotation marks, dashes and the like, as the Moses script does
     moses_tokenise: bool = False  # blanks around punctuation, as the Moses script does
+    trees: bool = False  # the target side is constituency trees, written as sequences (data/tree_text.py)
+    tree_tags: bool = True  # with the part of speech of each word
+    tree_words: bool = False  # with the words themselves
 
     @property
     def changes_text(self) -> bool:
         """Whether anything is done at all."""
-        return self.normalise_punctuation or self.moses_tokenise
+        return self.normalise_punctuation or self.moses_tokenise or self.trees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,10 @@ class DataConfig:
     case_copies: float = 0.05  # share of the training pairs of which a copy in upper or title case is added
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
+    trees: bool = False  # the target side is constituency trees (Section 6.3); --trees sets it
+    tree_tags: bool = True  # the model writes the part of speech of each word
+    tree_words: bool = False  # the model writes the words too, which the source side has already
+    tree_functions: bool = False  # labels keep function labels and indices, such as -SBJ in NP-SBJ
     vocab_type: VocabType = "bpe"  # byte-pair encoding (Section 5.1), or a unigram language model (Kudo 2018)
     bpe_dropout: float = 0.0  # probability that a merge is left out in training text (Provilkov et al. 2020)
     separate_vocabs: bool = False  # one vocabulary for each side, of vocab_size each, instead of a joint one
@@ -75,6 +82,11 @@ class DataConfig:
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
+        for name in ("normalise_punctuation", "moses_tokenise"):
+            if self.trees and getattr(self, name):
+                raise ConfigError(
+                    f"data.{name} is true, but so is data.trees", "the words of trees stay as they are", f"data.{name}"
+                )
         _check_seed("data.seed", self.seed)
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
@@ -82,7 +94,13 @@ class DataConfig:
     @property
     def text(self) -> TextConfig:
         """What is done to text before it is split into sub-words."""
-        return TextConfig(normalise_punctuation=self.normalise_punctuation, moses_tokenise=self.moses_tokenise)
+        return TextConfig(
+            normalise_punctuation=self.normalise_punctuation,
+            moses_tokenise=self.moses_tokenise,
+            trees=self.trees,
+            tree_tags=self.tree_tags,
+            tree_words=self.tree_words,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

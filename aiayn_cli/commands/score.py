@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.errors import UsageError
 
 
 def score(
@@ -29,6 +30,18 @@ def score(
             "--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from a name such as test.de, if it tells."
         ),
     ] = None,
+    brackets: Annotated[
+        bool,
+        typer.Option("--brackets", help="Score constituency trees, one a line, by EVALB's rules: labelled bracket F1."),
+    ] = False,
+    parameters: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --brackets: a parameter file of EVALB. Default: as its COLLINS.prm, without the outermost "
+            "bracket, whatever its name.",
+        ),
+    ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -38,6 +51,11 @@ def score(
     Both sides are plain text: detokenised, cased, one line for each sentence.
     """
     start_logs(quiet, verbose)
-    from aiayn_cli.stages.score import run_score  # here, because it imports sacrebleu
+    from aiayn_cli.stages.score import run_score, run_score_brackets  # here, because it imports sacrebleu
 
+    if parameters is not None and not brackets:
+        raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")
+    if brackets:
+        print_result(run_score_brackets(references, hypotheses=hyp, parameters=parameters), as_json)
+        return
     print_result(run_score(references, hypotheses=hyp, metric=metric, tokenize=tokenize, langs=langs), as_json)

@@ -43,6 +43,9 @@ def train(
         int,
         typer.Option(help="With --gpus: times that all start again from the last checkpoint when one fails.", min=0),
     ] = 0,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write what TensorBoard draws, into RUN/tensorboard.")
+    ] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -55,7 +58,13 @@ def train(
     overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
     if gpus is not None:
         options = {"--recipe": recipe, "--data": data, "--out": out, "--device": device}
-        flags = {"--fresh": not resume, "--quiet": quiet, "--verbose": verbose, "--json": as_json}
+        flags = {
+            "--fresh": not resume,
+            "--tensorboard": tensorboard,
+            "--quiet": quiet,
+            "--verbose": verbose,
+            "--json": as_json,
+        }
         arguments = [
             "train",
             *(text for name, value in options.items() if value is not None for text in (name, str(value))),
@@ -64,7 +73,9 @@ def train(
         ]
         _launch(arguments, recipe, overrides, data, device, gpus, max_restarts)
         return
-    result = run_train(recipe, overrides, data=data, out=out, resume=resume, device_name=device)
+    result = run_train(
+        recipe, overrides, data=data, out=out, resume=resume, device_name=device, tensorboard=tensorboard
+    )
     if logs.is_first():
         print_result(result, as_json)
 

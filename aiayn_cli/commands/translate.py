@@ -93,6 +93,19 @@ def translate(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a JSON object on each line: score, length ratio, and what looks wrong."
+        ),
+    ] = None,
+    on_suspect: Annotated[
+        Literal["keep", "retry", "empty", "copy", "fail"],
+        typer.Option(
+            help="What to do about a translation that looks wrong: keep it, search again in other ways, "
+            "write an empty line or the source instead, or stop."
+        ),
+    ] = "keep",
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
@@ -141,6 +154,8 @@ def translate(
         input_format=input_format,
         with_scores=scores,
         with_alignments=alignments,
+        report=report,
+        on_suspect=on_suspect,
         device=device,
         precision=precision,
         keep_translations=as_json and output is None,

@@ -5,7 +5,7 @@ and manifest.json, which says where all of it comes from and is written last.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,7 @@ class PreparedData:
             vocab_size=manifest["vocab"]["size"],
             separate_vocabs=TGT_VOCAB in manifest["files"],
             text=TextConfig(
-                normalise_punctuation=settings.get("normalise_punctuation", False),
-                moses_tokenise=settings.get("moses_tokenise", False),
+                **{field.name: settings[field.name] for field in fields(TextConfig) if field.name in settings}
             ),
             train=splits["train"],
             valid=splits.get("valid"),

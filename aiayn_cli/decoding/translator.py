@@ -105,6 +105,20 @@ class Translator:
         other.split_lines = 0
         return other
 
+    @property
+    def decoding(self) -> DecodingConfig:
+        """Beam, length penalty, longest output, batch size."""
+        return self._decoding
+
+    @property
+    def options(self) -> SearchOptions:
+        """What is asked for beside that."""
+        return self._options
+
+    def count_sub_words(self, line: str) -> int:
+        """How many sub-words the model reads for a line, without EOS."""
+        return len(self._vocab.encode([line])[0])
+
     def translate(self, lines: Sequence[str]) -> list[str]:
         """The best output for each line, in order."""
         return [outputs[0].text for outputs in self.translate_n_best(lines)]

@@ -26,6 +26,9 @@ def run_prepare(
     tmx: Sequence[Path] = (),
     valid: PairOfFiles | None = None,
     test: PairOfFiles | None = None,
+    trees: Sequence[Path] = (),
+    valid_trees: Path | None = None,
+    test_trees: Path | None = None,
     weights: Mapping[str, int] | None = None,
     langs: str | None = None,
     out: Path | None = None,
@@ -48,6 +51,9 @@ def run_prepare(
         tmx: translation memories, for training too.
         valid: validation files; without them, the corpus's, or else pairs of the training text are held out.
         test: test files; without them, the corpus's.
+        trees: treebanks to train a parser on, instead of all of these.
+        valid_trees: a treebank for validation; without it, trees are held out.
+        test_trees: a treebank for testing.
         weights: by the name of a corpus, of a part of one, or of a file: how often its training pairs are taken.
         langs: languages, such as "en-de"; needed for files and OPUS.
         out: folder to make; by default prepared/ and the name of the corpus, or else the languages.
@@ -64,7 +70,7 @@ def run_prepare(
     plan = make_plan(
         corpus=corpus,
         like=like,
-        files=Files(train, tsv, tsv_columns, tmx, valid, test, weights or {}),
+        files=Files(train, tsv, tsv_columns, tmx, valid, test, trees, valid_trees, test_trees, weights or {}),
         langs=langs,
         out=out,
         recipe=recipe,

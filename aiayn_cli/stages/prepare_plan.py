@@ -19,6 +19,16 @@ from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.prepare_source import Files, make_source
 
+# What suits trees, where no recipe for trees says something else: nothing of a treebank is left out, a tree is three
+# times as long as its sentence, and words and brackets have vocabularies of their own.
+_FOR_TREES: dict[str, Any] = {
+    "trees": True, "separate_vocabs": True, "max_length": 1_000, "max_ratio": 1_000.0, "max_words": 0, "dedupe": False,
+    "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
+    "case_copies": 0.0,
+}  # fmt: skip
+_OF_TREES = ("trees", "tree_tags", "tree_words", "tree_functions")
+_LANGS_OF_TREES = "words-trees"
+
 _OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback", "separate_vocabs")
 
 
@@ -53,6 +63,9 @@ class PreparePlan:
         """Everything but the text that the result depends on, for the manifest."""
         values = asdict(self.config)
         del values["corpus"]
+        if not self.config.trees:
+            for name in _OF_TREES:
+                del values[name]
         if self.vocab:
             for name in _OF_A_NEW_VOCAB:
                 del values[name]
@@ -80,6 +93,8 @@ def make_plan(
         AiaynError: what the user can fix.
     """
     base = load_recipe(recipe).data if recipe else None
+    if files.given_trees() or (base is not None and base.trees):
+        base, langs = _plan_trees(corpus, files, base, langs)
     if corpus is None and not files.has_train():
         if files.given() or (langs is not None and base is None):
             raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
@@ -102,7 +117,7 @@ def make_plan(
         corpora = []
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), settings)
-        name = config.corpus if recipe else f"{src_lang}-{tgt_lang}"
+        name = config.corpus if recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
     source = make_source(
         corpora,
         files,
@@ -124,6 +139,19 @@ def make_plan(
         vocab_sha256=_hash_vocab(vocab) if vocab else "",
         workers=workers or default_workers(),
     )
+
+
+def _plan_trees(corpus: str | None, files: Files, base: DataConfig | None, langs: str | None) -> tuple[DataConfig, str]:
+    """Refuse what does not go with trees; give what suits them, and what the sides are called."""
+    if not files.trees:
+        given = (*files.given_trees(), "a recipe for trees")[0]
+        raise UsageError(f"{given} without --trees", "give the treebank to train on too: --trees FILE")
+    if corpus is not None or files.given():
+        what = corpus or files.given()[0]
+        raise UsageError(f"--trees together with {what}", "trees are the only text of what they are in")
+    if base is None or not base.trees:
+        base = replace(base or DataConfig(), **_FOR_TREES)
+    return base, langs or _LANGS_OF_TREES
 
 
 def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpus]:

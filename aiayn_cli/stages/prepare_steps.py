@@ -17,8 +17,8 @@ from aiayn_cli.data.corpus import SPLITS
 from aiayn_cli.data.disk import check_disk, estimate_disk
 from aiayn_cli.data.encoding import Dropout, EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.data.folders import Steps
-from aiayn_cli.data.moses import MosesText, make_processor
 from aiayn_cli.data.pairs import Chunk, ReadCounts, TextSpool
+from aiayn_cli.data.processing import make_processor
 from aiayn_cli.data.selection import Piece, TrainingText
 from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.data.text import read_file
@@ -213,7 +213,15 @@ def _learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, 
     counts = words.words()
     text = " ".join(filter(None, ("the", side, "text")))
     logs.detail(f"learning sub-words from {len(counts):,} different words; {words.forgotten:,} rare ones left out")
-    path.write_bytes(train_vocab(counts, config.vocab_size, config.vocab_type, byte_fallback=config.byte_fallback))
+    path.write_bytes(
+        train_vocab(
+            counts,
+            config.vocab_size,
+            config.vocab_type,
+            byte_fallback=config.byte_fallback,
+            mixed_scripts=config.trees and side != "source",
+        )
+    )
     left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=config.byte_fallback)
     size = Vocab.load(path).size
     if left_out:
@@ -303,11 +311,7 @@ def _shard_name(part: int) -> str:
 def _write_scored(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> dict[str, Any]:
     """Write the raw text of a split that is scored, and its token ids, and describe it."""
     TextSpool(folder, split, plan.src_lang, plan.tgt_lang).write([pairs])
-    src, tgt = (
-        MosesText(plan.config.text, lang).apply(side)
-        for lang, side in zip((plan.src_lang, plan.tgt_lang), pairs, strict=True)
-    )
-    encoded = encode_scored(folder, (src, tgt))
+    encoded = encode_scored(folder, make_processor(plan.config.text, plan.src_lang, plan.tgt_lang)(pairs))
     writer = TokenStoreWriter(folder, split, np.promote_types(encoded.src.dtype, encoded.tgt.dtype))
     writer.add(encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths)
     writer.close()

@@ -11,6 +11,7 @@ from aiayn_cli.data.text import display_name, read_file
 from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.evaluation.bleu import BleuScore, bleu, tokenizer_of
 from aiayn_cli.evaluation.checks import suspicions
+from aiayn_cli.stages.score_brackets import run_score_brackets as run_score_brackets  # for the command
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,15 @@ from aiayn_cli.recipe import load_recipe, recipe_to_yaml
 from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
+from aiayn_cli.stages.run_report import REPORT, write_report
 from aiayn_cli.training.distributed import Worker
-from aiayn_cli.training.metrics import MetricsLog
+from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.tensorboard import TensorBoardLog, load_tensorboard
 from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
 
 _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
+_SAMPLES = 6  # validation sentences whose translations the report shows
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def run_train(
     out: Path | None = None,
     resume: bool = True,
     device_name: str = "auto",
+    tensorboard: bool = False,
 ) -> TrainResult:
     """Train a model, or go on with an existing run exactly where it stopped.
 
@@ -91,6 +95,7 @@ def run_train(
         out: run folder; None = runs/RECIPE.
         resume: go on with an existing run; False sets it aside and starts again.
         device_name: "auto", "cpu", "cuda" or "cuda:N".
+        tensorboard: also write what TensorBoard draws, into the run's folder.
     Raises:
         AiaynError: the recipe, data or an existing run cannot be used; each says which and why.
         Terminated: SIGTERM arrived; a checkpoint was saved.
@@ -101,8 +106,11 @@ def run_train(
     run = out if out is not None else Path("runs") / Path(recipe_name).stem
     with worker.together():
         recipe = load_recipe(recipe_name, overrides)
+        if tensorboard:
+            load_tensorboard()
         prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
         _check_has_pairs(prepared)
+        _check_validation(recipe, prepared)
         device = choose_device(device_name, recipe.training.precision, worker.local_rank)
         logs.notice(device.explanation)
         worker.join(device.device)
@@ -112,14 +120,17 @@ def run_train(
                 set_aside(run)
         worker.wait()  # all look at the run that is there from now on
         with held(run) if worker.rank == 0 else nullcontext():
-            return _Session(run, recipe, prepared, device, worker).train()
+            return _Session(run, recipe, prepared, device, worker, tensorboard).train()
 
 
 class _Session:
     """One call of `aiayn train` on one run."""
 
-    def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
+    def __init__(
+        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, tensorboard: bool
+    ) -> None:
         self.run, self.data, self.device, self.worker = run, data, device, worker
+        self.tensorboard = tensorboard
         self.valid = data.valid if data.valid is not None and len(data.valid) else None
         _check_vocabs(recipe, data)
         self.start = newest_resumable(run)
@@ -136,6 +147,7 @@ class _Session:
         self.metrics = MetricsLog(None)
         self.cost = TrainingCost(recipe.model, data.vocab_size)
         self.matmul_rate = math.nan  # measured when there is something to train
+        self.samples: dict[str, list[str]] = {}  # of the last validation, until its checkpoint is there
 
     def train(self) -> TrainResult:
         config = self.recipe.training
@@ -152,7 +164,7 @@ class _Session:
         if enough := _finished(config, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
-        self._open_run()
+        self._open_run(state)
         weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
         self.model.to(self.device.dtype)
         optimizer = MasterAdam(self.model, config, weights)
@@ -194,12 +206,15 @@ class _Session:
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def _open_run(self) -> None:
+    def _open_run(self, state: TrainingState) -> None:
         """Create the run folder, or bring the existing one up to date."""
         if self.worker.rank != 0:
             return
         write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
-        self.metrics = MetricsLog(self.run / "metrics.jsonl")
+        listeners = [self._renew_report]
+        if self.tensorboard:
+            listeners.append(TensorBoardLog(self.run / "tensorboard", state.step).write)
+        self.metrics = MetricsLog(self.run / "metrics.jsonl", listeners)
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)
@@ -251,6 +266,9 @@ class _Session:
                 if best:
                     mark_best(self.run, path)
                 prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
+                if self.samples:
+                    self.metrics.write("samples", step=state.step, **self.samples)
+                    self.samples = {}
                 self.metrics.write("checkpoint", step=state.step, path=path.name)
             self.worker.wait()
 
@@ -267,9 +285,22 @@ class _Session:
 
         def score() -> float:
             translator = Translator([self.model], codec, self.device, self.recipe.decoding)
-            return bleu(translator.translate(sources), [references], tgt_lang=self.data.tgt_lang).score
+            translations = translator.translate(sources)
+            shown = slice(None, None, max(1, len(sources) // _SAMPLES))
+            columns = {"sources": sources, "references": references, "translations": translations}
+            self.samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
+            return bleu(translations, [references], tgt_lang=self.data.tgt_lang).score
 
         return score
+
+    def _renew_report(self, record: Record) -> None:
+        """Bring report.html up to date with each checkpoint, and when a call begins."""
+        if record["event"] not in ("start", "checkpoint"):
+            return
+        try:
+            write_report(self.run)
+        except OSError as error:  # a page to look at is no reason to stop training
+            logs.warning(f"{self.run / REPORT} cannot be written: {error.strerror or error}")
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
         has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"
@@ -294,6 +325,15 @@ def _check_vocabs(recipe: Recipe, data: PreparedData) -> None:
             f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
             "add --set model.share_embeddings=decoder, or prepare with --joint-vocab",
             key="model.share_embeddings",
+        )
+
+
+def _check_validation(recipe: Recipe, data: PreparedData) -> None:
+    if data.text.trees and recipe.training.validation_bleu_pairs:
+        raise ConfigError(
+            f"training.validation_bleu_pairs is {recipe.training.validation_bleu_pairs}, but {data.folder} holds trees",
+            "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
+            key="training.validation_bleu_pairs",
         )
 
 

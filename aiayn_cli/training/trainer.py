@@ -165,6 +165,8 @@ class Trainer:
                 signal = self._worker.agree(self._hooks.interrupted())
                 if signal and not last:
                     self._take_up_results(meter, all_of_them=True)
+                    if not logged:
+                        self._log(meter)
                     if not regular:
                         self._hooks.save(self.state, False, False)
                     return signal

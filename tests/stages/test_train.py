@@ -133,7 +133,7 @@ def test_a_run_leaves_a_folder_that_explains_itself(train: Train, small_data: Pr
     result = train()
     run = tmp_path / "run"
     names = sorted(path.name for path in run.iterdir())
-    assert names == ["checkpoints", "manifest.json", "metrics.jsonl", "recipe.yaml"]
+    assert names == ["checkpoints", "manifest.json", "metrics.jsonl", "recipe.yaml", "report.html"]
     assert [path.name for path in list_checkpoints(run)] == ["step-00000004", "step-00000008", "step-00000012"]
     manifest = json.loads((run / "manifest.json").read_bytes())
     assert manifest["data_sha256"] == small_data.sha256

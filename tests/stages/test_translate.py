@@ -368,6 +368,56 @@ def test_utf_16_is_refused_and_not_left_blank(
     assert "stdin looks like UTF-16" in err
 
 
+def test_a_report_and_a_summary_tell_which_lines_not_to_trust(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    arguments = ["translate", "-m", str(model), "--precision", "fp32", "--report", str(tmp_path / "report"), "--json"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [record["line"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert [record["source"] for record in records] == [line.strip(" \u3000") for line in LINES]
+    expected = translations([model], LINES)
+    assert [record["translation"] for record in records] == [each[0].text for each in expected]
+    suspect = sum(bool(record["flags"]) for record in records)
+    assert suspect > 0, "a model with random weights says nothing sensible"
+    assert f"{suspect} of 6 lines look wrong: " in err
+    result = json.loads(out)
+    assert result["suspect_lines"] == suspect
+    assert sum(result["flags"].values()) == sum(len(record["flags"]) for record in records)
+
+
+@pytest.mark.parametrize("on_suspect", ["retry", "empty", "copy"])
+def test_suspect_lines_are_dealt_with_and_every_line_keeps_its_place(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_suspect: str
+) -> None:
+    options = ["--report", str(tmp_path / "report"), "--on-suspect", on_suspect, "--nbest", "2", "--alignments"]
+    out = run(model, options, "\n".join(LINES).encode(), monkeypatch, capsys).split("\n")[:-1]
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert len(out) == 2 * len(LINES) == 2 * len(records)
+    assert any(record["flags"] or record.get("helped") for record in records)
+    for record, text in zip(records, out[::2], strict=True):
+        assert text.split("\t")[0] == record["translation"]
+        if record["flags"] and on_suspect != "retry":
+            assert record["replaced_by"] == on_suspect
+            assert text == ("\t" if on_suspect == "empty" else f"{record['source']}\t")
+
+
+def test_on_suspect_fail_stops_there_and_keeps_what_was_before(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n\n\nder hund 1999 läuft\nhund\n".encode())
+    options = ["--on-suspect", "fail", "--report", str(tmp_path / "report")]
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
+    out, err = capsys.readouterr()
+    assert out == "\n\n\n"
+    assert "stdin:4: the translation is suspect: " in err
+    assert "number lost (a number of the source is missing)" in err
+    assert "--on-suspect retry" in err
+    assert (tmp_path / "report.unfinished").read_text().count("\n") == 3
+
+
 # ---- as a process: pipes and signals
 
 
