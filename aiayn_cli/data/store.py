@@ -53,6 +53,11 @@ class TokenStore:
         """Tokens of each target side, without </s>: [pairs]."""
         return self._lengths("tgt")
 
+    def largest_id(self) -> int:
+        """The largest token id of either side, 0 where there is none; reads all of them once."""
+        tokens = [shard.tokens[side] for shard in self._shards for side in SIDES]
+        return max((int(some.max()) for some in tokens if len(some)), default=0)
+
     def pair(self, i: int) -> tuple[Tokens, Tokens]:
         """Give the ids of one pair, source and target, as views of the files."""
         if not 0 <= i < len(self):
