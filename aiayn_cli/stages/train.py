@@ -7,7 +7,7 @@ from pathlib import Path
 from aiayn_cli import logs
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.device import choose_device
-from aiayn_cli.recipe import load_recipe, recipe_to_yaml
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.stages.run_folder import held, set_aside
 from aiayn_cli.stages.train_session import Session, TrainResult
 from aiayn_cli.training.distributed import Worker
@@ -41,7 +41,7 @@ def run_train(
     """
     worker = Worker.from_environment()
     logs.set_rank(worker.rank)
-    run = out if out is not None else Path("runs") / Path(recipe_name).stem
+    run = out if out is not None else Path("runs") / run_name(recipe_name)
     with worker.together():
         recipe = load_recipe(recipe_name, overrides)
         if tensorboard:

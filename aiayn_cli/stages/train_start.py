@@ -45,13 +45,6 @@ def check_data(data: PreparedData, recipe: Recipe) -> None:
             "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
             key="training.validation_bleu_pairs",
         )
-    for store in (data.train, data.valid):
-        if store is not None and (largest := store.largest_id()) >= data.vocab_size:
-            raise DataError(
-                f"{data.folder} has token {largest:,} in its {store.split} pairs, but a vocabulary of "
-                f"{data.vocab_size:,}: it is not the one that they were split with",
-                "remove the folder, and run `aiayn prepare` again",
-            )
     longest = 1 + max(int(data.train.src_lengths.max()), int(data.train.tgt_lengths.max()))
     if recipe.model.positions == "learned" and longest > recipe.model.max_positions:
         raise ConfigError(
