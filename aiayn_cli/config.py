@@ -4,6 +4,7 @@ One frozen dataclass per section of a recipe. The defaults are the paper's base 
 Need", 2017: Table 3, Sections 5 and 6). A value that cannot work is refused here, with its name and a way out.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -19,6 +20,8 @@ BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
 VocabType = Literal["bpe", "unigram"]
 
+MOST_SUB_WORDS = 1_000_000  # of a vocabulary; a unigram model has no more candidates than that to begin with
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
@@ -26,11 +29,14 @@ class TextConfig:
 
     normalise_punctuation: bool = False  # quotation marks, dashes and the like, as the Moses script does
     moses_tokenise: bool = False  # blanks around punctuation, as the Moses script does
+    trees: bool = False  # the target side is constituency trees, written as sequences (data/tree_text.py)
+    tree_tags: bool = True  # with the part of speech of each word
+    tree_words: bool = False  # with the words themselves
 
     @property
     def changes_text(self) -> bool:
         """Whether anything is done at all."""
-        return self.normalise_punctuation or self.moses_tokenise
+        return self.normalise_punctuation or self.moses_tokenise or self.trees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,10 @@ class DataConfig:
     case_copies: float = 0.05  # share of the training pairs of which a copy in upper or title case is added
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
+    trees: bool = False  # the target side is constituency trees (Section 6.3); --trees sets it
+    tree_tags: bool = True  # the model writes the part of speech of each word
+    tree_words: bool = False  # the model writes the words too, which the source side has already
+    tree_functions: bool = False  # labels keep function labels and indices, such as -SBJ in NP-SBJ
     vocab_type: VocabType = "bpe"  # byte-pair encoding (Section 5.1), or a unigram language model (Kudo 2018)
     bpe_dropout: float = 0.0  # probability that a merge is left out in training text (Provilkov et al. 2020)
     separate_vocabs: bool = False  # one vocabulary for each side, of vocab_size each, instead of a joint one
@@ -60,6 +70,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
+        _check_at_most("data.vocab_size", self.vocab_size, MOST_SUB_WORDS, "37000 in the paper")
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
@@ -75,6 +86,11 @@ class DataConfig:
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
         _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
+        for name in ("normalise_punctuation", "moses_tokenise"):
+            if self.trees and getattr(self, name):
+                raise ConfigError(
+                    f"data.{name} is true, but so is data.trees", "the words of trees stay as they are", f"data.{name}"
+                )
         _check_seed("data.seed", self.seed)
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
@@ -82,7 +98,13 @@ class DataConfig:
     @property
     def text(self) -> TextConfig:
         """What is done to text before it is split into sub-words."""
-        return TextConfig(normalise_punctuation=self.normalise_punctuation, moses_tokenise=self.moses_tokenise)
+        return TextConfig(
+            normalise_punctuation=self.normalise_punctuation,
+            moses_tokenise=self.moses_tokenise,
+            trees=self.trees,
+            tree_tags=self.tree_tags,
+            tree_words=self.tree_words,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +178,9 @@ class TrainingConfig:
     adam_eps: float = 1e-9  # (Section 5.3)
     label_smoothing: float = 0.1  # mass spread over all classes (Section 5.4)
     clip_norm: float = 0.0  # largest norm of one update's gradient; 0 = no clipping, as in the paper
+    exploding_norm: float = 100.0  # an update whose gradient is so many times the usual norm is skipped; 0 = never
     save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
+    save_every_minutes: float = 0.0  # minutes of training between checkpoints instead; 0 = save_every_steps counts
     keep_checkpoints: int = 5  # newest checkpoints kept beside the best one; never fewer than average_last
     average_last: int = 5  # checkpoints that `average` takes (Section 6.1: base 5, big 20)
     validate_every_saves: int = 1  # checkpoints between validations; only what is saved is validated
@@ -189,6 +213,8 @@ class TrainingConfig:
                     key=f"training.{name}",
                 )
         _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
+        _check_at_least("training.save_every_minutes", self.save_every_minutes, 0, "the paper's is 10; 0 turns it off")
+        _check_at_least("training.exploding_norm", self.exploding_norm, 0, "100 is usual; 0 lets every norm pass")
         _check_one_of("training.best_metric", self.best_metric, get_args(BestMetric))
         _check_one_of("training.precision", self.precision, get_args(Precision))
         _check_one_of("training.compile", self.compile, get_args(Compile))
@@ -239,6 +265,13 @@ def _default(name: str) -> object:
 def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
     if not value >= least:  # written so that NaN fails too
         raise ConfigError(f"{key} is {value}, but must be at least {least}", hint, key=key)
+    if value == math.inf:  # which JSON cannot hold
+        raise ConfigError(f"{key} is {value}, but must be a number", hint, key=key)
+
+
+def _check_at_most(key: str, value: float, most: float, hint: str) -> None:
+    if value > most:
+        raise ConfigError(f"{key} is {value}, but must be at most {most}", hint, key=key)
 
 
 def _check_seed(key: str, value: int) -> None:

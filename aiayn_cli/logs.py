@@ -42,10 +42,32 @@ def setup(verbosity: int = NORMAL, rank: int = 0) -> None:
     _level, _rank = verbosity, rank
 
 
+def set_rank(rank: int) -> None:
+    """Say which of several processes this is; only rank 0 says anything from now on."""
+    global _rank
+    _rank = rank
+
+
+def is_first() -> bool:
+    """Whether this process is the one that speaks, and prints results."""
+    return _rank == 0
+
+
+def is_verbose() -> bool:
+    """Whether --verbose was given."""
+    return _level >= VERBOSE
+
+
 def notice(text: str) -> None:
     """Say what was chosen or done: one plain line, unless --quiet."""
     if _level >= NORMAL:
         _write(text)
+
+
+def prompt(text: str) -> None:
+    """Ask a person at a terminal for a line: no line end, nothing under --quiet or where stderr is no terminal."""
+    if _level >= NORMAL and _rank == 0 and sys.stderr.isatty():
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def detail(text: str) -> None:

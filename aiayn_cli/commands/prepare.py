@@ -1,5 +1,6 @@
 """`aiayn prepare`."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ class PrepareCommand(TyperCommand):
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")
-        for option in ("--train", "--tsv", "--tmx"):
+        for option in ("--train", "--tsv", "--tmx", "--trees"):
             args = repeat_option(args, option)
         return super().parse_args(ctx, args)
 
@@ -101,6 +102,39 @@ def prepare(
     test: Annotated[
         tuple[Path, Path] | None,
         typer.Option(help="Test text, likewise, kept for scoring. Default: the corpus's.", metavar="SRC TGT"),
+    ] = None,
+    trees: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Train a parser: a treebank of bracketed trees, each on a line or over several; repeatable.",
+            metavar="FILE",
+        ),
+    ] = None,
+    valid_trees: Annotated[
+        Path | None,
+        typer.Option(help="Trees for validation. Default: some trees are held out.", metavar="FILE"),
+    ] = None,
+    test_trees: Annotated[
+        Path | None, typer.Option(help="Trees for testing, kept for `aiayn score --brackets`.", metavar="FILE")
+    ] = None,
+    tree_tags: Annotated[
+        bool | None,
+        typer.Option(
+            "--tree-tags/--no-tree-tags", help="Let the parser write the part of speech of each word. Default: yes."
+        ),
+    ] = None,
+    tree_words: Annotated[
+        bool | None,
+        typer.Option(
+            "--tree-words/--no-tree-words", help="Let the parser write the words, which it is given. Default: no."
+        ),
+    ] = None,
+    tree_functions: Annotated[
+        bool | None,
+        typer.Option(
+            "--tree-functions/--no-tree-functions",
+            help="Keep what follows the category in labels, such as -SBJ in NP-SBJ. Default: no.",
+        ),
     ] = None,
     langs: Annotated[
         str | None,
@@ -291,6 +325,9 @@ def prepare(
         "case_copies": case_copies,
         "normalise_punctuation": normalise_punctuation,
         "moses_tokenise": moses_tokenise,
+        "tree_tags": tree_tags,
+        "tree_words": tree_words,
+        "tree_functions": tree_functions,
         "vocab_type": vocab_type,
         "bpe_dropout": bpe_dropout,
         "separate_vocabs": separate_vocabs,
@@ -308,6 +345,9 @@ def prepare(
         weights=_read_weights(weight or []),
         valid=valid,
         test=test,
+        trees=trees or [],
+        valid_trees=valid_trees,
+        test_trees=test_trees,
         langs=langs,
         out=out,
         recipe=recipe,
@@ -331,8 +371,8 @@ def _read_weights(given: list[str]) -> dict[str, int]:
     weights = {}
     for text in given:
         name, _, number = text.rpartition("=")
-        if not name or not number.isdecimal() or int(number) < 1:
-            problem = f"--weight is {text!r}, but must be a name and a whole number from 1 on"
+        if not name or not re.fullmatch("0*[1-9][0-9]{0,3}", number):
+            problem = f"--weight is {text!r}, but must be a name and a whole number from 1 to 9999"
             raise UsageError(problem, "write it like news-commentary-v9=3, or mine.en=2")
         weights[name] = int(number)
     return weights

@@ -50,10 +50,74 @@ def translate(
             min=1, help=f"Longest output, in tokens more than the input. Default: the model's, {_DEFAULTS.max_extra}."
         ),
     ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Longest output in tokens, whatever the input. Default: no such limit.")
+    ] = None,
+    min_length: Annotated[int, typer.Option(min=0, help="Shortest output in tokens.")] = 0,
+    no_repeat_ngram: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Let no N tokens in a row come twice in an output; 0 lets all.")
+    ] = 0,
     nbest: Annotated[int, typer.Option(min=1, help="Outputs for each line, best first, one below the other.")] = 1,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Write log p / length penalty and a TAB before each output.")
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw outputs at random, --nbest of them, instead of searching.")
     ] = False,
+    temperature: Annotated[
+        float | None, typer.Option(help="With --sample: below 1 keeps nearer to what is likely. Default: 1.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="With --sample: draw among the K likeliest tokens. Default: all.")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="With --sample: draw among the likeliest tokens of that probability together. Default: 1."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="With --sample: another seed draws other outputs. Default: 0.")
+    ] = None,
+    prefix: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="How each output begins, one line each; an empty line is free.")
+    ] = None,
+    line_format: Annotated[
+        Literal["text", "jsonl"],
+        typer.Option("--format", help='jsonl reads and writes one object a line: {"id", "text", "prefix"} in.'),
+    ] = "text",
+    input_format: Annotated[
+        Literal["text", "jsonl"] | None, typer.Option(help="Format of the input alone. Default: as --format.")
+    ] = None,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores", help="Write log p / length penalty and a TAB before each output; in jsonl, log p of each token."
+        ),
+    ] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
+    ] = False,
+    score_against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Translate nothing: write log p and the perplexity of the translations in FILE."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a JSON object on each line: score, length ratio, and what looks wrong."
+        ),
+    ] = None,
+    on_suspect: Annotated[
+        Literal["keep", "retry", "empty", "copy", "fail"],
+        typer.Option(
+            help="What to do about a translation that looks wrong: keep it, search again in other ways, "
+            "write an empty line or the source instead, or stop."
+        ),
+    ] = "keep",
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Write a page that draws where the model looks, for the first 50 outputs."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
@@ -76,10 +140,27 @@ def translate(
     without -o the translations are part of the JSON object.
     """
     start_logs(quiet, verbose)
-    from aiayn_cli.stages.translate import run_translate  # here, because it imports torch
+    from aiayn_cli.stages.translate import run_score_against, run_translate  # here, because it imports torch
 
     if str(output) == "-":
         output = None
+    if score_against is not None:
+        scored = run_score_against(
+            score_against,
+            model or (),
+            source=source,
+            output=output,
+            batch_tokens=batch_tokens,
+            line_format=line_format,
+            input_format=input_format,
+            device=device,
+            precision=precision,
+            keep_scores=as_json and output is None,
+        )
+        logs.notice(scored.summary())
+        if as_json:
+            print_result(scored, as_json=True)
+        return
     result = run_translate(
         model or (),
         source=source,
@@ -87,9 +168,24 @@ def translate(
         beam_size=beam,
         alpha=alpha,
         max_extra=max_extra,
+        max_length=max_length,
+        min_length=min_length,
+        no_repeat_ngram=no_repeat_ngram,
         batch_tokens=batch_tokens,
         n_best=nbest,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        prefix=prefix,
+        line_format=line_format,
+        input_format=input_format,
         with_scores=scores,
+        with_alignments=alignments,
+        report=report,
+        on_suspect=on_suspect,
+        attention=attention,
         device=device,
         precision=precision,
         keep_translations=as_json and output is None,

@@ -6,11 +6,10 @@ whose quotation marks and dashes vary without meaning.
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.data.pairs import Chunk
 from aiayn_cli.errors import DataError
 
 
@@ -51,12 +50,6 @@ class MosesText:
         if self._tokeniser is not None:
             record = self._tokeniser.tokenize(record, escape=False, return_str=True)
         return record
-
-
-def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[Chunk], Chunk]:
-    """Make what processes both sides of a chunk, for `map_in_order`."""
-    src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
-    return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
 
 
 def _sacremoses() -> Any:

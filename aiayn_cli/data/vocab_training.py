@@ -88,7 +88,12 @@ class WordCounter:
 
 
 def train_vocab(
-    counts: Mapping[str, int], size: int, vocab_type: VocabType = "bpe", *, byte_fallback: bool = False
+    counts: Mapping[str, int],
+    size: int,
+    vocab_type: VocabType = "bpe",
+    *,
+    byte_fallback: bool = False,
+    mixed_scripts: bool = False,
 ) -> bytes:
     """Learn a vocabulary; the same counts give the same bytes.
 
@@ -97,6 +102,8 @@ def train_vocab(
         size: sub-words wanted, special tokens included. Where the text does not have that many, the result has fewer.
         vocab_type: "bpe" or "unigram".
         byte_fallback: have a sub-word for each byte, so that no text is unknown.
+        mixed_scripts: let a sub-word hold letters beside signs, so that the brackets of trees, such as `(NP`, become
+            one sub-word each.
     Returns:
         A serialised SentencePiece model.
     Raises:
@@ -119,6 +126,7 @@ def train_vocab(
         vocab_size=size,
         hard_vocab_limit=False,  # fewer where the text has fewer
         byte_fallback=byte_fallback,
+        split_by_unicode_script=not mixed_scripts,
         character_coverage=1.0,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,

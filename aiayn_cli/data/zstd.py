@@ -24,9 +24,22 @@ def open_zstd(path: Path) -> BinaryIO:
     Reading raises EOFError where the file is cut short and OSError where it is damaged, as gzip does.
     """
     file = path.open("rb")
-    if _zstandard is None:
+    try:
+        return open_zstd_stream(file, str(path))
+    except DataError:
         file.close()
-        raise DataError(f"{path}: reading .zst needs the package zstandard", "pip install 'aiayn-cli[zstd]'")
+        raise
+
+
+def open_zstd_stream(file: BinaryIO, name: str) -> BinaryIO:
+    """Give what some compressed bytes hold, likewise.
+
+    Args:
+        file: the compressed bytes.
+        name: for messages.
+    """
+    if _zstandard is None:
+        raise DataError(f"{name}: reading .zst needs the package zstandard", "pip install 'aiayn-cli[zstd]'")
     return cast(BinaryIO, io.BufferedReader(_ZstdFile(file), 1 << 20))
 
 

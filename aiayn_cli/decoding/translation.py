@@ -37,6 +37,19 @@ class Translation:
     parts: tuple[Part, ...] = ()
 
 
+@dataclass(frozen=True)
+class Details:
+    """What a second pass finds out about an output.
+
+    Attributes:
+        tokens: each sub-word as SentencePiece writes it, with its natural log p; "</s>" ends each part.
+        alignment: (source word, target word) for each target word, counted from 0; words are what blanks separate.
+    """
+
+    tokens: tuple[tuple[str, float], ...]
+    alignment: tuple[tuple[int, int], ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """What one call asks for beside DecodingConfig.

@@ -21,6 +21,7 @@ PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 _PAIRS_AT_ONCE = 1 << 20  # so that memory does not grow with the corpus
 
 Lengths = NDArray[np.integer]
+_Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -46,26 +47,12 @@ class TrainingCost:
 
     def forward_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
         """Operations of the forward pass alone; arguments as in update_flops()."""
-        s = self.shape
-        qk, v = s.n_heads * s.d_k, s.n_heads * s.d_v  # widths of all heads together
-        attention = s.d_model * (2 * qk + 2 * v)  # weights: queries, keys, values and the projection after them
-        feed_forward = 2 * s.d_model * s.d_ff
         total = 0
         for first in range(0, len(src_lengths), _PAIRS_AT_ONCE):
             src = src_lengths[first : first + _PAIRS_AT_ONCE].astype(np.int64) + 1  # with the end token
             tgt = tgt_lengths[first : first + _PAIRS_AT_ONCE].astype(np.int64) + 1
-            src_tokens, tgt_tokens = int(src.sum()), int(tgt.sum())
-            before = _places_before(tgt, s.attention_window)
-            both_sides = src_tokens + 2 * _places_before(src, s.attention_window)
-            encoder = src_tokens * (attention + feed_forward) + both_sides * (qk + v)
-            # Each of the decoder's layers projects the memory, once for each source token, to keys and values.
-            decoder = (
-                tgt_tokens * (attention + feed_forward + s.d_model * (qk + v))
-                + src_tokens * s.d_model * (qk + v)
-                + (tgt_tokens + before + int((src * tgt).sum())) * (qk + v)
-            )
-            output = tgt_tokens * s.d_model * self.vocab_size
-            total += 2 * (s.n_encoder_layers * encoder + s.n_decoder_layers * decoder + output)
+            output = int(tgt.sum()) * self.shape.d_model * self.vocab_size
+            total += 2 * (_PRODUCTS[self.shape.kind](self.shape, src, tgt) + output)
         return total
 
     def run_flops(self, src_lengths: Lengths, tgt_lengths: Lengths, batch_tokens: int, updates: int) -> int:
@@ -99,7 +86,52 @@ def beside_the_paper(flops: float) -> str:
     return f"{flops:.2g} FLOPs (paper: base 3.3e18, big 2.3e19)"
 
 
-def _places_before(lengths: NDArray[np.int64], reach: int) -> int:
+def _transformer_products(s: ModelConfig, src: _Int64s, tgt: _Int64s) -> int:
+    """Multiplications of numbers in a forward pass without the output layer; lengths with end tokens: [pairs]."""
+    qk, v = s.n_heads * s.d_k, s.n_heads * s.d_v  # widths of all heads together
+    attention = s.d_model * (2 * qk + 2 * v)  # weights: queries, keys, values and the projection after them
+    feed_forward = 2 * s.d_model * s.d_ff
+    src_tokens, tgt_tokens = int(src.sum()), int(tgt.sum())
+    before = _places_before(tgt, s.attention_window)
+    both_sides = src_tokens + 2 * _places_before(src, s.attention_window)
+    encoder = src_tokens * (attention + feed_forward) + both_sides * (qk + v)
+    # Each of the decoder's layers projects the memory, once for each source token, to keys and values.
+    decoder = (
+        tgt_tokens * (attention + feed_forward + s.d_model * (qk + v))
+        + src_tokens * s.d_model * (qk + v)
+        + (tgt_tokens + before + int((src * tgt).sum())) * (qk + v)
+    )
+    return s.n_encoder_layers * encoder + s.n_decoder_layers * decoder
+
+
+def _recurrent_products(s: ModelConfig, src: _Int64s, tgt: _Int64s) -> int:
+    """The same for a recurrent model."""
+    d = s.d_model
+    src_tokens, tgt_tokens = int(src.sum()), int(tgt.sum())
+    # Four gates read the input and the state; in the encoder two directions have half of the width each.
+    encoder = s.n_encoder_layers * src_tokens * 2 * 4 * (d // 2) * (d + d // 2)
+    decoder = tgt_tokens * 4 * d * (2 * d + (s.n_decoder_layers - 1) * 3 * d)
+    attention = (src_tokens + tgt_tokens) * d * d + int((src * tgt).sum()) * 2 * d
+    return encoder + decoder + attention + tgt_tokens * 2 * d * d + len(src) * d * d
+
+
+def _convolutional_products(s: ModelConfig, src: _Int64s, tgt: _Int64s) -> int:
+    """The same for a convolutional model."""
+    d = s.d_model
+    convolution = s.kernel_size * d * 2 * d
+    attention = int(tgt.sum()) * 2 * d * d + int((src * tgt).sum()) * 2 * d
+    encoder = s.n_encoder_layers * int(src.sum()) * convolution
+    return encoder + s.n_decoder_layers * (int(tgt.sum()) * convolution + attention)
+
+
+_PRODUCTS = {
+    "transformer": _transformer_products,
+    "recurrent": _recurrent_products,
+    "convolutional": _convolutional_products,
+}
+
+
+def _places_before(lengths: _Int64s, reach: int) -> int:
     """Over all sequences and positions: how many earlier positions a position sees; reach 0 = all of them."""
     most = lengths - 1 if reach == 0 else np.minimum(lengths - 1, reach)
     return int((most * lengths - most * (most + 1) // 2).sum())  # sum over k = 1 .. most of (length - k)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.data.folders import new_folder, remove_leftovers
-from aiayn_cli.data.prepared import MANIFEST, PreparedData, write_manifest
+from aiayn_cli.data.prepared import MANIFEST, PreparedData, damaged_manifest, write_manifest
 from aiayn_cli.data.sources import identity_of
 from aiayn_cli.errors import DataError
 from aiayn_cli.stages.prepare_plan import PreparePlan, make_plan
@@ -26,6 +26,9 @@ def run_prepare(
     tmx: Sequence[Path] = (),
     valid: PairOfFiles | None = None,
     test: PairOfFiles | None = None,
+    trees: Sequence[Path] = (),
+    valid_trees: Path | None = None,
+    test_trees: Path | None = None,
     weights: Mapping[str, int] | None = None,
     langs: str | None = None,
     out: Path | None = None,
@@ -48,6 +51,9 @@ def run_prepare(
         tmx: translation memories, for training too.
         valid: validation files; without them, the corpus's, or else pairs of the training text are held out.
         test: test files; without them, the corpus's.
+        trees: treebanks to train a parser on, instead of all of these.
+        valid_trees: a treebank for validation; without it, trees are held out.
+        test_trees: a treebank for testing.
         weights: by the name of a corpus, of a part of one, or of a file: how often its training pairs are taken.
         langs: languages, such as "en-de"; needed for files and OPUS.
         out: folder to make; by default prepared/ and the name of the corpus, or else the languages.
@@ -64,7 +70,7 @@ def run_prepare(
     plan = make_plan(
         corpus=corpus,
         like=like,
-        files=Files(train, tsv, tsv_columns, tmx, valid, test, weights or {}),
+        files=Files(train, tsv, tsv_columns, tmx, valid, test, trees, valid_trees, test_trees, weights or {}),
         langs=langs,
         out=out,
         recipe=recipe,
@@ -77,10 +83,10 @@ def run_prepare(
     if out is None:
         logs.notice(f"writing to {plan.out} (--out chooses another folder)")
     if (plan.out / MANIFEST).exists():
-        manifest = _check_same(plan)
+        result = _check_same(plan, started)
         remove_leftovers(plan.out)
         logs.notice(f"{plan.out} holds exactly this already; nothing to do")
-        return PrepareResult.from_manifest(plan.out, manifest, done_before=True, seconds=time.monotonic() - started)
+        return result
     plan.source.fetch()
     with new_folder(plan.out) as folder:
         manifest = prepare_folder(folder, plan)
@@ -88,23 +94,27 @@ def run_prepare(
     return PrepareResult.from_manifest(plan.out, manifest, done_before=False, seconds=time.monotonic() - started)
 
 
-def _check_same(plan: PreparePlan) -> dict[str, Any]:
-    """Make sure that an existing folder is what this call would make, and give its manifest."""
-    manifest = dict(PreparedData.load(plan.out).manifest)
-    old: dict[str, Any] = {
-        "languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}",
-        "text": identity_of(manifest["inputs"]),
-        **manifest["settings"],
-    }
+def _check_same(plan: PreparePlan, started: float) -> PrepareResult:
+    """Make sure that an existing folder is what this call would make, and report it."""
+    manifest = PreparedData.load(plan.out).manifest
     new: dict[str, Any] = {
         "languages": f"{plan.src_lang}-{plan.tgt_lang}",
         "text": plan.source.identity(),
         **plan.settings(),
     }
-    changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
-    if changed:
-        both = {key for key in changed if key in old and key in new and key != "text"}
-        what = ", ".join(f"{key} {old[key]} and not {new[key]}" if key in both else key for key in changed)
-        hint = "remove the folder, or give another --out; nothing was changed"
-        raise DataError(f"{plan.out} holds data prepared otherwise ({what})", hint)
-    return manifest
+    try:
+        old: dict[str, Any] = {
+            "languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}",
+            "text": identity_of(manifest["inputs"]),
+            **manifest["settings"],
+        }
+        changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+        if not changed:
+            seconds = time.monotonic() - started
+            return PrepareResult.from_manifest(plan.out, manifest, done_before=True, seconds=seconds)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise damaged_manifest(plan.out, error) from error
+    both = {key for key in changed if key in old and key in new and key != "text"}
+    what = ", ".join(f"{key} {old[key]} and not {new[key]}" if key in both else key for key in changed)
+    hint = "remove the folder, or give another --out; nothing was changed"
+    raise DataError(f"{plan.out} holds data prepared otherwise ({what})", hint)

@@ -7,17 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig
+from aiayn_cli.data.bpe_dropout import RandomSplitter
 from aiayn_cli.data.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.corpus import Corpus
 from aiayn_cli.data.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.data.parallel import default_workers
 from aiayn_cli.data.prepared import PREPARED_FOLDER
+from aiayn_cli.data.processing import make_processor
 from aiayn_cli.data.sources import Source
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.prepare_source import Files, make_source
+
+# What suits trees, where no recipe for trees says something else: nothing of a treebank is left out, a tree is three
+# times as long as its sentence, and words and brackets have vocabularies of their own.
+_FOR_TREES: dict[str, Any] = {
+    "trees": True, "separate_vocabs": True, "max_length": 1_000, "max_ratio": 1_000.0, "max_words": 0, "dedupe": False,
+    "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
+    "case_copies": 0.0,
+}  # fmt: skip
+_OF_TREES = ("trees", "tree_tags", "tree_words", "tree_functions")
+_LANGS_OF_TREES = "words-trees"
 
 _OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback", "separate_vocabs")
 
@@ -53,6 +65,9 @@ class PreparePlan:
         """Everything but the text that the result depends on, for the manifest."""
         values = asdict(self.config)
         del values["corpus"]
+        if not self.config.trees:
+            for name in _OF_TREES:
+                del values[name]
         if self.vocab:
             for name in _OF_A_NEW_VOCAB:
                 del values[name]
@@ -80,6 +95,8 @@ def make_plan(
         AiaynError: what the user can fix.
     """
     base = load_recipe(recipe).data if recipe else None
+    if files.given_trees() or (base is not None and base.trees):
+        base, langs = _plan_trees(corpus, files, base, langs)
     if corpus is None and not files.has_train():
         if files.given() or (langs is not None and base is None):
             raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
@@ -102,7 +119,7 @@ def make_plan(
         corpora = []
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), settings)
-        name = config.corpus if recipe else f"{src_lang}-{tgt_lang}"
+        name = config.corpus if recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
     source = make_source(
         corpora,
         files,
@@ -111,8 +128,15 @@ def make_plan(
         asked=settings,
         downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
     )
-    if vocab is not None and vocab.is_dir():
-        vocab = vocab / VOCAB
+    make_processor(config.text, src_lang, tgt_lang)  # says at once what is missing for it
+    vocab_sha256 = ""
+    if vocab is not None:
+        vocab = vocab / VOCAB if vocab.is_dir() else vocab
+        vocabs = load_vocabs(vocab.parent) if vocab.name == VOCAB else (Vocab.load(vocab),) * 2
+        vocab_sha256 = joint_sha256(*vocabs)
+        if config.bpe_dropout:
+            for each in vocabs:
+                RandomSplitter(each, config.bpe_dropout, config.seed, 0)  # likewise
     return PreparePlan(
         out=out or PREPARED_FOLDER / name,
         corpus=corpus,
@@ -121,9 +145,22 @@ def make_plan(
         source=source,
         config=config,
         vocab=vocab,
-        vocab_sha256=_hash_vocab(vocab) if vocab else "",
+        vocab_sha256=vocab_sha256,
         workers=workers or default_workers(),
     )
+
+
+def _plan_trees(corpus: str | None, files: Files, base: DataConfig | None, langs: str | None) -> tuple[DataConfig, str]:
+    """Refuse what does not go with trees; give what suits them, and what the sides are called."""
+    if not files.trees:
+        given = (*files.given_trees(), "a recipe for trees")[0]
+        raise UsageError(f"{given} without --trees", "give the treebank to train on too: --trees FILE")
+    if corpus is not None or files.given():
+        what = corpus or files.given()[0]
+        raise UsageError(f"--trees together with {what}", "trees are the only text of what they are in")
+    if base is None or not base.trees:
+        base = replace(base or DataConfig(), **_FOR_TREES)
+    return base, langs or _LANGS_OF_TREES
 
 
 def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpus]:
@@ -173,13 +210,8 @@ def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
     try:
         return replace(config, **settings)
     except ConfigError as error:  # the user typed an option, and knows nothing of a recipe's key
-        option = _option(error.key.removeprefix("data."))
-        raise UsageError(error.problem.replace(error.key, option), error.hint) from error
-
-
-def _hash_vocab(path: Path) -> str:
-    vocabs = load_vocabs(path.parent) if path.name == VOCAB else (Vocab.load(path),) * 2
-    return joint_sha256(*vocabs)
+        problem = re.sub(r"\bdata\.(\w+)", lambda match: _option(match[1]), error.problem)
+        raise UsageError(problem, error.hint) from error
 
 
 def _option(name: str) -> str:

@@ -12,8 +12,10 @@ from aiayn_cli.data.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, Ts
 from aiayn_cli.data.inputs import ArchiveMember, LocalFile, MadeText
 from aiayn_cli.data.pairs import Drift
 from aiayn_cli.data.sources import Origin, Source
+from aiayn_cli.data.text import display_name
 from aiayn_cli.data.tmx import TmxPairs
 from aiayn_cli.data.toy import generate
+from aiayn_cli.data.tree_pairs import TreePairs
 from aiayn_cli.errors import UsageError, did_you_mean
 
 PairOfFiles = tuple[Path, Path]  # source sides, target sides
@@ -30,6 +32,9 @@ class Files:
         tmx: translation memories, for training.
         valid: validation files.
         test: test files.
+        trees: treebanks for training, a tree on a line or over several.
+        valid_trees: a treebank for validation.
+        test_trees: a treebank for testing.
         weights: by the name of a corpus, of a part of one, or of a file: how often its pairs are taken.
     """
 
@@ -39,15 +44,23 @@ class Files:
     tmx: Sequence[Path] = ()
     valid: PairOfFiles | None = None
     test: PairOfFiles | None = None
+    trees: Sequence[Path] = ()
+    valid_trees: Path | None = None
+    test_trees: Path | None = None
     weights: Mapping[str, int] = field(default_factory=dict)
 
     def given(self) -> list[str]:
-        """List the options that name files."""
+        """List the options that name files of pairs."""
         return [f"--{name}" for name in ("train", "tsv", "tmx", "valid", "test") if getattr(self, name)]
+
+    def given_trees(self) -> list[str]:
+        """List the options that name treebanks."""
+        names = ("trees", "valid_trees", "test_trees")
+        return ["--" + name.replace("_", "-") for name in names if getattr(self, name)]
 
     def has_train(self) -> bool:
         """Whether there is training text."""
-        return bool(self.train or self.tsv or self.tmx)
+        return bool(self.train or self.tsv or self.tmx or self.trees)
 
 
 def make_source(
@@ -94,7 +107,11 @@ def make_source(
         valid, valid_every = [_lines(files.valid, config)], 0
     if files.test:
         test = [_lines(files.test, config)]
-    for name, weight in files.weights.items():
+    if files.valid_trees:
+        valid = [_trees(files.valid_trees, config)]
+    if files.test_trees:
+        test = [_trees(files.test_trees, config)]
+    for name, weight in ((display_name(name), weight) for name, weight in files.weights.items()):
         if name not in names:
             raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
         for i in names[name]:
@@ -142,14 +159,18 @@ def _demo(seed: int) -> dict[str, list[Origin]]:
 
 def _file_origins(files: Files, langs: tuple[str, str], config: DataConfig) -> list[Origin]:
     drop = config.on_bad_bytes == "drop"
-    tsv = (Origin(str(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
-    tmx = (Origin(str(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
-    return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx]
+    tsv = (Origin(display_name(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
+    tmx = (Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
+    return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx, *(_trees(p, config) for p in files.trees)]
+
+
+def _trees(path: Path, config: DataConfig) -> Origin:
+    return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
 
 
 def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
     src, tgt = pair
-    return Origin(str(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
+    return Origin(display_name(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
 
 
 def _care(config: DataConfig) -> tuple[bool, Drift]:

@@ -3,7 +3,9 @@
 run/
   manifest.json    id of the run, and hashes of the data it is trained on
   recipe.yaml      every setting it was last trained with
-  metrics.jsonl    what was measured on the way
+  metrics.jsonl    what was measured on the way; see training/metrics.py
+  report.html      all of it to look at; see run_report.py
+  tensorboard/     where --tensorboard asked for it
   checkpoints/     see checkpoint.py
 """
 
@@ -103,8 +105,8 @@ def write_run(run: Path, run_id: str, data: PreparedData, recipe: Recipe, parame
         "vocab_sha256": data.vocab_sha256,
         "parameters": parameters,
     }
-    _write_whole(run / "manifest.json", json.dumps(manifest, indent=2) + "\n")  # first, since it marks a run
-    _write_whole(run / "recipe.yaml", recipe_to_yaml(recipe))
+    write_whole(run / "manifest.json", json.dumps(manifest, indent=2) + "\n")  # first, since it marks a run
+    write_whole(run / "recipe.yaml", recipe_to_yaml(recipe))
 
 
 def finish_saving(run: Path, best_step: int | None, keep: int) -> None:
@@ -149,7 +151,8 @@ def _manifest(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file; what was there stays whole until the new one is on the disk."""
     temporary = path.with_name(f"{UNFINISHED}{path.name}")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,14 +1,28 @@
 """The processes that train together: torchrun's variables, read once into a frozen Worker.
 
-One process is a world of size 1 and takes the same path.
+One process is a world of size 1 and takes the same path. What goes wrong in one of several is everybody's end, within
+seconds and with its reason: see watch.py.
 """
 
+import json
+import math
 import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.training.watch import Lost, Watch
+
+SIGNALS = ("SIGTERM", "SIGINT")
 
 
 @dataclass(frozen=True)
@@ -19,50 +33,206 @@ class Worker:
         rank: its number, from 0.
         world_size: how many there are.
         local_rank: its number on this machine, which picks its GPU.
+        attempt: times that the launcher has started all of them again after a failure.
+        silence_seconds: a process that is not heard of for so long has vanished (AIAYN_SILENCE_SECONDS).
+        collective_seconds: longest wait for the others in one operation (AIAYN_COLLECTIVE_SECONDS).
     """
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
+    attempt: int = 0
+    silence_seconds: float = 20.0
+    collective_seconds: float = 600.0
 
     @classmethod
     def from_environment(cls) -> "Worker":
-        """Read what torchrun sets; without it this is the only process."""
+        """Read what torchrun sets; without it this is the only process.
+
+        Raises:
+            AiaynError: a variable is missing or has an impossible value.
+        """
         if "WORLD_SIZE" not in os.environ:
             return cls()
-        return cls(*(int(os.environ.get(name, default)) for name, default in _VARIABLES))
+        world_size = _count("WORLD_SIZE", least=1)
+        rank, local_rank = _count("RANK", default=0), _count("LOCAL_RANK", default=0)
+        if rank >= world_size:
+            raise AiaynError(
+                f"RANK is {rank}, but WORLD_SIZE is {world_size}", "ranks count from 0; torchrun sets both"
+            )
+        if world_size > 1:
+            _address()
+        return cls(
+            rank=rank,
+            world_size=world_size,
+            local_rank=local_rank,
+            attempt=_count("TORCHELASTIC_RESTART_COUNT", default=0),
+            silence_seconds=_seconds("AIAYN_SILENCE_SECONDS", cls.silence_seconds),
+            collective_seconds=_seconds("AIAYN_COLLECTIVE_SECONDS", cls.collective_seconds),
+        )
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Meet the other processes; inside, an error of any of them ends all.
+
+        Raises:
+            AiaynError: another process has failed, has vanished or never came; it is named.
+        """
+        if self.world_size == 1:
+            yield
+            return
+        host, port = _address()
+        timeout = timedelta(seconds=self.collective_seconds)
+        is_server = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+
+        def connect(as_server: bool = False) -> Store:
+            store = TCPStore(host, port, is_master=as_server, wait_for_workers=False, timeout=timeout)
+            return PrefixStore(f"aiayn/{self.attempt}", store)
+
+        try:
+            store = connect(is_server)
+            watch = Watch(store, connect(), self.rank, self.world_size, self.silence_seconds, self.collective_seconds)
+        except (dist.DistError, RuntimeError, ValueError) as error:
+            raise AiaynError(
+                f"rank {self.rank} cannot reach rank 0 at {host}:{port}: {_first_line(error)}",
+                "check MASTER_ADDR and MASTER_PORT, that rank 0 runs, and that no firewall is between",
+            ) from error
+        with watch:
+            _stores[self.rank] = store
+            try:
+                yield
+                if dist.is_initialized():
+                    dist.destroy_process_group()
+            finally:
+                del _stores[self.rank]
 
     def join(self, device: torch.device) -> None:
-        """Meet the other processes; returns when all are there."""
-        if self.world_size > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        """Make ready for operations on tensors of all processes; within together().
 
-    def leave(self) -> None:
-        """Part from the other processes."""
-        if self.world_size > 1 and dist.is_initialized():
-            dist.destroy_process_group()
+        Args:
+            device: of the tensors that will be summed, beside those of the CPU.
+        """
+        if self.world_size == 1 or dist.is_initialized():
+            return
+        with _collective():
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+                store=PrefixStore("group", _stores[self.rank]),
+                rank=self.rank,
+                world_size=self.world_size,
+                timeout=timedelta(seconds=self.collective_seconds),
+            )
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add a tensor up over all processes, in place."""
         if self.world_size > 1:
-            dist.all_reduce(tensor)
+            with _collective():
+                dist.all_reduce(tensor)
         return tensor
 
-    def agree(self, signal: str, device: torch.device) -> str:
+    def spread(self, tensor: Tensor) -> None:
+        """Replace a tensor by rank 0's, in place."""
+        if self.world_size > 1:
+            with _collective():
+                dist.broadcast(tensor, src=0)
+
+    def exchange(self, numbers: Sequence[int]) -> list[list[int]]:
+        """The numbers of every process, in the order of ranks; as many from each."""
+        if self.world_size == 1:
+            return [list(numbers)]
+        mine = torch.tensor(list(numbers), dtype=torch.int64)
+        everybodys = [torch.empty_like(mine) for _ in range(self.world_size)]
+        with _collective():
+            dist.all_gather(everybodys, mine)
+        return [numbers.tolist() for numbers in everybodys]
+
+    def agree(self, signal: str) -> str:
         """The signal that any process has received, or "".
 
         All then stop after the same update; one that went on alone would wait for the others for ever.
         """
+        received = self.exchange([int(signal == name) for name in SIGNALS])
+        return next(
+            (name for name, counts in zip(SIGNALS, zip(*received, strict=True), strict=True) if any(counts)), ""
+        )
+
+    def share(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Rank 0's JSON values, for all."""
         if self.world_size == 1:
-            return signal
-        received = self.sum(torch.tensor([float(signal == name) for name in _SIGNALS], device=device)).tolist()
-        return next((name for name, count in zip(_SIGNALS, received, strict=True) if count), "")
+            return dict(values)
+        content = torch.frombuffer(bytearray(json.dumps(values).encode()), dtype=torch.uint8)
+        size = torch.tensor([len(content)])
+        self.spread(size)
+        if self.rank != 0:
+            content = torch.empty(int(size), dtype=torch.uint8)
+        self.spread(content)
+        shared: dict[str, Any] = json.loads(content.numpy().tobytes())
+        return shared
+
+    def check_same(self, what: Mapping[str, str]) -> None:
+        """Make sure that all processes work on the same.
+
+        Args:
+            what: by name, such as {"data": "prepared/demo 3f2a..."}.
+        Raises:
+            AiaynError: a process has something else than rank 0; both are named.
+        """
+        expected = self.share(what)
+        for name, value in what.items():
+            if value != expected[name]:
+                raise AiaynError(
+                    f"rank {self.rank} has another {name} than rank 0: {value}, not {expected[name]}",
+                    "give all processes the same command, and all machines the same prepared data",
+                )
 
     def wait(self) -> None:
         """Wait until all processes are here."""
-        if self.world_size > 1:
-            dist.barrier()
+        self.sum(torch.zeros(1))
 
 
-_SIGNALS = ("SIGTERM", "SIGINT")
-_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+# The connection of together(), for join(); a frozen Worker has no place for it.
+_stores: dict[int, Store] = {}
+
+
+@contextmanager
+def _collective() -> Iterator[None]:
+    """Tell an error that another process causes from one of this process."""
+    try:
+        yield
+    except (dist.DistError, RuntimeError) as error:
+        raise Lost(_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return re.sub(r"^\[[^]]*\] ", "", str(error)).partition("\n")[0][:300]  # without gloo's file and line
+
+
+def _address() -> tuple[str, int]:
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not os.environ.get(name):
+            raise AiaynError(
+                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {name} is not set",
+                "start the processes with torchrun or --gpus, or unset WORLD_SIZE to train with one",
+            )
+    return os.environ["MASTER_ADDR"], _count("MASTER_PORT", least=1)
+
+
+def _count(name: str, *, least: int = 0, default: int | None = None) -> int:
+    text = os.environ.get(name, "" if default is None else str(default))
+    if not (text.isascii() and text.isdecimal() and int(text) >= least):
+        raise AiaynError(
+            f"the environment's {name} is {text!r}, but must be a whole number from {least}",
+            "torchrun sets it; unset WORLD_SIZE to train with one process",
+        )
+    return int(text)
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name, str(default))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < 1e7:
+        raise AiaynError(f"the environment's {name} is {text!r}, but must be seconds above 0", f"{default:g} is usual")
+    return seconds

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data import moses
-from aiayn_cli.data.moses import MosesText, make_processor
+from aiayn_cli.data.moses import MosesText
+from aiayn_cli.data.processing import make_processor
 from aiayn_cli.errors import DataError
 
 BOTH = TextConfig(normalise_punctuation=True, moses_tokenise=True)

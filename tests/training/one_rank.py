@@ -1,7 +1,6 @@
-"""What each process of test_distributed.py runs: a few updates of a tiny model, and a SIGTERM for one rank."""
+"""What each process of test_distributed.py does: a few updates of a tiny model, and a SIGTERM for one rank."""
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -13,7 +12,8 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
-from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+from aiayn_cli.training.state import TrainingState
+from aiayn_cli.training.trainer import Hooks, Trainer
 
 
 def learn(store: Path, out: Path, interrupted_rank: int, interrupted_update: int) -> None:
@@ -32,34 +32,29 @@ def learn(store: Path, out: Path, interrupted_rank: int, interrupted_update: int
 
     optimizer.step = watched_step  # type: ignore[method-assign]
     worker = Worker.from_environment()
-    worker.join(torch.device("cpu"))
-    trainer = Trainer(
-        model,
-        optimizer,
-        TokenStore(store, "train"),
-        None,
-        config,
-        d_model=16,
-        device=torch.device("cpu"),
-        worker=worker,
-        metrics=MetricsLog(out / "metrics.jsonl" if worker.rank == 0 else None),
-        hooks=Hooks(
-            save=lambda *_: worker.wait(),
-            bleu=None,
-            interrupted=lambda: (
-                "SIGTERM" if (worker.rank, len(gradients)) == (interrupted_rank, interrupted_update) else ""
+    with worker.together():
+        worker.join(torch.device("cpu"))
+        trainer = Trainer(
+            model,
+            optimizer,
+            TokenStore(store, "train"),
+            None,
+            config,
+            d_model=16,
+            device=torch.device("cpu"),
+            worker=worker,
+            metrics=MetricsLog(out / "metrics.jsonl" if worker.rank == 0 else None),
+            hooks=Hooks(
+                save=lambda *_: worker.wait(),
+                bleu=None,
+                interrupted=lambda: (
+                    "SIGTERM" if (worker.rank, len(gradients) + 1) == (interrupted_rank, interrupted_update) else ""
+                ),
             ),
-        ),
-        state=TrainingState(),
-    )
-    stopped_by = trainer.train()
-    worker.leave()
+            state=TrainingState(),
+        )
+        stopped_by = trainer.train()
     weights = {name: weight.clone() for name, weight in optimizer.weights().items()}
     save_file(weights, out / f"weights-{worker.rank}.safetensors")
     save_file(gradients, out / f"gradients-{worker.rank}.safetensors")
     (out / f"state-{worker.rank}.json").write_text(json.dumps([stopped_by, trainer.state.to_json()]))
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    learn(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

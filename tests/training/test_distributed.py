@@ -1,56 +1,39 @@
 """Two processes learn what one learns, and stop together."""
 
 import json
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from ranks import Ranks
 from safetensors.torch import load_file
 
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import read_metrics
 
-PROGRAM = Path(__file__).with_name("one_rank.py")
+learn = runpy.run_path(str(Path(__file__).with_name("one_rank.py")))["learn"]
 UPDATES = 5
+ADDRESS = (("MASTER_ADDR", "there"), ("MASTER_PORT", "77"))
 TWO_STATES = ("two/state-0.json", "two/state-1.json")
-
-
-def start_rank(rank: int, n_ranks: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:
-    world = {"WORLD_SIZE": n_ranks, "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), *arguments],
-        env={**os.environ, **{name: str(value) for name, value in world.items()}, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def two_ranks(store: TokenStore, out: Path, *, interrupted_rank: int) -> None:
     out.mkdir()
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    arguments = [str(store.folder), str(out), str(interrupted_rank), str(UPDATES)]
-    processes = [start_rank(rank, 2, port, arguments) for rank in (0, 1)]
-    try:
-        for process in processes:
-            _, err = process.communicate(timeout=100)
-            assert process.returncode == 0, err
-    finally:
-        for process in processes:
-            process.kill()
+
+    def work(_: int) -> int:
+        learn(store.folder, out, interrupted_rank, UPDATES)
+        return 0
+
+    ended = Ranks(work, 2, out / "written").wait()
+    assert [e.code for e in ended] == [0, 0], ended
 
 
 def one_rank(store: TokenStore, out: Path) -> None:
     out.mkdir()
-    runpy.run_path(str(PROGRAM))["learn"](store.folder, out, 0, UPDATES)
+    learn(store.folder, out, 0, UPDATES)
 
 
 def test_two_processes_learn_what_one_does_and_stop_together(
@@ -63,8 +46,10 @@ def test_two_processes_learn_what_one_does_and_stop_together(
 
     states = [json.loads((tmp_path / name).read_text()) for name in ("one/state-0.json", *TWO_STATES)]
     assert [(stopped_by, state["step"]) for stopped_by, state in states] == [("SIGTERM", UPDATES)] * 3
+    norm = states[0][1]["usual_norm"]
     for _, state in states:
         del state["seconds"]
+        assert state.pop("usual_norm") == pytest.approx(norm, rel=1e-3)
     assert states[0] == states[1] == states[2]
 
     weights = [load_file(tmp_path / f"two/weights-{rank}.safetensors") for rank in (0, 1)]
@@ -84,9 +69,15 @@ def test_the_worker_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert Worker.from_environment() == Worker(rank=0, world_size=1, local_rank=0)
-    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
+    for name, value in (
+        ("RANK", "5"),
+        ("WORLD_SIZE", "8"),
+        ("LOCAL_RANK", "1"),
+        *ADDRESS,
+        ("TORCHELASTIC_RESTART_COUNT", "3"),
+    ):
         monkeypatch.setenv(name, value)
-    assert Worker.from_environment() == Worker(rank=5, world_size=8, local_rank=1)
+    assert Worker.from_environment() == Worker(rank=5, world_size=8, local_rank=1, attempt=3)
 
 
 def test_a_rank_without_a_world_is_not_the_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +89,34 @@ def test_a_rank_without_a_world_is_not_the_launchers(monkeypatch: pytest.MonkeyP
 
 def test_one_process_needs_no_others() -> None:
     worker, tensor = Worker(), torch.tensor([1.5, -2.0])
-    worker.join(torch.device("cpu"))
-    assert worker.sum(tensor) is tensor
-    assert tensor.tolist() == [1.5, -2.0]
-    worker.wait()
-    worker.leave()
+    with worker.together():
+        worker.join(torch.device("cpu"))
+        assert worker.sum(tensor) is tensor
+        worker.spread(tensor)
+        assert tensor.tolist() == [1.5, -2.0]
+        assert worker.exchange([3, 4]) == [[3, 4]]
+        assert worker.share({"step": 3}) == {"step": 3}
+        assert worker.agree("SIGINT") == "SIGINT"
+        worker.check_same({"data": "any"})
+        worker.wait()
     assert not torch.distributed.is_initialized()
+
+
+def test_what_ranks_exchange_comes_to_all(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = Worker.from_environment()
+        with worker.together():
+            worker.join(torch.device("cpu"))
+            assert worker.exchange([rank, 10 * rank, -7]) == [[0, 0, -7], [1, 10, -7], [2, 20, -7]]
+            assert worker.share({"name": f"Zürich {rank}", "value": rank}) == {"name": "Zürich 0", "value": 0}
+            tensor = torch.full((2, 3), float(rank))
+            assert worker.sum(tensor.clone()).tolist() == [[3.0] * 3] * 2
+            worker.spread(tensor)
+            assert tensor.tolist() == [[0.0] * 3] * 2
+            assert worker.agree("SIGTERM" if rank == 2 else "") == "SIGTERM"
+            assert worker.agree("") == ""
+            worker.check_same({"data": "the same"})
+        return 0
+
+    ended = Ranks(work, 3, tmp_path / "written").wait()
+    assert [e.code for e in ended] == [0, 0, 0], ended

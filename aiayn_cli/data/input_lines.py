@@ -1,0 +1,120 @@
+"""What a user gives to be translated: lines of text or JSON, and a second text that belongs to each."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiayn_cli.data.text import RecordReader, is_blank, map_line_breaks
+from aiayn_cli.errors import DataError
+
+LineFormat = Literal["text", "jsonl"]
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """One record of the input.
+
+    Attributes:
+        number: of its line, from 1 on.
+        text: what to translate; "" where the record could not be read.
+        prefix: how the translation shall begin ("" = free); or the translation itself, where that is given.
+        is_readable: False where the record's bytes are not text.
+        fields: for JSON, all its fields; None for a line of text.
+    """
+
+    number: int
+    text: str
+    prefix: str = ""
+    is_readable: bool = True
+    fields: Mapping[str, Any] | None = None
+
+
+@dataclass
+class InputLines:
+    """Reads the lines of one input, and of a second file that goes with it.
+
+    Args:
+        reader: of the input, one that keeps going at bad bytes.
+        line_format: "jsonl" takes each record for a JSON object with a "text" and perhaps a "prefix".
+        prefixes: of a second file with one record for each line: prefixes or translations.
+        prefix_hint: what to do where it has another number of lines.
+    """
+
+    reader: RecordReader
+    line_format: LineFormat = "text"
+    prefixes: RecordReader | None = None
+    prefix_hint: str = "give one prefix for each line; an empty line leaves its translation free"
+    _prefix_records: Iterator[str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._prefix_records = iter(self.prefixes or ())
+
+    def blocks(self) -> Iterator[list[InputLine]]:
+        """Give the lines as they arrive.
+
+        Raises:
+            DataError: a record that is no such JSON object, or a file of prefixes of another length.
+        """
+        number = 0
+        for records in self.reader.blocks():
+            block = []
+            for record in records:
+                number += 1
+                block.append(self._line(number, record))
+            yield block
+        if self.prefixes is not None and next(self._prefix_records, _END) is not _END:
+            raise self._other_length(number, "more than")
+
+    def _line(self, number: int, record: str | None) -> InputLine:
+        prefix = ""
+        if self.prefixes is not None:
+            found = next(self._prefix_records, _END)
+            if isinstance(found, _End):
+                raise self._other_length(number - 1, "only")
+            prefix = found or ""
+        if record is None:
+            return InputLine(number, "", prefix, is_readable=False)
+        if self.line_format == "text" or is_blank(record):
+            return InputLine(number, "" if is_blank(record) else record, prefix)
+        fields = _parse(record, f"{self.reader.name}:{number}")
+        text, prefix = (_one_line(fields.get(name, default)) for name, default in (("text", ""), ("prefix", prefix)))
+        return InputLine(number, text, prefix, fields=fields)
+
+    def _other_length(self, lines: int, how_many: str) -> DataError:
+        assert self.prefixes is not None
+        return DataError(
+            f"{self.prefixes.name} has {how_many} {lines:,} lines, other than {self.reader.name}",
+            self.prefix_hint,
+        )
+
+
+def _one_line(text: str) -> str:
+    """A text as no more than one record: JSON can hold line ends and NUL."""
+    text = map_line_breaks(text)[0].replace("\0", " ")
+    return "" if is_blank(text) else text
+
+
+class _End:
+    pass
+
+
+_END = _End()
+
+
+def _parse(record: str, place: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(record)
+    except (ValueError, RecursionError) as error:
+        hint = "each line is one object with a text, or leave --format away"
+        raise DataError(f"{place} is no JSON: {error}", hint) from error
+    if not isinstance(fields, dict):
+        raise DataError(f"{place} is a JSON {type(fields).__name__}, not an object", 'write {"text": "..."}')
+    for name in ("text", "prefix"):
+        if not isinstance(fields.get(name, ""), str):
+            raise DataError(f"{place}: {name} is {json.dumps(fields[name])[:40]}, not text", "put it in quotes")
+        if any(0xD800 <= ord(character) < 0xE000 for character in fields.get(name, "")):
+            raise DataError(f"{place}: {name} holds half of a surrogate pair", "write the whole character")
+    if "text" not in fields:
+        raise DataError(f'{place} has no "text"', 'each line is an object such as {"id": 7, "text": "..."}')
+    return fields

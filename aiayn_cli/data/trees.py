@@ -1,0 +1,188 @@
+"""Constituency trees as treebanks write them: `(TOP (S (NP (PRP She)) (VP (VBZ sleeps)) (. .)))`.
+
+A tree is a flat tuple of events in the order of the text, so that no tree is too deep. The outermost bracket of a
+treebank has no meaning of its own and many names (`ROOT`, `S1`, none at all); here it is always `TOP`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aiayn_cli.errors import DataError
+
+TOP = "TOP"
+_TOPS = ("", TOP, "ROOT", "S1", "VROOT")  # how treebanks and parsers call the outermost bracket
+_TRACE = "-NONE-"  # the Penn Treebank's tag of what stands for a word that is elsewhere, or nowhere
+_SHOWN = 60  # characters of a faulty tree in a message
+
+# Brackets, and what stands between brackets and blanks. The blanks are ASCII's: a no-break space is part of a word.
+_TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A constituent begins."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A word with its part of speech."""
+
+    tag: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The constituent that began last, and has not ended, ends."""
+
+
+Event = Open | Leaf | Close
+Tree = tuple[Event, ...]  # balanced; the first event and the last are those of TOP, unless read from a file
+
+
+def read_trees(records: Iterable[str], name: str) -> Iterator[Tree]:
+    """Read trees, each on a line or over several, as the files of a treebank have them.
+
+    Args:
+        records: the lines.
+        name: the file's name for messages.
+    Raises:
+        DataError: brackets do not match, or hold what a tree cannot, with the line where the tree begins.
+    """
+    tokens: list[str] = []
+    depth = first = number = 0
+    for number, record in enumerate(records, start=1):
+        for token in _TOKEN.findall(record):
+            if not tokens:
+                first = number
+            tokens.append(token)
+            depth += (token == "(") - (token == ")")
+            if depth <= 0:
+                yield _parse(tokens, f"{name}:{first}")
+                tokens, depth = [], 0
+    if tokens:
+        raise DataError(
+            f"{name}:{first}: the tree {_show(tokens)} has {depth} bracket(s) that never close",
+            "close them, or remove the tree",
+        )
+
+
+def to_text(tree: Iterable[Event]) -> str:
+    """Write a tree on one line."""
+    parts = []
+    for event in tree:
+        match event:
+            case Open(label):
+                parts.append(f" ({label}")
+            case Leaf(tag, word):
+                parts.append(f" ({tag} {word})")
+            case Close():
+                parts.append(")")
+    return "".join(parts).strip()
+
+
+def from_text(record: str) -> Tree:
+    """Read the one tree of a line.
+
+    Raises:
+        DataError: it holds no tree, or more than one.
+    """
+    trees = list(read_trees([record], "tree"))
+    if len(trees) != 1:
+        raise DataError(
+            f"a line holds {len(trees)} trees, but must hold one: {record[:_SHOWN]}", "give one on each line"
+        )
+    return trees[0]
+
+
+def reduce_tree(tree: Iterable[Event], *, functions: bool) -> Tree:
+    """Keep of a treebank's tree what a parser is asked for.
+
+    Traces and what holds nothing else are left out, the outermost bracket becomes TOP, and labels lose what follows
+    the category, such as `-SBJ` in `NP-SBJ` or `=2`, unless asked otherwise.
+
+    Args:
+        tree: as it was read.
+        functions: keep function labels and indices.
+    Returns:
+        The tree; empty where it has no word.
+    """
+    kept: list[Event] = []
+    for event in tree:
+        match event:
+            case Open(label):
+                kept.append(event if functions else Open(category(label)))
+            case Leaf(tag, _):
+                if tag != _TRACE:
+                    kept.append(event)
+            case Close():
+                if isinstance(kept[-1], Open):
+                    kept.pop()
+                else:
+                    kept.append(event)
+    if not kept:
+        return ()
+    if isinstance(kept[0], Open) and kept[0].label in _TOPS:
+        return (Open(TOP), *kept[1:])
+    return (Open(TOP), *kept, Close())
+
+
+def category(label: str) -> str:
+    """The label without function labels and indices: NP for NP-SBJ-1, SBAR for SBAR=2; -LRB- stays."""
+    return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0]
+
+
+def words(tree: Iterable[Event]) -> list[str]:
+    """The words of a tree, with brackets as a tree writes them."""
+    return [event.word for event in tree if isinstance(event, Leaf)]
+
+
+def escape(word: str) -> str:
+    """Write a word as a tree holds it, where `(` and `)` are -LRB- and -RRB-."""
+    return word.replace("(", "-LRB-").replace(")", "-RRB-")
+
+
+def unescape(word: str) -> str:
+    """Write a tree's word as text does."""
+    return word.replace("-LRB-", "(").replace("-RRB-", ")")
+
+
+def _parse(tokens: Sequence[str], place: str) -> Tree:
+    """Make a tree of the tokens from its first bracket to the one that closes it; `place` is for messages."""
+    events: list[Event] = []
+    depth = 0
+    i = 0
+    while i < len(tokens):
+        if tokens[i] == ")":
+            if not depth or isinstance(events[-1], Open):
+                raise _no_tree(tokens, place, "has an empty bracket" if depth else "ends before it begins")
+            events.append(Close())
+            depth -= 1
+            i += 1
+            continue
+        if tokens[i] != "(":
+            raise _no_tree(tokens, place, f"has {tokens[i]!r} where a bracket should open")
+        label = tokens[i + 1] if tokens[i + 1] not in "()" else ""
+        i += 2 if label else 1
+        if tokens[i] not in "()":
+            if tokens[i + 1] != ")":
+                raise _no_tree(tokens, place, f"has more than a word after {label!r}")
+            events.append(Leaf(label, tokens[i]))
+            i += 2
+        else:
+            events.append(Open(label))
+            depth += 1
+    return tuple(events)
+
+
+def _no_tree(tokens: Sequence[str], place: str, problem: str) -> DataError:
+    hint = "a tree looks like (S (NP (PRP She)) (VP (VBZ sleeps)))"
+    return DataError(f"{place}: {_show(tokens)} {problem}", hint)
+
+
+def _show(tokens: Sequence[str]) -> str:
+    text = " ".join(tokens[:_SHOWN]).replace("( ", "(").replace(" )", ")")
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

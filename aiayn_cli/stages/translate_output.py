@@ -1,0 +1,121 @@
+"""How translations are written: as text or JSON, to stdout or to a file that appears when it is whole."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiayn_cli import logs
+from aiayn_cli.data.input_lines import InputLine, LineFormat
+from aiayn_cli.data.text import write_records
+from aiayn_cli.decoding.translation import Details, Translation
+from aiayn_cli.errors import AiaynError, UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputStyle:
+    """What is written for each output.
+
+    Attributes:
+        line_format: "text", or "jsonl" with one object for each output.
+        n_best: outputs for each line; more than one are numbered in JSON.
+        scores: text: the score and a TAB before each output; JSON: also log p of each sub-word.
+        alignments: text: a TAB and pairs such as 0-0 1-2 after each output; JSON: the same as pairs of numbers.
+    """
+
+    line_format: LineFormat = "text"
+    n_best: int = 1
+    scores: bool = False
+    alignments: bool = False
+
+    @property
+    def needs_details(self) -> bool:
+        """Whether outputs go through the model once more."""
+        return self.alignments or (self.scores and self.line_format == "jsonl")
+
+    def records(self, line: InputLine, outputs: Sequence[Translation], details: Sequence[Details | None]) -> list[str]:
+        """One record for each output of a line."""
+        write = self._json if self.line_format == "jsonl" else self._text
+        return [
+            write(line, rank, output, detail)
+            for rank, (output, detail) in enumerate(zip(outputs, details, strict=True), start=1)
+        ]
+
+    def _text(self, line: InputLine, rank: int, output: Translation, details: Details | None) -> str:
+        score = f"{output.score:.4f}\t" if self.scores else ""
+        pairs = f"\t{' '.join(f'{i}-{j}' for i, j in details.alignment)}" if self.alignments and details else ""
+        text = output.text.replace("\t", " ") if self.scores or self.alignments else output.text
+        return f"{score}{text}{pairs}"
+
+    def _json(self, line: InputLine, rank: int, output: Translation, details: Details | None) -> str:
+        kept = {name: value for name, value in (line.fields or {}).items() if name not in ("text", "prefix")}
+        result: dict[str, object] = {**kept, "text": output.text}
+        if line.fields is None:
+            result = {"line": line.number, **result}
+        if self.n_best > 1:
+            result["rank"] = rank
+        result["score"], result["log_prob"] = _number(output.score), _number(output.log_prob)
+        if details is not None and self.scores:
+            result["tokens"] = [[piece, round(log_prob, 5)] for piece, log_prob in details.tokens]
+        if details is not None and self.alignments:
+            result["alignment"] = [list(pair) for pair in details.alignment]
+        return json.dumps(result, ensure_ascii=False, allow_nan=False)
+
+
+def _number(value: float) -> float | None:
+    return round(value, 5) if math.isfinite(value) else None
+
+
+def check_output(output: Path | None) -> None:
+    """Refuse a name that promises what is not written.
+
+    Raises:
+        UsageError: it ends as a compressed file's.
+    """
+    if output is not None and output.suffix.lower() in (".gz", ".xz", ".bz2", ".zst"):
+        raise UsageError(
+            f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"
+        )
+
+
+@contextmanager
+def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Give a function that writes records and flushes them.
+
+    Args:
+        output: file that appears under its name only when all is done; None = stdout.
+        silent: write nothing at all.
+    Raises:
+        AiaynError: the file cannot be written.
+    """
+    sink = sys.stdout.buffer
+    unfinished = None
+    if output is not None:
+        if output.is_dir():
+            raise AiaynError(f"cannot write {output}: it is a folder", "name a file in it")
+        if not output.exists() or output.is_file():  # not a device or a named pipe, which nothing may replace
+            unfinished = output.with_name(f"{output.name}.unfinished")
+        try:
+            sink = (unfinished or output).open("wb")
+        except OSError as error:
+            raise AiaynError(f"cannot write {output}: {error.strerror}", "give another name") from error
+
+    def write(records: Iterable[str]) -> None:
+        if not silent:
+            write_records(sink, records)
+            sink.flush()
+
+    try:
+        yield write
+    except BaseException:
+        if unfinished is not None:
+            sink.close()
+            logs.notice(f"what was translated so far is in {unfinished}")
+        raise
+    if output is not None:
+        sink.close()
+        if unfinished is not None:
+            unfinished.replace(output)

@@ -1,0 +1,123 @@
+"""Line charts as inline SVG: enough for a report that needs no network, no script and no plotting library."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+_WIDTH, _HEIGHT = 640, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 34, 34  # room around the plot, for titles and numbers
+_MOST_POINTS = 400  # of one line; more could not be told apart
+_TICKS = 5
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart.
+
+    Attributes:
+        name: for the legend.
+        points: (x, y) with x rising; those that are not finite are left out.
+        dotted: whether each point gets a dot that tells its numbers.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    dotted: bool = False
+
+
+def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = (), x_name: str = "update") -> str:
+    """An <svg> element; its colours are the CSS classes line-0, line-1 and so on.
+
+    Args:
+        title: with the unit of y.
+        lines: to draw over each other.
+        marks: x where a thin upright line stands.
+        x_name: of the horizontal axis.
+    Returns:
+        "" where there is no point to draw.
+    """
+    lines = [Line(line.name, [p for p in line.points if all(map(math.isfinite, p))], line.dotted) for line in lines]
+    lines = [line for line in lines if line.points]
+    if not lines:
+        return ""
+    xs = [x for line in lines for x, _ in line.points]
+    ys = [y for line in lines for _, y in line.points]
+    x_ticks, y_ticks = ticks(0, max(xs)), ticks(min(ys), max(ys))
+    left, right = 0.0, max(xs)
+    low, high = min(*ys, y_ticks[0]), max(*ys, y_ticks[-1])
+
+    def across(x: float) -> float:
+        return _LEFT + (x - left) / ((right - left) or 1) * (_WIDTH - _LEFT - _RIGHT)
+
+    def down(y: float) -> float:
+        return _TOP + (high - y) / ((high - low) or 1) * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">',
+        f'<text x="{_LEFT}" y="14" class="title">{escape(title)}</text>',
+    ]
+    for y in y_ticks:
+        parts.append(f'<path d="M{_LEFT} {down(y):.1f}H{_WIDTH - _RIGHT}" class="grid"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{down(y) + 4:.1f}" text-anchor="end">{_number(y, y_ticks)}</text>')
+    for x in x_ticks:
+        parts.append(f'<text x="{across(x):.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{_number(x, x_ticks)}</text>')
+    parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>')
+    for x in marks:
+        if left <= x <= right:
+            parts.append(f'<path d="M{across(x):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" class="mark"/>')
+    for number, line in enumerate(lines):
+        path = "L".join(f"{across(x):.1f} {down(y):.1f}" for x, y in thinned(line.points, _MOST_POINTS))
+        parts.append(f'<path d="M{path}" class="line-{number}"/>')
+        if line.dotted or len(line.points) == 1:
+            for x, y in line.points:
+                tip = escape(f"{line.name}: {y:.5g} at {x_name} {x:,.0f}")
+                parts.append(
+                    f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" class="dot-{number}"><title>{tip}</title>'
+                    "</circle>"
+                )
+    if len(lines) > 1:
+        at = _LEFT
+        for number, line in enumerate(lines):
+            parts.append(f'<path d="M{at} 25h16" class="line-{number}"/>')
+            parts.append(f'<text x="{at + 20}" y="29">{escape(line.name)}</text>')
+            at += 32 + 7 * len(line.name)
+    return "".join(parts) + "</svg>"
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Two to about six round numbers in steps of 1, 2 or 5 times a power of ten, from low or below to near high.
+
+    Raises:
+        ValueError: high is below low, or one of them is not finite.
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(f"no ticks from {low} to {high}")
+    span = high - low or abs(high) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / _TICKS))
+    step = next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= _TICKS)
+    first = math.floor(low / step)
+    last = max(math.floor(high / step), first + 1)
+    return [number * step for number in range(first, last + 1)]
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """At most so many of the points: the lowest and the highest of each stretch, so that no spike is lost."""
+    if len(points) <= most:
+        return list(points)
+    kept = []
+    stretches = most // 2
+    for number in range(stretches):
+        some = range(len(points) * number // stretches, len(points) * (number + 1) // stretches)
+        ends = {min(some, key=lambda i: points[i][1]), max(some, key=lambda i: points[i][1])}
+        kept += [points[i] for i in sorted(ends)]
+    return kept
+
+
+def _number(value: float, among: Sequence[float]) -> str:
+    """A tick's label, with as many places as the step between ticks needs."""
+    step = among[1] - among[0]
+    if max(abs(among[0]), abs(among[-1])) < 1e-2 or step >= 1e6:
+        return f"{value:.3g}"
+    places = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value:,.{places}f}"

@@ -1,0 +1,78 @@
+"""Several processes on one machine, one for each device, through torch's elastic launcher (what torchrun is made of).
+
+The launcher starts the same command again in each process, ends all when one fails, and starts them anew as often as
+it may. Many machines are torchrun's own business.
+"""
+
+import logging
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Sequence
+
+from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from aiayn_cli import logs
+from aiayn_cli.errors import AiaynError, SaidElsewhere, Terminated
+
+_SAVING_SECONDS = 300  # for the processes to save after a signal, before they are killed
+
+
+def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> None:
+    """Run `aiayn ARGUMENTS` in several processes until all have ended.
+
+    Args:
+        arguments: of the command, without those that ask for several processes.
+        processes: how many.
+        max_restarts: times that all are started again when one has failed.
+    Raises:
+        SaidElsewhere: a process failed, and has said why.
+        AiaynError: a process was killed.
+        Terminated: SIGTERM arrived, and was passed on.
+        KeyboardInterrupt: Ctrl-C, likewise.
+    """
+    if not logs.is_verbose():
+        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL + 1)
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=max_restarts,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "aiayn_cli", *arguments)
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        raise _explained(rank, failure, max_restarts) from error
+    except SignalException as error:
+        if error.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from error
+        raise Terminated(
+            f"stopped by {signal.Signals(error.sigval).name}", "the same command goes on from where it was saved"
+        ) from error
+
+
+def _explained(rank: int, failure: ProcessFailure, max_restarts: int) -> AiaynError:
+    """What the user is told about the process that failed first."""
+    if failure.exitcode >= 0:
+        return SaidElsewhere(failure.exitcode)
+    name = signal.Signals(-failure.exitcode).name
+    often = f", after {max_restarts} restarts" if max_restarts else ""
+    return AiaynError(
+        f"rank {rank} (process {failure.pid}) was ended by {name}{often}",
+        "out of memory is what the kernel sends SIGKILL for; the same command goes on from the last checkpoint",
+    )
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,77 @@
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
+from aiayn_cli.data.text import RecordReader
+from aiayn_cli.errors import DataError
+
+
+def read(content: bytes, line_format: LineFormat = "jsonl", prefixes: bytes | None = None) -> list[InputLine]:
+    reader = RecordReader(io.BytesIO(content), "in", keep_going=True)
+    prefix_reader = None if prefixes is None else RecordReader(io.BytesIO(prefixes), "prefixes")
+    return [line for block in InputLines(reader, line_format, prefix_reader).blocks() for line in block]
+
+
+def test_lines_of_text_are_numbered_and_blank_ones_empty() -> None:
+    assert read("hund\n \u3000\n\n\xff".encode("latin-1", "replace"), "text")[:1] == [InputLine(1, "hund")]
+    found = read(b"a\n \n\xff\nb", "text")
+    assert [(line.number, line.text, line.is_readable) for line in found] == [
+        (1, "a", True), (2, "", True), (3, "", False), (4, "b", True),
+    ]  # fmt: skip
+
+
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]))), ascii_only=st.booleans())
+def test_any_text_in_json_is_one_line(texts: list[str], ascii_only: bool) -> None:
+    content = "".join(
+        json.dumps({"id": i, "text": text}, ensure_ascii=ascii_only) + "\n" for i, text in enumerate(texts)
+    )
+    found = read(content.encode())
+    assert len(found) == len(texts)
+    for line, text in zip(found, texts, strict=True):
+        assert line.fields is not None
+        assert line.fields["id"] == line.number - 1
+        assert len(line.text.split()) == len(text.replace("\0", " ").split())
+        assert not set(line.text) & set("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\0")
+
+
+def test_prefixes_come_from_the_object_or_from_a_second_file() -> None:
+    found = read(b'{"text": "a", "prefix": "x"}\n{"text": "b"}\n', prefixes=b"p\nq\n")
+    assert [line.prefix for line in found] == ["x", "q"]
+    assert [line.prefix for line in read(b"a\n\nb\n", "text", prefixes=b"p\n\n\n")] == ["p", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "problem"),
+    [(b"p\n", "prefixes has only 1 lines, other than in"), (b"p\n" * 3, "prefixes has more than 2 lines")],
+)
+def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        read(b"a\nb\n", "text", prefixes)
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (b"hund", "in:2 is no JSON"),
+        (b'"hund"', "in:2 is a JSON str, not an object"),
+        (b'{"id": 7}', 'in:2 has no "text"'),
+        (b'{"text": 7}', "in:2: text is 7, not text"),
+        (b'{"text": "a", "prefix": null}', "in:2: prefix is null, not text"),
+        (b'{"text": "\\ud800"}', "in:2: text holds half of a surrogate pair"),
+        (b"[" * 100_000, "in:2 is no JSON"),
+    ],
+)
+def test_a_record_that_is_no_such_object_is_named(record: bytes, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        read(b'{"text": "a"}\n' + record + b"\n")
+
+
+def test_a_blank_or_unreadable_record_of_json_keeps_its_line() -> None:
+    found = read(b'\n{"text": "a"}\n\xff\n \n')
+    assert [(line.text, line.is_readable, line.fields is None) for line in found] == [
+        ("", True, True), ("a", True, False), ("", False, True), ("", True, True),
+    ]  # fmt: skip

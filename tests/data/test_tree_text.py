@@ -1,0 +1,132 @@
+"""A tree becomes a sequence and the same tree again; whatever a model writes becomes a tree over the given words."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.config import TextConfig
+from aiayn_cli.data.tree_text import NO_TAG, TreeText
+from aiayn_cli.data.trees import Leaf, from_text, reduce_tree, to_text, unescape, words
+from aiayn_cli.errors import DataError
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f()"), min_size=1, max_size=6)
+LABELS = st.one_of(st.sampled_from(["S", "NP", "NP-SBJ", "VP=2", "TOP", "-"]), NAMES)
+LEAVES = st.builds("({} {})".format, st.one_of(st.sampled_from(["NN", "VB", "-LRB-"]), NAMES), NAMES)
+TREES = st.recursive(
+    LEAVES, lambda inside: st.builds("({} {})".format, LABELS, st.lists(inside, min_size=1, max_size=3).map(" ".join))
+).map(lambda text: reduce_tree(from_text(text), functions=True))
+FORMS = [
+    TextConfig(trees=True, tree_tags=tags, tree_words=written) for tags, written in product((True, False), repeat=2)
+]
+TAGS, BOTH, BARE, WORDS = FORMS[1], FORMS[0], FORMS[3], FORMS[2]
+
+TREE = "(TOP (S (NP-SBJ (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
+
+
+@pytest.mark.parametrize(
+    ("form", "sequence"),
+    [
+        (TAGS, "(S (NP-SBJ DT NN )NP (VP VBZ )VP . )S"),
+        (BOTH, "(S (NP-SBJ DT The NN cat )NP (VP VBZ sleeps )VP . . )S"),
+        (WORDS, "(S (NP-SBJ The cat )NP (VP sleeps )VP . )S"),
+        (BARE, "(S (NP-SBJ XX XX )NP (VP XX )VP XX )S"),
+    ],
+)
+def test_the_sequence_has_the_form_that_was_asked_for(form: TextConfig, sequence: str) -> None:
+    assert TreeText(form).apply([TREE]) == [sequence]
+
+
+@given(TREES, st.sampled_from(FORMS))
+def test_a_tree_comes_back_exactly_but_for_tags_that_were_left_out(tree: tuple, form: TextConfig) -> None:
+    if not tree:
+        return
+    text = TreeText(form)
+    line = " ".join(map(unescape, words(tree)))
+    restored = text.restore(line, text.linearise(tree))
+    assert not restored.repairs
+    found = restored.tree
+    if not form.tree_tags:
+        found, tree = (
+            tuple(Leaf("", event.word) if isinstance(event, Leaf) else event for event in each)
+            for each in (found, tree)
+        )
+    assert found == tree
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)).map(" ".join),
+    st.lists(st.one_of(st.sampled_from(["(NP", ")NP", "(S", ")S", "NN", "(", ")", "x)NP"]), st.text())).map(" ".join),
+    st.sampled_from(FORMS),
+)
+def test_whatever_is_written_becomes_a_tree_over_the_given_words(line: str, sequence: str, form: TextConfig) -> None:
+    tree, repairs = TreeText(form).restore_text(line, sequence)
+    given = [
+        word
+        for word in line.replace("(", "-LRB-")
+        .replace(")", "-RRB-")
+        .translate(dict.fromkeys(range(9, 14), " "))
+        .split(" ")
+        if word
+    ]
+    if not given:
+        assert tree == ""
+        return
+    read = from_text(tree)
+    assert words(read) == given
+    assert to_text(read) == tree
+    if not repairs and form is TAGS:
+        assert TreeText(form).restore(line, TreeText(form).linearise(read)).tree == read
+
+
+@pytest.mark.parametrize(
+    ("sequence", "tree", "repairs"),
+    [
+        ("(S (NP DT NN )NP (VP VBZ )VP )S", "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps))))", {}),
+        (
+            "(S (NP DT NN (VP VBZ )S",
+            "(TOP (S (NP (DT the) (NN cat) (VP (VBZ sleeps)))))",
+            {"bracket left open": 2},
+        ),
+        (
+            "(S (NP DT NN )NP (VP VBZ )VP",
+            "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps))))",
+            {"bracket left open": 1},
+        ),
+        (
+            "(S (NP DT NN )NP )VP (VP VBZ )VP )S",
+            "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps))))",
+            {"closing bracket without an opening one": 1},
+        ),
+        (
+            "(S (NP DT NN NN )NP (VP VBZ . )VP )S",
+            "(TOP (S (NP (DT the) (NN cat) (NN sleeps))))",
+            {"word too many": 2, "empty bracket": 1},
+        ),
+        (
+            "(S (NP DT )NP )S",
+            f"(TOP (S (NP (DT the))) ({NO_TAG} cat) ({NO_TAG} sleeps))",
+            {"word left out": 2},
+        ),
+        ("", f"(TOP ({NO_TAG} the) ({NO_TAG} cat) ({NO_TAG} sleeps))", {"word left out": 3}),
+    ],
+)
+def test_each_repair_is_named(sequence: str, tree: str, repairs: dict[str, int]) -> None:
+    assert TreeText(TAGS).restore_text("the cat sleeps", sequence) == (tree, repairs)
+
+
+def test_the_words_are_the_given_ones_even_where_the_model_wrote_others() -> None:
+    tree, repairs = TreeText(BOTH).restore_text("a (b)", "(NP DT a NN c )NP")
+    assert (tree, repairs) == ("(TOP (NP (DT a) (NN -LRB-b-RRB-)))", {"wrong word": 1})
+
+
+def test_punctuation_has_its_tag_even_where_tags_are_not_written() -> None:
+    tree, repairs = TreeText(BARE).restore_text("( a , b ) .", "(S XX XX XX XX XX XX )S")
+    assert tree == "(TOP (S (-LRB- -LRB-) (XX a) (, ,) (XX b) (-RRB- -RRB-) (. .)))"
+    assert not repairs
+
+
+def test_what_is_no_tree_is_refused() -> None:
+    with pytest.raises(DataError, match="where a bracket should open"):
+        TreeText(TAGS).apply(["Der Hund bellt."])

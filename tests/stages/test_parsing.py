@@ -1,0 +1,164 @@
+"""Parsing end to end: treebank in, sequences to learn from, trees out, and their score."""
+
+import json
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.app import main
+from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.config import TextConfig
+from aiayn_cli.data.codec import load_vocabs
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.trees import from_text, words
+from aiayn_cli.errors import AiaynError, ConfigError, UsageError
+from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.stages.prepare import run_prepare
+from aiayn_cli.stages.score_brackets import run_score_brackets
+from aiayn_cli.stages.train import run_train
+from aiayn_cli.stages.translate import run_translate
+
+TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "JJ", "NN", "VBZ", "-LRB-", ".")
+NO_BLEU = ["training.validation_bleu_pairs=0", "training.best_metric=loss", "model.share_embeddings=decoder"]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def make_trees(count: int, seed: int) -> str:
+    chance = random.Random(seed)
+
+    def noun() -> str:
+        adjective = f" (JJ {chance.choice(['big', 'red'])})" * chance.randint(0, 2)
+        return f"(NP-SBJ (DT {chance.choice(['the', 'a'])}){adjective} (NN {chance.choice(['dog', 'cat', 'tree'])}))"
+
+    def tree() -> str:
+        verb = f"(VP (VBZ {chance.choice(['sees', 'has'])}) {noun()})"
+        return f"( (S {noun()}\n   {verb} (-LRB- -LRB-) (NP (-NONE- *)) (. .)))"
+
+    return "".join(f"{tree()}\n" for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    folder = tmp_path_factory.mktemp("trees")
+    for split, count in (("train", 150), ("valid", 9), ("test", 7)):
+        (folder / f"{split}.mrg").write_text(make_trees(count, seed=count), encoding="utf-8")
+    run_prepare(
+        trees=[folder / "train.mrg"],
+        valid_trees=folder / "valid.mrg",
+        test_trees=folder / "test.mrg",
+        out=folder / "prepared",
+        settings={"vocab_size": 80},
+        workers=1,
+    )
+    return PreparedData.load(folder / "prepared")
+
+
+def test_every_tree_is_kept_with_its_words_beside_it(prepared: PreparedData) -> None:
+    assert (len(prepared.train), prepared.src_lang, prepared.tgt_lang) == (150, "words", "trees")
+    assert prepared.text == TextConfig(trees=True)
+    for line, tree in zip(prepared.test_src_text(), prepared.test_tgt_text(), strict=True):
+        assert re.fullmatch(r"\(TOP \(S \(NP .*\) \(VP .*\) \(-LRB- -LRB-\) \(\. \.\)\)\)", tree)
+        assert " ".join(words(from_text(tree))) == line.replace("(", "-LRB-")
+        assert line.endswith(" ( .")
+
+
+def test_each_bracket_and_each_tag_is_one_token(prepared: PreparedData) -> None:
+    _, vocab = load_vocabs(prepared.folder)
+    pieces = vocab.pieces(prepared.train.pair(0)[1].tolist())
+    assert pieces[0] == "▁(S"
+    assert pieces[-1] == "▁)S"
+    assert set(pieces) <= {"▁" + token for token in TOKENS}
+
+
+def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
+    prepared: PreparedData, small_recipe: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = [*NO_BLEU, "training.max_updates=40", "decoding.max_extra=30", "training.save_every_steps=40"]
+    run_train(str(small_recipe), settings, data=prepared.folder, out=tmp_path / "run", device_name="cpu")
+    assert load_checkpoint(find_model(tmp_path / "run")).text.trees
+    lines = [*prepared.test_src_text(), "", "A (word ) never seen"]
+    (tmp_path / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    result = run_translate([tmp_path / "run"], source=str(tmp_path / "in"), output=tmp_path / "out", device="cpu")
+    trees = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
+    assert trees[-2] == ""
+    assert words(from_text(trees[-1])) == ["A", "-LRB-word", "-RRB-", "never", "seen"]
+    for line, tree in zip(lines[:-2], trees, strict=False):
+        assert " ".join(words(from_text(tree))) == line.replace("(", "-LRB-")
+    said = capfd.readouterr().err
+    assert ("the tree was repaired" in said) == (result.repaired_lines > 0)
+    assert f"{result.repaired_lines:,} repaired" in result.summary() or not result.repaired_lines
+
+    scored = tmp_path / "scored"
+    scored.write_text("".join(tree + "\n" for tree in trees[:-2]), encoding="utf-8")
+    score = run_score_brackets([prepared.folder / "test.trees"], hypotheses=str(scored))
+    assert (score.all.sentences, score.all.skipped) == (7, 0)  # a word tagged as a comma makes an error sentence
+
+
+def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:
+    settings = ["model.share_embeddings=decoder"]
+    with pytest.raises(ConfigError, match=r"validation_bleu_pairs is 4, but .* holds trees") as caught:
+        run_train(str(small_recipe), settings, data=prepared.folder, out=tmp_path / "run", device_name="cpu")
+    assert "best_metric=loss" in caught.value.hint
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_call_again_changes_nothing_and_other_options_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.mrg"
+    path.write_text(make_trees(100, seed=3), encoding="utf-8")
+
+    def again(**settings: object) -> bool:
+        call = {"vocab_size": 60, **settings}
+        return run_prepare(trees=[path], out=tmp_path / "out", settings=call, workers=1).done_before
+
+    assert not again()
+    assert again()
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["splits"]["train"]["held_out"] == manifest["splits"]["valid"]["pairs_kept"] > 0
+    with pytest.raises(AiaynError, match=r"tree_functions False and not True"):
+        again(tree_functions=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"valid_trees": Path("a")}, "--valid-trees without --trees"),
+        ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
+        ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
+        ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
+    ],
+)
+def test_trees_go_with_nothing_else(files: dict[str, object], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        run_prepare(**files)  # type: ignore[arg-type]
+
+
+def test_the_command_scores_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gold").write_text("(ROOT (S (NP (NN a)) (VP (VB b))))\n(TOP (S (NN a)))\n", encoding="utf-8")
+    (tmp_path / "test").write_text("(TOP (S (VP (NN a)) (VP (VB b))))\n(TOP (S (NN c)))\n", encoding="utf-8")
+    (tmp_path / "rules").write_text("LABELED 0\nCUTOFF_LEN 1\n", encoding="utf-8")
+
+    def run(*options: str) -> tuple[int, str, str]:
+        files = [str(tmp_path / "gold"), "--hyp", str(tmp_path / "test")]
+        code = main(["score", *files, *options])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    code, out, err = run("--brackets")
+    assert code == 0
+    assert out.startswith("F1 = 66.67\n")
+    assert re.search(r"Number of Error sentence +1 +1\n", out)
+    assert "EVALB|labels:yes|parameters:COLLINS+ROOT+S1" in out
+    assert "line 2 is not scored: words differ" in err
+    code, out, _ = run("--brackets", "--parameters", str(tmp_path / "rules"))
+    assert out.startswith("F1 = 100.00\n")  # 4 brackets with ROOT, labels do not count
+    assert json.loads(run("--brackets", "--json")[1])["all"]["recall"] == pytest.approx(200 / 3)
+    code, _, err = run("--parameters", str(tmp_path / "rules"))
+    assert code == 2
+    assert "--parameters without --brackets" in err
