@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.model.attention import MultiHeadAttention, attend
+from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend
 from aiayn_cli.model.cache import LayerCache
 from aiayn_cli.model.dropout import dropout, dropout_add
 
@@ -56,12 +56,13 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(d_model, dropout, norm)
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """One layer.
 
         Args:
             x: [batch, src_len, d_model].
             mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all.
+                Or a Window.
         Returns:
             [batch, src_len, d_model].
         """
@@ -89,12 +90,12 @@ class DecoderLayer(nn.Module):
         self.memory_residual = Residual(d_model, dropout, norm)
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
         """One layer over whole target sequences.
 
         Args:
             x: [batch, tgt_len, d_model].
-            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend.
+            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend. Or a Window.
             memory: [batch, src_len, d_model].
             memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding.
         Returns:

@@ -35,10 +35,3 @@ def window_mask(length: int, reach: int, device: torch.device) -> Tensor:
     """
     positions = torch.arange(length, device=device)
     return ((positions[:, None] - positions).abs() <= reach)[None, None]
-
-
-def combine(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """What both masks allow; None allows everything."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first & second

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.attention import Mask, MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache
 from aiayn_cli.model.embeddings import (
     Embeddings,
@@ -16,8 +16,9 @@ from aiayn_cli.model.embeddings import (
 )
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+from aiayn_cli.model.masks import causal_mask, padding_mask, window_mask
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
+from aiayn_cli.model.windowed_attention import Window
 
 
 class Transformer(TranslationModel):
@@ -55,10 +56,9 @@ class Transformer(TranslationModel):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
-        mask = None if src_mask is None else padding_mask(src_mask)
+        mask: Mask = None if src_mask is None else padding_mask(src_mask)
         if self.attention_window:
-            mask = combine(mask, window_mask(src.shape[1], self.attention_window, src.device))
-            mask = _let_padding_see_itself(mask)
+            mask = _window_or_mask(Window(self.attention_window, False, src_mask), src)
         for layer in self.encoder_layers:
             x = layer(x, mask)
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -67,7 +67,10 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = self._past_mask(0, tgt_in.shape[1], tgt_in.device)
+        if self.attention_window:
+            mask = _window_or_mask(Window(self.attention_window, True), tgt_in)
+        else:
+            mask = causal_mask(tgt_in.shape[1], tgt_in.device)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
@@ -139,8 +142,6 @@ def build_transformer(config: ModelConfig, vocab_size: int) -> Transformer:
     return model
 
 
-def _let_padding_see_itself(mask: Tensor | None) -> Tensor | None:
-    """Give every position at least itself, so that no softmax row is empty where a window meets padding."""
-    if mask is None or mask.shape[2] == 1:
-        return mask
-    return mask | torch.eye(mask.shape[3], dtype=torch.bool, device=mask.device)
+def _window_or_mask(window: Window, tokens: Tensor) -> Window | Tensor:
+    """The window itself where its blocks pay for [batch, length] tokens, else a mask."""
+    return window if window.pays(tokens.shape[1]) else window.mask(tokens.shape[1], tokens.device)

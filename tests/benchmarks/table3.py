@@ -140,12 +140,12 @@ def run_row(row: str, scale: str, overrides: Sequence[str], data: Path, out: Pat
     hypotheses = out / row / "valid.hyp"
     langs = f"{prepared.src_lang}-{prepared.tgt_lang}"
     run_translate([list_checkpoints(out / row)[-1]], source=str(data / f"valid.{prepared.src_lang}"), output=hypotheses)
-    bleu = run_score([data / f"valid.{prepared.tgt_lang}"], hypotheses=str(hypotheses), langs=langs)
+    bleu = run_score([data / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
     metrics = [
         json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
     ]
     last = [each for each in metrics if each["event"] == "validation"][-1]
-    result = RowResult(settings, last["perplexity"], bleu.scores[0].score, trained.parameters, trained.train_seconds)
+    result = RowResult(settings, last["perplexity"], bleu.systems[0].scores[0].score, trained.parameters, trained.train_seconds)
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     unfinished.replace(path)
