@@ -88,13 +88,17 @@ def _map_in_processes(
 
 
 _worker: Callable[[Any], Any] | None = None  # in each of the processes
+_failure: Exception | None = None  # likewise, where there is no worker
 
 
 def _start_worker(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
-    global _worker
+    global _worker, _failure
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = make(*arguments)
+    try:
+        _worker = make(*arguments)
+    except Exception as error:  # raised here, it would end the process, and nobody would learn why
+        _failure = error
 
 
 def _end_with_parent() -> None:
@@ -106,5 +110,7 @@ def _end_with_parent() -> None:
 
 
 def _work(item: Any) -> Any:
+    if _failure is not None:
+        raise _failure
     assert _worker is not None
     return _worker(item)

@@ -1,7 +1,8 @@
 """COMET (Rei et al. 2020), where it is installed: a neural metric that reads the source too.
 
-It comes with the package unbabel-comet, downloads its own model from a hub, and unpickles it: whoever runs it trusts
-that hub. Nothing else of this toolkit does so, and nothing is loaded before COMET is asked for.
+It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore none of our
+extras: their pins have numpy 2. It downloads its own model from a hub, and unpickles it: whoever runs it trusts that
+hub. Nothing else of this toolkit does so, and nothing is loaded before COMET is asked for.
 """
 
 import importlib
@@ -46,7 +47,6 @@ class CometMetric:
         references: exactly one translation of the whole.
         sources: what was translated.
         model: name on the hub, or a checkpoint's file.
-        gpus: how many to compute on.
     Raises:
         AiaynError: it is not installed, cannot be loaded, or lacks what it reads.
     """
@@ -59,7 +59,6 @@ class CometMetric:
         references: Sequence[Sequence[str]],
         sources: Sequence[str] | None,
         model: str = COMET_MODEL,
-        gpus: int = 0,
     ) -> None:
         if sources is None:
             raise AiaynError("COMET reads the source too", "add --source FILE, or score a set with -t")
@@ -70,7 +69,7 @@ class CometMetric:
         except ImportError as error:
             raise AiaynError(
                 "the metric comet needs the package unbabel-comet, which is not installed",
-                "pip install 'aiayn-cli[comet]', or choose another --metric",
+                "pip install unbabel-comet (it needs numpy 1), or choose another --metric",
             ) from error
         try:
             file = model if Path(model).is_file() else package.download_model(model)
@@ -79,7 +78,8 @@ class CometMetric:
             raise AiaynError(
                 f"COMET's model {model} cannot be loaded: {error}", "give a model's file with --comet-model"
             ) from error
-        self._name, self._gpus = model, gpus
+        self._name = model
+        self._gpus = min(1, importlib.import_module("torch").cuda.device_count())
         self._sources, self._reference = sources, references[0]
 
     def statistics(self, systems: Sequence[Sequence[str]]) -> list[Statistics]:

@@ -31,7 +31,6 @@ class MetricOptions:
         lowercase: compare without case (BLEU and chrF; TER never heeds it).
         smooth: BLEU's smoothing of n-grams that never match.
         smooth_value: of "floor" and "add-k"; None = sacreBLEU's.
-        test_set, langs: named in the signature, where the references are one of sacreBLEU's sets.
     """
 
     tokenize: str | None = None
@@ -39,8 +38,6 @@ class MetricOptions:
     lowercase: bool = False
     smooth: Smoothing = "exp"
     smooth_value: float | None = None
-    test_set: str | None = None
-    langs: str | None = None
 
 
 DEFAULTS = MetricOptions()
@@ -147,7 +144,6 @@ class SacreMetric:
         self._lines_worth_a_process = 5_000 if name == "bleu" else 200
         self._metric: Any = _make(name, options)
         self._metric.num_refs = len(references)
-        self._metric.test_set, self._metric.langpair = options.test_set, options.langs  # for its signature
         # A sentence shorter than four words has no 4-gram: sacreBLEU leaves such orders out, for sentences only.
         self._of_sentence: Any = _make(name, options, effective_order=True) if name == "bleu" else self._metric
         self.label = "TER" if name == "ter" else "BLEU" if name == "bleu" else "chrF2" + name[4:]

@@ -86,8 +86,6 @@ def run_score(
         lowercase=lowercase,
         smooth=smooth,
         smooth_value=smooth_value,
-        test_set=test_set,
-        langs=langs if test_set is not None else None,
     )
     loaded = None if test_set is None else load_set(test_set, langs, from_folder)
     texts = read_texts(references, hypotheses, loaded, source)

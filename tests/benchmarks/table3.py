@@ -145,7 +145,9 @@ def run_row(row: str, scale: str, overrides: Sequence[str], data: Path, out: Pat
         json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
     ]
     last = [each for each in metrics if each["event"] == "validation"][-1]
-    result = RowResult(settings, last["perplexity"], bleu.systems[0].scores[0].score, trained.parameters, trained.train_seconds)
+    result = RowResult(
+        settings, last["perplexity"], bleu.systems[0].scores[0].score, trained.parameters, trained.train_seconds
+    )
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     unfinished.replace(path)

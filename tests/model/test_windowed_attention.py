@@ -91,6 +91,19 @@ def test_incremental_decoding_gives_the_same_as_blocks() -> None:
             torch.testing.assert_close(step, whole[:, position])
 
 
+def test_the_cache_of_incremental_decoding_does_not_grow_with_the_length() -> None:
+    model = _model(window=4).eval()
+    cache = model.start(model.encode(torch.randint(4, 30, (2, 9)), None), None)
+    sizes = []
+    with torch.no_grad():
+        for position in range(80):
+            model.step(torch.randint(4, 30, (2 * 3, 1)), cache)
+            cache.reorder(torch.tensor([0, 0, 1, 3, 4, 4]))
+            sizes.append(cache.layers[0]._k.shape[2])
+            assert cache.lengths == [position + 1] * 2
+    assert max(sizes) == sizes[20] < 40  # 3 hypotheses x (4 before + 1), in pools that grow by 16
+
+
 def test_maps_of_attention_show_the_window() -> None:
     model = _model(window=4).eval()
     maps = attention_maps(model, torch.randint(4, 30, (1, 80)), None, torch.randint(4, 30, (1, 80)))
