@@ -96,22 +96,37 @@ class Checkpoint:
         Raises:
             CheckpointError: a weight is missing, left over, or of another shape.
         """
-        weights = self.weights()
         parameters = dict(model.named_parameters())
-        if weights.keys() != parameters.keys():
-            odd = sorted(weights.keys() ^ parameters.keys())
-            raise CheckpointError(f"{self.path}: weights and model differ in {odd[0]}", "the checkpoint is damaged")
+        weights = self._weights_for(parameters)
         with torch.no_grad():
             for name, parameter in parameters.items():
-                if weights[name].shape != parameter.shape:
-                    shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
-                    raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
                 if parameter.is_meta:
                     owner, _, attribute = name.rpartition(".")
                     mapped = nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
                     setattr(model.get_submodule(owner), attribute, mapped)
                 else:
                     parameter.copy_(weights[name])
+
+    def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
+        """Copy the weights into tensors of the same names and shapes, which need no gradient here.
+
+        Raises:
+            CheckpointError: a weight is missing, left over, or of another shape.
+        """
+        weights = self._weights_for(parameters)
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+    def _weights_for(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        weights = self.weights()
+        if weights.keys() != parameters.keys():
+            odd = sorted(weights.keys() ^ parameters.keys())
+            raise CheckpointError(f"{self.path}: weights and model differ in {odd[0]}", "the checkpoint is damaged")
+        for name, parameter in parameters.items():
+            if weights[name].shape != parameter.shape:
+                shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
+                raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
+        return weights
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ One frozen dataclass per section of a recipe. The defaults are the paper's base 
 Need", 2017: Table 3, Sections 5 and 6). A value that cannot work is refused here, with its name and a way out.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -18,6 +19,8 @@ Compile = Literal["auto", "on", "off"]
 BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
 VocabType = Literal["bpe", "unigram"]
+
+MOST_SUB_WORDS = 1_000_000  # of a vocabulary; a unigram model has no more candidates than that to begin with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
+        _check_at_most("data.vocab_size", self.vocab_size, MOST_SUB_WORDS, "37000 in the paper")
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
@@ -174,7 +178,9 @@ class TrainingConfig:
     adam_eps: float = 1e-9  # (Section 5.3)
     label_smoothing: float = 0.1  # mass spread over all classes (Section 5.4)
     clip_norm: float = 0.0  # largest norm of one update's gradient; 0 = no clipping, as in the paper
+    exploding_norm: float = 100.0  # an update whose gradient is so many times the usual norm is skipped; 0 = never
     save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
+    save_every_minutes: float = 0.0  # minutes of training between checkpoints instead; 0 = save_every_steps counts
     keep_checkpoints: int = 5  # newest checkpoints kept beside the best one; never fewer than average_last
     average_last: int = 5  # checkpoints that `average` takes (Section 6.1: base 5, big 20)
     validate_every_saves: int = 1  # checkpoints between validations; only what is saved is validated
@@ -207,6 +213,8 @@ class TrainingConfig:
                     key=f"training.{name}",
                 )
         _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
+        _check_at_least("training.save_every_minutes", self.save_every_minutes, 0, "the paper's is 10; 0 turns it off")
+        _check_at_least("training.exploding_norm", self.exploding_norm, 0, "100 is usual; 0 lets every norm pass")
         _check_one_of("training.best_metric", self.best_metric, get_args(BestMetric))
         _check_one_of("training.precision", self.precision, get_args(Precision))
         _check_one_of("training.compile", self.compile, get_args(Compile))
@@ -257,6 +265,13 @@ def _default(name: str) -> object:
 def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
     if not value >= least:  # written so that NaN fails too
         raise ConfigError(f"{key} is {value}, but must be at least {least}", hint, key=key)
+    if value == math.inf:  # which JSON cannot hold
+        raise ConfigError(f"{key} is {value}, but must be a number", hint, key=key)
+
+
+def _check_at_most(key: str, value: float, most: float, hint: str) -> None:
+    if value > most:
+        raise ConfigError(f"{key} is {value}, but must be at most {most}", hint, key=key)
 
 
 def _check_seed(key: str, value: int) -> None:

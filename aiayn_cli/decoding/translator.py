@@ -14,14 +14,13 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
-from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
-from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
+from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.split import split_points
-from aiayn_cli.decoding.translation import Details, Part, SearchEngine, SearchOptions, Translation
+from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
@@ -167,36 +166,9 @@ class Translator:
         found = self._search([_Source(number, list(ids), []) for number, ids in enumerate(sources)])
         return [hypotheses[0].tokens for hypotheses in found]
 
-    def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
-        """Score each token of some outputs by a second pass, and align their words with those of the source."""
-        parts = [part for each in translations for part in each.parts]
-        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
-        found = []
-        for each in translations:
-            passes = [(part, next(forced)) for part in each.parts]
-            tokens = [
-                (piece, log_prob)
-                for part, result in passes
-                for piece, log_prob in zip(
-                    [*self._vocab.tgt_pieces(part.tgt), "</s>"], result.token_log_probs, strict=True
-                )
-            ]
-            links = [self._links(part, result) for part, result in passes] if with_alignment else []
-            found.append(Details(tuple(tokens), join_links(links)))
-        return found
-
-    def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
-        return force_decode(
-            self._models, pairs, device=self._device, batch_tokens=self._decoding.batch_tokens,
-            with_attention=with_attention,
-        )  # fmt: skip
-
-    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
-        src, tgt = self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
-        assert forced.attention is not None
-        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
-        return align_words(forced.attention, src, tgt), n_src, n_tgt
+    def second_pass(self) -> SecondPass:
+        """What finds out more about outputs with the same models."""
+        return SecondPass(self._models, self._vocab, self._device, self._decoding.batch_tokens)
 
     def _prefix(self, text: str, line: int) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []

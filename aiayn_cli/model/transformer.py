@@ -1,23 +1,26 @@
 """The Transformer (paper, Section 3): embeddings, encoder, decoder, projection to the vocabulary."""
 
-import torch
 from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.attention import Mask, MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,
     embed,
+    embed_packed,
     longest_sequence,
     make_embeddings,
     make_positions,
 )
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+from aiayn_cli.model.masks import causal_mask, padding_mask
+from aiayn_cli.model.packed_attention import PackedPattern
+from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
+from aiayn_cli.model.windowed_attention import Window
 
 
 class Transformer(TranslationModel):
@@ -55,10 +58,9 @@ class Transformer(TranslationModel):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
-        mask = None if src_mask is None else padding_mask(src_mask)
+        mask: Mask = None if src_mask is None else padding_mask(src_mask)
         if self.attention_window:
-            mask = combine(mask, window_mask(src.shape[1], self.attention_window, src.device))
-            mask = _let_padding_see_itself(mask)
+            mask = _window_or_mask(Window(self.attention_window, False, src_mask), src)
         for layer in self.encoder_layers:
             x = layer(x, mask)
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -67,12 +69,37 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = causal_mask(tgt_in.shape[1], tgt_in.device)
+        mask: Mask = causal_mask(tgt_in.shape[1], tgt_in.device)
         if self.attention_window:
-            mask = mask & window_mask(tgt_in.shape[1], self.attention_window, tgt_in.device)
+            mask = _window_or_mask(Window(self.attention_window, True), tgt_in)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
+        return self.decoder_norm(x)  # type: ignore[no-any-return]
+
+    @property
+    def reads_packed(self) -> bool:
+        """See TranslationModel; heads must be as wide in queries as in values."""
+        return all(m.d_k == m.d_v for m in self.modules() if isinstance(m, MultiHeadAttention))
+
+    def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
+        """See TranslationModel."""
+        padding = src_packing.padding_mask()
+        src_mask, tgt_mask = padding, causal_mask(tgt_packing.length, src.device)
+        if self.attention_window:  # a mask, since only short sequences are packed
+            src_window = Window(self.attention_window, False, src_packing.is_token)
+            src_mask = src_window.mask(src_packing.length, src.device)
+            tgt_mask = Window(self.attention_window, True).mask(tgt_packing.length, src.device)
+        pattern = PackedPattern(src_packing, src_packing, src_mask)
+        memory = embed_packed(src, src_packing, self.src_embedding, self.src_positions, self._dropout())
+        for layer in self.encoder_layers:
+            memory = layer(memory, pattern)
+        memory = self.encoder_norm(memory)
+        tgt_pattern = PackedPattern(tgt_packing, tgt_packing, tgt_mask)
+        memory_pattern = PackedPattern(tgt_packing, src_packing, padding)
+        x = embed_packed(tgt_in, tgt_packing, self.tgt_embedding, self.tgt_positions, self._dropout())
+        for layer in self.decoder_layers:
+            x = layer(x, tgt_pattern, memory, memory_pattern)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
@@ -136,8 +163,6 @@ def build_transformer(config: ModelConfig, vocab_size: int) -> Transformer:
     return model
 
 
-def _let_padding_see_itself(mask: Tensor | None) -> Tensor | None:
-    """Give every position at least itself, so that no softmax row is empty where a window meets padding."""
-    if mask is None or mask.shape[2] == 1:
-        return mask
-    return mask | torch.eye(mask.shape[3], dtype=torch.bool, device=mask.device)
+def _window_or_mask(window: Window, tokens: Tensor) -> Window | Tensor:
+    """The window itself where its blocks pay for [batch, length] tokens, else a mask."""
+    return window if window.pays(tokens.shape[1]) else window.mask(tokens.shape[1], tokens.device)

@@ -139,7 +139,7 @@ def _check(
     pairs = list(zip(sources, ours, strict=True))
     differences = [
         abs(mine - other)
-        for forced, log_probs in zip(translator.force(pairs), engine.token_log_probs(pairs), strict=True)
+        for forced, log_probs in zip(translator.second_pass().force(pairs), engine.token_log_probs(pairs), strict=True)
         for mine, other in zip(forced.token_log_probs, log_probs, strict=True)
     ]
     result = ExportResult(

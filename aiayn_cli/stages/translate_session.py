@@ -11,6 +11,7 @@ from aiayn_cli.decoding.report import SuspectCounts, report_record
 from aiayn_cli.decoding.suspects import Judge, Judged, OnSuspect
 from aiayn_cli.decoding.translation import Details
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_models import LoadedModels
 from aiayn_cli.stages.translate_output import OutputStyle
 from aiayn_cli.stages.translate_trees import TreeRestorer
@@ -40,6 +41,7 @@ class Session:
         write: takes the records of the output.
         write_report: takes those of the report.
         keep_outputs: whether to remember all outputs.
+        picture: takes what attention is drawn of.
 
     Attributes:
         lines, blank, unreadable: counts of lines read.
@@ -58,14 +60,16 @@ class Session:
         write_report: WriteRecords,
         *,
         keep_outputs: bool,
+        picture: AttentionPicture,
     ) -> None:
         self._translator = loaded.translator
         first = loaded.checkpoints[0]
+        self._title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
         checks = OutputChecks(first.src_lang, first.tgt_lang, is_text=not first.text.trees)
         self._judge = Judge(loaded.translator, checks, on_suspect)
         self._style, self._on_suspect, self._name = style, on_suspect, name
         self._write, self._write_report = write, write_report
-        self._keep_outputs = keep_outputs
+        self._keep_outputs, self._picture = keep_outputs, picture
         self.lines = self.blank = self.unreadable = 0
         self.trees = TreeRestorer(first.text)
         self.suspects = SuspectCounts()
@@ -93,6 +97,7 @@ class Session:
     def finish(self) -> None:
         """Say what a person should know at the end."""
         self.trees.sum_up()
+        self._picture.write(f"Attention of {self._title}")
         if self.unreadable > _WARNINGS:
             logs.warning(f"{self.unreadable:,} lines of {self._name} in all could not be read")
         if summary := self.suspects.summary():
@@ -127,6 +132,7 @@ class Session:
             report_record(line.number, line.text, each, (line.fields or {}).get("id"))
             for line, each in zip(group, judged, strict=True)
         )
+        self._picture.take(group, judged)
         for each in judged:
             self.suspects.take(each)
         if self._keep_outputs:
@@ -137,5 +143,5 @@ class Session:
         if not self._style.needs_details:
             return [[None] * len(each.outputs) for each in judged]
         outputs = [output for each in judged for output in each.outputs]
-        found = iter(self._translator.details(outputs, with_alignment=self._style.alignments))
+        found = iter(self._translator.second_pass().details(outputs, with_alignment=self._style.alignments))
         return [[next(found) for _ in each.outputs] for each in judged]
