@@ -173,6 +173,7 @@ class TrainingConfig:
     adam_beta2: float = 0.98  # (Section 5.3)
     adam_eps: float = 1e-9  # (Section 5.3)
     label_smoothing: float = 0.1  # mass spread over all classes (Section 5.4)
+    ema_decay: float = 0.0  # of a moving average of the weights, for `average --ema`; 0 = none; 0.999 or more is usual
     clip_norm: float = 0.0  # largest norm of one update's gradient; 0 = no clipping, as in the paper
     save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
     keep_checkpoints: int = 5  # newest checkpoints kept beside the best one; never fewer than average_last
@@ -206,6 +207,7 @@ class TrainingConfig:
                     "the paper's values are 1.0 and 1e-9",
                     key=f"training.{name}",
                 )
+        _check_probability("training.ema_decay", self.ema_decay, "0.9999 remembers some 10,000 updates; 0 keeps none")
         _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
         _check_one_of("training.best_metric", self.best_metric, get_args(BestMetric))
         _check_one_of("training.precision", self.precision, get_args(Precision))
