@@ -51,6 +51,8 @@ def _ended_from_outside() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from error
     except BrokenPipeError as error:
         raise typer.Exit(OUTPUT_CLOSED) from error
+    except EOFError as error:  # Typer takes it for Ctrl-D at a prompt, but we have none: it is a bug of ours
+        raise RuntimeError("a file ended early") from error
 
 
 class _Commands(TyperGroup):

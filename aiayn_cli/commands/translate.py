@@ -93,6 +93,12 @@ def translate(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
     ] = False,
+    score_against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Translate nothing: write log p and the perplexity of the translations in FILE."
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -134,10 +140,27 @@ def translate(
     without -o the translations are part of the JSON object.
     """
     start_logs(quiet, verbose)
-    from aiayn_cli.stages.translate import run_translate  # here, because it imports torch
+    from aiayn_cli.stages.translate import run_score_against, run_translate  # here, because it imports torch
 
     if str(output) == "-":
         output = None
+    if score_against is not None:
+        scored = run_score_against(
+            score_against,
+            model or (),
+            source=source,
+            output=output,
+            batch_tokens=batch_tokens,
+            line_format=line_format,
+            input_format=input_format,
+            device=device,
+            precision=precision,
+            keep_scores=as_json and output is None,
+        )
+        logs.notice(scored.summary())
+        if as_json:
+            print_result(scored, as_json=True)
+        return
     result = run_translate(
         model or (),
         source=source,

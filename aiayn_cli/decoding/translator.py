@@ -14,21 +14,18 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
-from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
-from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
+from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.split import split_points
-from aiayn_cli.decoding.translation import Details, Part, SearchOptions, Translation
+from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
 from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
-from aiayn_cli.errors import AiaynError, CheckpointError
-from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
@@ -159,52 +156,9 @@ class Translator:
             results[source.line].append((source, hypotheses))
         return [self._outputs(parts) for parts in results]
 
-    def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
-        """Score each token of some outputs by a second pass, and align their words with those of the source."""
-        parts = [part for each in translations for part in each.parts]
-        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
-        found = []
-        for each in translations:
-            passes = [(part, next(forced)) for part in each.parts]
-            tokens = [
-                (piece, log_prob)
-                for part, result in passes
-                for piece, log_prob in zip(
-                    [*self._vocab.tgt_pieces(part.tgt), "</s>"], result.token_log_probs, strict=True
-                )
-            ]
-            links = [self._links(part, result) for part, result in passes] if with_alignment else []
-            found.append(Details(tuple(tokens), join_links(links)))
-        return found
-
-    def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
-        return force_decode(
-            self._models, pairs, device=self._device, batch_tokens=self._decoding.batch_tokens,
-            with_attention=with_attention,
-        )  # fmt: skip
-
-    def attention(self, part: Part) -> tuple[AttentionMaps, list[str], list[str]]:
-        """Where the (first) model looks in one pass, and the sub-words of its source and output.
-
-        Raises:
-            AiaynError: the model is no Transformer.
-        """
-        model = self._models[0]
-        if not isinstance(model, Transformer):
-            raise AiaynError("the model is no Transformer, and shows no attention", "leave --attention away")
-        with torch.inference_mode():
-            src, tgt_in = (
-                torch.tensor([ids], device=self._device) for ids in ([*part.src, EOS_ID], [BOS_ID, *part.tgt])
-            )
-            maps = attention_maps(model, src, None, tgt_in)
-        return maps, self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
-
-    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
-        src, tgt = self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
-        assert forced.attention is not None
-        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
-        return align_words(forced.attention, src, tgt), n_src, n_tgt
+    def second_pass(self) -> SecondPass:
+        """What finds out more about outputs with the same models."""
+        return SecondPass(self._models, self._vocab, self._device, self._decoding.batch_tokens)
 
     def _prefix(self, text: str, line: int) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []

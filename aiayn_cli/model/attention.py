@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from aiayn_cli.model.dropout import dropout
 from aiayn_cli.model.masks import additive
+from aiayn_cli.model.packed_attention import PackedPattern, packed_attention, project_apart
 
 # Queries x keys of one head below which a CPU is faster with the written-out form: up to ten times at lengths of
 # sentences, since the backward pass of torch's fused kernel is slow there (tests/benchmarks/attention.py, with the
@@ -77,20 +78,34 @@ class MultiHeadAttention(nn.Module):
         self.w_qkv = Projection(d_model, n_heads * (2 * d_k + d_v), bias=bias)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
-    def forward(self, queries: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, queries: Tensor, memory: Tensor, mask: Tensor | PackedPattern | None) -> Tensor:
         """Let each query read from memory.
 
         Args:
-            queries: [batch, tgt_len, d_model].
-            memory: [batch, src_len, d_model]; the queries themselves for self-attention.
+            queries: [batch, tgt_len, d_model], or packed [rows, d_model].
+            memory: [batch, src_len, d_model]; the queries themselves for self-attention. Or packed likewise.
             mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
+                A PackedPattern for packed sequences, of heads whose d_k is their d_v.
         Returns:
-            [batch, tgt_len, d_model].
+            As the queries.
         """
+        if isinstance(mask, PackedPattern):
+            return self._read_packed(queries, memory, mask)
         q, k, v = (
             self.project_all(queries) if memory is queries else (self.project_q(queries), *self.project_kv(memory))
         )
         return self.combine(attend(q, k, v, mask, self.dropout if self.training else 0.0))
+
+    def _read_packed(self, queries: Tensor, memory: Tensor, pattern: PackedPattern) -> Tensor:
+        assert self.d_k == self.d_v, "heads are gathered as vectors of one width"
+        lost = self.dropout if self.training else 0.0
+        if memory is queries:
+            read = packed_attention(self.w_qkv(queries), None, pattern, self.n_heads, lost)
+        else:
+            weight, bias = self.w_qkv.weight, self.w_qkv.bias
+            q, kv = project_apart(queries, memory, weight, bias, self.n_heads * self.d_k)
+            read = packed_attention(q, kv, pattern, self.n_heads, lost)
+        return self.w_o(read)  # type: ignore[no-any-return]
 
     def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of self-attention: [batch, heads, length, d_k], the same, [.., d_v]."""

@@ -4,10 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.dropout import dropout
+from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.translation_model import NO_LIMIT
 
@@ -62,6 +65,26 @@ def embed(
         [batch, length, d_model].
     """
     x = embedding(tokens) * math.sqrt(embedding.embedding_dim) + positions(start, tokens.shape[1])
+    return dropout(x, probability)
+
+
+def embed_packed(
+    tokens: Tensor, packing: Packing, embedding: nn.Embedding, positions: PositionTable, probability: float
+) -> Tensor:
+    """embed() for packed sequences.
+
+    Args:
+        tokens: int64 [packing.rows].
+        packing: of the sequences.
+        embedding: of the language.
+        positions: of the language.
+        probability: of dropout on the sum; 0 for none.
+    Returns:
+        [packing.rows, d_model].
+    """
+    table = positions(0, int(packing.positions.max()) + 1)
+    places = functional.embedding(packing.positions, table)
+    x = torch.add(places, embedding(tokens), alpha=math.sqrt(embedding.embedding_dim))
     return dropout(x, probability)
 
 

@@ -9,6 +9,8 @@ from torch.nn import functional
 from aiayn_cli.model.attention import MultiHeadAttention, attend
 from aiayn_cli.model.cache import LayerCache, NewSlots
 from aiayn_cli.model.dropout import dropout, dropout_add
+from aiayn_cli.model.fused_feed_forward import fused_feed_forward
+from aiayn_cli.model.packed_attention import PackedPattern
 
 
 class FeedForward(nn.Module):
@@ -21,7 +23,10 @@ class FeedForward(nn.Module):
         self.activation_dropout = activation_dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        """[batch, length, d_model] -> [batch, length, d_model]."""
+        """[batch, length, d_model] or packed [rows, d_model] -> the same shape."""
+        if x.dim() == 2 and x.device.type == "cpu":
+            lost = self.activation_dropout if self.training else 0.0
+            return fused_feed_forward(x, self.w_1.weight, self.w_1.bias, self.w_2.weight, self.w_2.bias, lost)
         hidden = functional.relu(self.w_1(x), inplace=True)  # [batch, length, d_ff]
         return self.w_2(dropout(hidden, self.activation_dropout if self.training else 0.0))  # type: ignore[no-any-return]
 
@@ -40,7 +45,7 @@ class Residual(nn.Module):
         self.norm_first = norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """[batch, length, d_model] -> [batch, length, d_model]."""
+        """[batch, length, d_model] or packed [rows, d_model] -> the same shape."""
         y = sublayer(self.norm(x) if self.norm_first else x)
         total = dropout_add(y, x, self.dropout if self.training else 0.0)
         return total if self.norm_first else self.norm(total)
@@ -57,14 +62,15 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(d_model, dropout, norm)
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | PackedPattern | None) -> Tensor:
         """One layer.
 
         Args:
-            x: [batch, src_len, d_model].
-            mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all.
+            x: [batch, src_len, d_model], or packed [rows, d_model].
+            mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all. A PackedPattern if x is
+                packed.
         Returns:
-            [batch, src_len, d_model].
+            As x.
         """
         x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
@@ -91,16 +97,22 @@ class DecoderLayer(nn.Module):
         self.cache_dtype: torch.dtype | None = None  # of the keys and values in step(); None = that of the weights
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | PackedPattern,
+        memory: Tensor,
+        memory_mask: Tensor | PackedPattern | None,
+    ) -> Tensor:
         """One layer over whole target sequences.
 
         Args:
-            x: [batch, tgt_len, d_model].
-            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend.
-            memory: [batch, src_len, d_model].
-            memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding.
+            x: [batch, tgt_len, d_model], or packed [rows, d_model].
+            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend. A PackedPattern if x is packed.
+            memory: [batch, src_len, d_model], or packed likewise.
+            memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding. Likewise.
         Returns:
-            [batch, tgt_len, d_model].
+            As x.
         """
         x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
         x = self.memory_residual(x, lambda y: self.memory_attention(y, memory, memory_mask))

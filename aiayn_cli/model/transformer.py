@@ -10,6 +10,7 @@ from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,
     embed,
+    embed_packed,
     longest_sequence,
     make_embeddings,
     make_positions,
@@ -17,6 +18,8 @@ from aiayn_cli.model.embeddings import (
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+from aiayn_cli.model.packed_attention import PackedPattern
+from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
@@ -55,10 +58,7 @@ class Transformer(TranslationModel):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
-        mask = None if src_mask is None else padding_mask(src_mask)
-        if self.attention_window:
-            mask = combine(mask, window_mask(src.shape[1], self.attention_window, src.device))
-            mask = _let_padding_see_itself(mask)
+        mask = self._src_mask(None if src_mask is None else padding_mask(src_mask), src.shape[1], src.device)
         for layer in self.encoder_layers:
             x = layer(x, mask)
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -67,12 +67,32 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = causal_mask(tgt_in.shape[1], tgt_in.device)
-        if self.attention_window:
-            mask = mask & window_mask(tgt_in.shape[1], self.attention_window, tgt_in.device)
+        mask = self._past_mask(tgt_in.shape[1], tgt_in.device)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
+        return self.decoder_norm(x)  # type: ignore[no-any-return]
+
+    @property
+    def reads_packed(self) -> bool:
+        """See TranslationModel; heads must be as wide in queries as in values."""
+        return all(m.d_k == m.d_v for m in self.modules() if isinstance(m, MultiHeadAttention))
+
+    def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
+        """See TranslationModel."""
+        padding = src_packing.padding_mask()
+        src_mask = self._src_mask(padding, src_packing.length, src.device)
+        assert src_mask is not None, "there is one for padding"
+        pattern = PackedPattern(src_packing, src_packing, src_mask)
+        memory = embed_packed(src, src_packing, self.src_embedding, self.src_positions, self._dropout())
+        for layer in self.encoder_layers:
+            memory = layer(memory, pattern)
+        memory = self.encoder_norm(memory)
+        tgt_pattern = PackedPattern(tgt_packing, tgt_packing, self._past_mask(tgt_packing.length, src.device))
+        memory_pattern = PackedPattern(tgt_packing, src_packing, padding)
+        x = embed_packed(tgt_in, tgt_packing, self.tgt_embedding, self.tgt_positions, self._dropout())
+        for layer in self.decoder_layers:
+            x = layer(x, tgt_pattern, memory, memory_pattern)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
@@ -95,6 +115,17 @@ class Transformer(TranslationModel):
 
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder_layers)  # type: ignore[arg-type]
+
+    def _src_mask(self, padding: Tensor | None, length: int, device: torch.device) -> Tensor | None:
+        """What the encoder's positions may see: bool [batch or 1, 1, length or 1, length], or None for all."""
+        if not self.attention_window:
+            return padding
+        return _let_padding_see_itself(combine(padding, window_mask(length, self.attention_window, device)))
+
+    def _past_mask(self, length: int, device: torch.device) -> Tensor:
+        """What each target position may see: bool [1, 1, length, length]."""
+        mask = causal_mask(length, device)
+        return mask & window_mask(length, self.attention_window, device) if self.attention_window else mask
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0

@@ -6,6 +6,8 @@ from typing import Protocol, Self
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aiayn_cli.model.packing import Packing
+
 NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
 
 
@@ -86,6 +88,25 @@ class TranslationModel(nn.Module, ABC):
         if self.vocab_projection is not None:
             return self.vocab_projection(hidden)  # type: ignore[no-any-return]
         return functional.linear(hidden, self.output.weight)
+
+    @property
+    def reads_packed(self) -> bool:
+        """Whether decode_packed() can be used."""
+        return False
+
+    def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
+        """encode() and decode() over sequences without padding (packing.py).
+
+        Args:
+            src: int64 [src_packing.rows].
+            src_packing: of the sources.
+            tgt_in: int64 [tgt_packing.rows], each sequence with BOS_ID first.
+            tgt_packing: of the targets of the same sentences.
+        Returns:
+            [tgt_packing.rows, d_model]; rows that belong to no token hold anything, and give no gradient where none
+            comes to them.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecodingCache:

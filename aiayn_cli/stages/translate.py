@@ -1,29 +1,26 @@
 """What `aiayn translate` does: models in, lines from a file or a pipe, translations out in the same order."""
 
-import io
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from aiayn_cli import logs
 from aiayn_cli.config import Precision
-from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
-from aiayn_cli.data.piped import PipedBytes, count_lines_ahead
-from aiayn_cli.data.text import RecordReader, display_name, open_text_bytes
-from aiayn_cli.decoding.stream import gather
+from aiayn_cli.data.input_lines import InputLines, LineFormat
+from aiayn_cli.data.piped import PipedBytes
+from aiayn_cli.data.text import RecordReader, display_name
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.stages.translate_attention import AttentionPicture
+from aiayn_cli.stages.translate_input import groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
+from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
 
-_LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
-_PROMPT = "> "
+__all__ = ["run_score_against", "run_translate"]
 
 
 @dataclass(frozen=True)
@@ -143,10 +140,10 @@ def run_translate(
     )
     style = OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments)
     with ExitStack() as files:
-        file = files.enter_context(_opened(source))
+        file = files.enter_context(opened(source))
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
-        prefixes = RecordReader(files.enter_context(_opened(prefix)), str(prefix)) if prefix else None
+        prefixes = RecordReader(files.enter_context(opened(prefix)), str(prefix)) if prefix else None
         loaded = load_models(models, search, device, precision)
         lines = InputLines(reader, input_format or line_format, prefixes)
         session = Session(
@@ -157,10 +154,10 @@ def run_translate(
             files.enter_context(open_writer(output, silent=keep_translations and output is None)),
             files.enter_context(open_writer(report, silent=report is None)),
             keep_outputs=keep_translations,
-            picture=AttentionPicture(attention, loaded.translator),
+            picture=AttentionPicture(attention, loaded.translator.second_pass()),
         )
         started = time.perf_counter()
-        for group in _groups(lines, file):
+        for group in groups(lines, file):
             session.take(group)
         seconds = time.perf_counter() - started
     session.finish()
@@ -178,29 +175,3 @@ def run_translate(
         lines_per_second=session.lines / max(seconds, 1e-9),
         translations=tuple(session.kept) if keep_translations else None,
     )
-
-
-def _groups(lines: InputLines, file: BinaryIO) -> Iterator[list[InputLine]]:
-    """Give the lines in groups that are translated together, and show how far it is."""
-    if lines.reader.name == "stdin" and sys.stdin.isatty():
-        logs.notice("type a line to translate it; Ctrl-D ends")
-        logs.prompt(_PROMPT)
-        for group in gather(lines.blocks(), _LINES_TOGETHER):
-            yield group
-            logs.prompt(_PROMPT)
-        return
-    with logs.progress("translating", total=count_lines_ahead(file), unit="lines") as progress:
-        for group in gather(lines.blocks(), _LINES_TOGETHER):
-            yield group
-            progress.advance(len(group))
-
-
-@contextmanager
-def _opened(source: str | Path) -> Iterator[BinaryIO]:
-    file = open_text_bytes(source)
-    try:
-        # Unbuffered: a thread that waits for a slow pipe inside a buffer would hold its lock when Ctrl-C closes it.
-        yield cast(BinaryIO, file.raw) if isinstance(file, io.BufferedReader) else file
-    finally:
-        if source != "-":
-            file.close()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
+from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.suspects import Judged
-from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page
 
@@ -18,13 +18,13 @@ class AttentionPicture:
 
     Args:
         path: of the page; None = nothing is done.
-        translator: whose attention it is; of an ensemble, the first model's.
+        second_pass: of the models whose attention it is; of an ensemble, the first one's.
     Raises:
         AiaynError: the page cannot be written there.
     """
 
-    def __init__(self, path: Path | None, translator: Translator) -> None:
-        self._path, self._translator = path, translator
+    def __init__(self, path: Path | None, second_pass: SecondPass) -> None:
+        self._path, self._second_pass = path, second_pass
         self._examples: list[AttentionExample] = []
         self._left_out = 0
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
@@ -42,7 +42,7 @@ class AttentionPicture:
                     self._left_out += 1
                     continue
                 label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
-                maps, src, tgt = self._translator.attention(part)
+                maps, src, tgt = self._second_pass.attention(part)
                 self._examples.append(AttentionExample(label, line.text, each.outputs[0].text, src, tgt, maps))
 
     def write(self, title: str) -> None:

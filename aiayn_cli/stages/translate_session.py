@@ -143,5 +143,5 @@ class Session:
         if not self._style.needs_details:
             return [[None] * len(each.outputs) for each in judged]
         outputs = [output for each in judged for output in each.outputs]
-        found = iter(self._translator.details(outputs, with_alignment=self._style.alignments))
+        found = iter(self._translator.second_pass().details(outputs, with_alignment=self._style.alignments))
         return [[next(found) for _ in each.outputs] for each in judged]
