@@ -42,7 +42,7 @@ class MovingAverage:
         state = {
             f"{EMA_PREFIX}{name}": part.view(p.shape) for (name, p), part in zip(named.items(), parts, strict=True)
         }
-        return {**state, _UPDATES: torch.tensor([float(self._updates)])}
+        return {**state, _UPDATES: self._values.new_tensor([float(self._updates)])}
 
     def load(self, state: dict[str, Tensor], named: dict[str, Tensor]) -> None:
         """Go on from what state() gave; a run that had no average begins one with its present weights.
