@@ -40,6 +40,7 @@ from aiayn_cli.errors import CheckpointError, ConfigError
 FORMAT = 1
 _WEIGHTS, _VOCAB, _TGT_VOCAB = "weights.safetensors", "vocab.model", "vocab.tgt.model"
 _STATE, _MOMENTS = "training/state.json", "training/moments.safetensors"
+EMA_PREFIX = "ema."  # begins the names of a moving average's tensors among the moments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,15 @@ class Checkpoint:
             CheckpointError: the file is missing or damaged.
         """
         return read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS))
+
+    def moving_average(self) -> dict[str, Tensor]:
+        """The moving average of the weights by parameter name, float32; empty where the run keeps none.
+
+        Raises:
+            CheckpointError: the checkpoint was not saved to train on from, or is damaged.
+        """
+        found = read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX)
+        return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
     def load_into(self, model: nn.Module) -> None:
         """Copy the weights into a model of the same shape, whatever its dtype and device.
