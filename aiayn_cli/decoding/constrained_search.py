@@ -11,7 +11,7 @@ that any word begins at that place: nothing where a word is due, much before a f
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -23,8 +23,35 @@ from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 
 _PHRASE_WEIGHT = 0.5  # share of a phrase's own cost that counts where the tokens that begin words are known
 
+_MORE_PLACES, _WIDEST = 8, 32  # of a beam
+
 Phrase = tuple[int, ...]
 Constraint = tuple[Phrase, ...]  # alternatives; none is empty
+
+
+def phrase_tokens(constraints: Sequence[Constraint]) -> int:
+    """The most tokens that phrases for some constraints take together."""
+    return sum(max(map(len, alternatives)) for alternatives in constraints)
+
+
+def groups_of_one_beam(
+    constraints: Sequence[Sequence[Constraint]], beam_size: int, at_once: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Group sentences by the beam that they need: wider by one place for each token of their phrases, and by eight.
+
+    Args:
+        constraints: [sentences].
+        beam_size: the least.
+        at_once: sentences in a group, at most.
+    Yields:
+        A beam size, and the numbers of sentences.
+    """
+    by_beam: defaultdict[int, list[int]] = defaultdict(list)
+    for number, each in enumerate(constraints):
+        by_beam[max(beam_size, min(_MORE_PLACES + phrase_tokens(each), _WIDEST))].append(number)
+    for size, numbers in by_beam.items():
+        for start in range(0, len(numbers), at_once):
+            yield size, numbers[start : start + at_once]
 
 
 def constrained_search(

@@ -114,12 +114,14 @@ def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
     models = [make_model()]
     plain = Translator(models, vocab, cpu, decoding)
     with_terms = Translator(models, vocab, cpu, decoding, glossary=terms)
-    lines = ["der hund", "die maus sieht den hund", "eine klein", "hund hund", "", "und sieht", "Hund." * 60]
+    lines = ["der hund", "die maus sieht den hund", "eine klein", "hund hund", "", "und sieht", "hund und die " * 6]
     free = plain.translate_n_best(lines)
     assert sum(bool(terms.missing(line, each[0].text)) for line, each in zip(lines, free, strict=True)) >= 4
     found = with_terms.translate_n_best(lines)
+    [[split]] = with_terms.variant(longest_source=8).translate_n_best(lines[6:])
+    assert len(split.parts) > 1, "the terms of a split line are those of its parts"
+    assert terms.missing(lines[6], split.text) == []
     assert found[2][0].text == free[2][0].text
-    assert len(found[6][0].parts) > 1, "the terms of a split line are those of its parts"
     for line, [each] in zip(lines, found, strict=True):
         assert terms.missing(line, each.text) == []
     for batch_tokens in (1, 1000):
