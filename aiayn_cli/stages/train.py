@@ -28,6 +28,7 @@ from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_be
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
 from aiayn_cli.stages.run_report import REPORT, write_report
+from aiayn_cli.training.compilation import compile_layers
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
@@ -175,9 +176,7 @@ class _Session:
                 logs.notice(f"changed setting applied: {change}")
             self.metrics.write("resume", step=state.step)
         self.matmul_rate = matmul_rate(self.device)
-        if config.compile == "on" or (config.compile == "auto" and self.device.device.type == "cuda"):
-            for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
-                layer.compile(dynamic=True)
+        compile_layers(self.model, config.compile, self.device.device)
         with _signals() as interrupted:
             trainer = Trainer(
                 self.model,
