@@ -4,7 +4,9 @@ Exit codes: 0 done; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the re
 143 SIGTERM after saving. Anything else is our own bug and keeps its traceback.
 """
 
+import atexit
 import errno
+import gc
 import io
 import os
 import sys
@@ -49,6 +51,8 @@ def _ended_from_outside() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from error
     except BrokenPipeError as error:
         raise typer.Exit(OUTPUT_CLOSED) from error
+    except EOFError as error:  # Typer takes it for Ctrl-D at a prompt, but we have none: it is a bug of ours
+        raise RuntimeError("a file ended early") from error
 
 
 class _Commands(TyperGroup):
@@ -114,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         _print_error("stdout is closed, so there is no place for the result", "send it to a file, or to /dev/null")
         return AiaynError.exit_code
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)  # a process that ends need not look for garbage, which takes a tenth of a second
     _speak_utf8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:

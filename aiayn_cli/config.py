@@ -4,6 +4,7 @@ One frozen dataclass per section of a recipe. The defaults are the paper's base 
 Need", 2017: Table 3, Sections 5 and 6). A value that cannot work is refused here, with its name and a way out.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -18,6 +19,8 @@ Compile = Literal["auto", "on", "off"]
 BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
 VocabType = Literal["bpe", "unigram"]
+
+MOST_SUB_WORDS = 1_000_000  # of a vocabulary; a unigram model has no more candidates than that to begin with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
+        _check_at_most("data.vocab_size", self.vocab_size, MOST_SUB_WORDS, "37000 in the paper")
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
@@ -257,6 +261,13 @@ def _default(name: str) -> object:
 def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
     if not value >= least:  # written so that NaN fails too
         raise ConfigError(f"{key} is {value}, but must be at least {least}", hint, key=key)
+    if value == math.inf:  # which JSON cannot hold
+        raise ConfigError(f"{key} is {value}, but must be a number", hint, key=key)
+
+
+def _check_at_most(key: str, value: float, most: float, hint: str) -> None:
+    if value > most:
+        raise ConfigError(f"{key} is {value}, but must be at most {most}", hint, key=key)
 
 
 def _check_seed(key: str, value: int) -> None:

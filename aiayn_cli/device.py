@@ -15,6 +15,9 @@ from aiayn_cli.errors import AiaynError
 
 # glibc's names for mallopt's parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+# Compiled products that oneDNN keeps, of 0.6 MB each: its default of 1,024 is too few for the shapes of a large corpus
+# (model/packing.py), and one more shape than it keeps can mean that each is compiled again whenever it comes back.
+_ONEDNN_PRODUCTS = 2_048
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
         name, reason = torch.cuda.get_device_name(chosen), "tensor cores" if fast else "no bf16 in hardware"
         remarks = ""
     else:
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_ONEDNN_PRODUCTS))  # read at the first product
         fast = _cpu_has_bf16()
         name, reason = f"CPU, {_set_threads()} threads", "bf16 instructions" if fast else "no bf16 instructions"
         remarks = "".join(f"; {text}" for text in (_keep_freed_memory(), _use_onednn_for_fp32()) if text)

@@ -68,19 +68,21 @@ class SaidElsewhere(AiaynError):
         self.exit_code = code
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> str:
     """Write the hint for an unknown name: the nearest known one, or all of them where none is near.
 
     Args:
         name: what was asked for.
         known: every name that exists, in the order to print them.
+        unlisted: further names, which may be the nearest one, but would make the list too long.
     Returns:
         A hint for an AiaynError, such as "did you mean base?".
     """
     names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    all_names = [*names, *unlisted]
+    near = get_close_matches(name, all_names, n=1, cutoff=0.5)
     if not near:  # upper case for lower case is nothing in common to difflib
-        near = get_close_matches(name.casefold(), names, n=1, cutoff=0.5)
+        near = get_close_matches(name.casefold(), all_names, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]}?"
     return f"known are {', '.join(names)}" if names else ""

@@ -8,11 +8,14 @@ used: they read `5e-4` as text, `no` as false and `010` as eight. The field says
 * a text is taken as it is written, so `compile: off` is the text "off".
 
 Anchors, tags and nested values have no meaning here and are refused.
+
+`extends: base` at the top level names the recipe whose settings hold where a file says nothing: a bundled recipe, or
+a file beside the one that names it. Without it, config.py's defaults hold.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -21,7 +24,7 @@ import yaml
 
 from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import ConfigError, did_you_mean
-from aiayn_cli.recipe_file import NULL, Setting, read_recipe_file, suggest_name
+from aiayn_cli.recipe_file import EXTENDS, NULL, Setting, read_recipe_file, suggest_name
 
 _Config = type[DataConfig] | type[ModelConfig] | type[TrainingConfig] | type[DecodingConfig]
 _SECTIONS: dict[str, _Config] = {
@@ -44,7 +47,13 @@ _NUMBER = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9
 
 def recipe_names() -> list[str]:
     """List the recipes that come with the package, by name."""
-    return sorted(path.stem for path in _bundled_folder().glob("*.yaml"))
+    folder = _bundled_folder()
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+
+
+def run_name(name_or_path: str) -> str:
+    """Name the run of a recipe after it: "base", "table3-big", or a file's name without its suffix."""
+    return name_or_path.replace("/", "-") if name_or_path in recipe_names() else Path(name_or_path).stem
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -59,10 +68,51 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         ConfigError: what is wrong, with file, line and value, and what to write instead.
     """
     path = _find(name_or_path)
-    settings, section_places = read_recipe_file(path, _FIELDS)
-    for override in overrides:
-        setting = _read_override(override)
-        settings[setting.key] = setting
+    chain = [path]
+    try:
+        settings, section_places = _read_chain(chain)
+        for override in overrides:
+            setting = _read_override(override)
+            settings[setting.key] = setting
+        return _build(settings, section_places, path)
+    except ConfigError as error:
+        if len(chain) == 1 or error.problem.startswith("--set"):
+            raise
+        story = " extends ".join(map(str, chain))
+        raise ConfigError(f"{error.problem} ({story})", error.hint, key=error.key) from None
+
+
+def _read_chain(chain: list[Path]) -> tuple[dict[str, Setting], dict[str, str]]:
+    """Read a recipe and all that it extends, which are added to `chain`; the nearer one's settings win."""
+    settings: dict[str, Setting] = {}
+    section_places: dict[str, str] = {}
+    while True:
+        file = read_recipe_file(chain[-1], _FIELDS)
+        settings = file.settings | settings
+        section_places = file.section_places | section_places
+        if file.extends is None:
+            return settings, section_places
+        base = _find_base(file.extends, chain[-1])
+        if base.resolve() in [path.resolve() for path in chain]:
+            problem = f"{file.extends.place}: extends is {file.extends.text}, which comes back to {base}"
+            raise ConfigError(problem, "let the last of them extend nothing", key=EXTENDS)
+        chain.append(base)
+
+
+def _find_base(extends: Setting, path: Path) -> Path:
+    name = extends.text
+    if name in NULL:
+        raise ConfigError(f"{extends.place}: extends has no value", f"name one of {', '.join(recipe_names()[:3])}...")
+    if name not in recipe_names() and not Path(name).is_absolute():
+        name = str(path.parent / name)
+    try:
+        return _find(name)
+    except ConfigError as error:
+        problem = f"{extends.place}: extends is {extends.text}, but {error.problem}"
+        raise ConfigError(problem, did_you_mean(extends.text, recipe_names()), key=EXTENDS) from None
+
+
+def _build(settings: Mapping[str, Setting], section_places: Mapping[str, str], path: Path) -> Recipe:
     values: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
     for setting in settings.values():
         name, field = setting.key.split(".")
@@ -101,9 +151,9 @@ def _find(name_or_path: str) -> Path:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder, but a recipe is a file", "name the .yaml file in it")
     if not path.is_file():
-        is_name = not path.suffix and len(path.parts) == 1
+        is_name = not path.suffix and (len(path.parts) == 1 or any(n.startswith(f"{path.parts[0]}/") for n in names))
         problem = f"there is no recipe {name_or_path}" if is_name else f"recipe file {path} does not exist"
-        raise ConfigError(problem, did_you_mean(path.stem, names))
+        raise ConfigError(problem, did_you_mean(name_or_path if is_name else path.stem, names))
     return path
 
 

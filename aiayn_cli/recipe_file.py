@@ -1,11 +1,13 @@
 """The YAML of a recipe file: two levels, every value still text, each with its place.
 
+Beside its sections a file may name the recipe that it differs from: `extends: base`.
+
 Read from the parser's events, so that nothing is guessed: YAML 1.1 would make `no` false, `010` eight and `5e-4`
 text. Anchors, tags, lists and deeper levels have no meaning in a recipe and are refused.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import yaml
 from aiayn_cli.errors import ConfigError, did_you_mean
 
 NULL = ("", "~", "null", "Null", "NULL")  # YAML's ways to write no value
+
+EXTENDS = "extends"  # the one key beside the sections
 
 Known = Mapping[str, Collection[str]]  # the names of the settings, by section
 
@@ -28,14 +32,27 @@ class Setting:
     place: str  # "FILE:LINE" or "--set ..."
 
 
-def read_recipe_file(path: Path, known: Known) -> tuple[dict[str, Setting], dict[str, str]]:
+@dataclass(frozen=True)
+class RecipeFile:
+    """What one file says.
+
+    Attributes:
+        settings: by key ("section.name").
+        section_places: where each section begins.
+        extends: the recipe whose settings hold where this one says nothing; None where there is none.
+    """
+
+    settings: dict[str, Setting]
+    section_places: dict[str, str]
+    extends: Setting | None
+
+
+def read_recipe_file(path: Path, known: Known) -> RecipeFile:
     """Read the settings of a file.
 
     Args:
         path: a YAML file.
         known: the names that may occur.
-    Returns:
-        The settings by key ("section.name"), and the place of each section.
     Raises:
         ConfigError: the file cannot be read, is not such YAML, or names what is not known or was given before.
     """
@@ -66,30 +83,34 @@ def read_recipe_file(path: Path, known: Known) -> tuple[dict[str, Setting], dict
         raise ConfigError(problem, "remove it") from error
 
 
-def _read_sections(events: Iterator[Any], path: Path, known: Known) -> tuple[dict[str, Setting], dict[str, str]]:
+def _read_sections(events: Iterator[Any], path: Path, known: Known) -> RecipeFile:
     """Walk through the parser's events: a mapping of sections, each a mapping of settings."""
-    settings: dict[str, Setting] = {}
-    places: dict[str, str] = {}
+    found = RecipeFile({}, {}, None)
     start = next((event for event in events if isinstance(event, yaml.NodeEvent)), None)
     if start is None or (isinstance(start, yaml.ScalarEvent) and start.value == ""):
         raise ConfigError(f"{path}: the recipe is empty", f"start with a section: {', '.join(known)}")
     _expect(yaml.MappingStartEvent, start, path, "a recipe")
     for section, place in _read_keys(events, path, "", known):
-        places[section] = place
-        _expect(yaml.MappingStartEvent, next(events), path, f"section {section}")
+        event = next(events)
+        if section == EXTENDS:
+            _expect(yaml.ScalarEvent, event, path, section)
+            found = replace(found, extends=Setting(section, event.value, event.style is not None, place))
+            continue
+        found.section_places[section] = place
+        _expect(yaml.MappingStartEvent, event, path, f"section {section}")
         for key, _ in _read_keys(events, path, section, known):
             event = next(events)
             _expect(yaml.ScalarEvent, event, path, key)
-            settings[key] = Setting(key, event.value, event.style is not None, _place(path, event))
+            found.settings[key] = Setting(key, event.value, event.style is not None, _place(path, event))
     for event in events:  # to the end, so that a fault after the last section is found too
         if isinstance(event, yaml.DocumentStartEvent):
             raise ConfigError(f"{_place(path, event)}: a second YAML document begins", "keep one recipe in one file")
-    return settings, places
+    return found
 
 
 def _read_keys(events: Iterator[Any], path: Path, section: str, known: Known) -> Iterator[tuple[str, str]]:
     """Yield each key of a mapping with its place; the caller takes the value's events before it goes on."""
-    names = known[section] if section else known
+    names = known[section] if section else (*known, EXTENDS)
     seen: dict[str, str] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         place = _place(path, event)
@@ -131,4 +152,4 @@ def suggest_name(name: str, section: str, known: Known) -> str:
     elsewhere = [f"{other}.{name}" for other, names in known.items() if name in names]
     if elsewhere:
         return f"did you mean {' or '.join(elsewhere)}?"
-    return did_you_mean(name, known[section] if section else known)
+    return did_you_mean(name, known[section] if section else (*known, EXTENDS))

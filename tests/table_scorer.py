@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ class TableScorer:
     def __init__(self, next_log_probs: NextLogProbs, sentences: list[int]) -> None:
         self.next_log_probs = next_log_probs
         self.sentences = sentences
-        self.prefixes: list[Prefix] = [() for _ in sentences]
+        self.prefixes: list[Prefix] = [() for _ in self.sentences]
         self.n_steps = 0
         self.n_rows = 0
 
@@ -49,6 +49,20 @@ class TableScorer:
         assert all(row // before == kept[new // after] for new, row in enumerate(rows.tolist()))
         self.sentences = [self.sentences[sentence] for sentence in kept]
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+
+    def take(self, places: Tensor, other: "TableScorer", sentences: slice) -> None:
+        beams = len(self.prefixes) // len(self.sentences)
+        assert len(other.prefixes) == beams * len(other.sentences)
+        for place, number in zip(places.tolist(), range(sentences.start, sentences.stop), strict=True):
+            self.sentences[place] = other.sentences[number]
+            rows = other.prefixes[number * beams : (number + 1) * beams]
+            self.prefixes[place * beams : (place + 1) * beams] = rows
+
+
+def scorers(table: NextLogProbs, n_sentences: int, at_once: int) -> Iterator[TableScorer]:
+    """A scorer for each at_once sentences."""
+    for start in range(0, n_sentences, at_once):
+        yield TableScorer(table, list(range(start, min(start + at_once, n_sentences))))
 
 
 def random_table(seed: int, n_words: int, sharpness: float = 2.0, zeros: float = 0.0) -> NextLogProbs:

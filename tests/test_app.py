@@ -96,6 +96,12 @@ def test_ctrl_c_ends_quietly_with_130(command: Any, capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_file_that_ends_early_is_no_ctrl_d(command: Any) -> None:
+    command(EOFError("Compressed file ended"))
+    with pytest.raises(RuntimeError, match="a file ended early"):
+        main(["probe"])
+
+
 def test_a_closed_output_ends_quietly_with_141(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     command(BrokenPipeError(32, "Broken pipe"))
     assert main(["probe"]) == 141

@@ -13,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from aiayn_cli.recipe import recipe_names
+
 CHECKOUT = Path(__file__).parent.parent
 
 
@@ -48,7 +50,7 @@ def test_the_wheel_holds_every_module_and_every_recipe(wheel: Path) -> None:
         return {str(path.relative_to(folder)) for path in folder.rglob(pattern)}
 
     assert files(wheel / "aiayn_cli", "*.py") == files(CHECKOUT / "aiayn_cli", "*.py")
-    assert files(wheel / "aiayn_cli" / "recipes", "*") == files(CHECKOUT / "recipes", "*")
+    assert files(wheel / "aiayn_cli" / "recipes", "*.*") == files(CHECKOUT / "recipes", "*.yaml")
     assert {path.name for path in wheel.iterdir() if path.suffix != ".dist-info"} == {"aiayn_cli"}
     (licence,) = wheel.glob("*.dist-info/licenses/LICENSE")
     assert licence.read_text() == (CHECKOUT / "LICENSE").read_text()
@@ -64,7 +66,7 @@ def test_the_wheel_finds_its_recipes_from_any_folder(wheel: Path, tmp_path: Path
     )
     where, *names, d_model = run_from_wheel(wheel, tmp_path, "-c", program).split()
     assert Path(where) == wheel / "aiayn_cli" / "__init__.py"
-    assert names == sorted(path.stem for path in (CHECKOUT / "recipes").glob("*.yaml"))
+    assert names == recipe_names()
     assert d_model == "1024"
 
 

@@ -52,7 +52,7 @@ def _plain(value: object) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Path):
-        return str(value)
+        return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # JSON is UTF-8
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     raise TypeError(f"a result holds a {type(value).__name__}, which JSON does not know")

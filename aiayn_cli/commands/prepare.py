@@ -1,5 +1,6 @@
 """`aiayn prepare`."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -370,8 +371,8 @@ def _read_weights(given: list[str]) -> dict[str, int]:
     weights = {}
     for text in given:
         name, _, number = text.rpartition("=")
-        if not name or not number.isdecimal() or int(number) < 1:
-            problem = f"--weight is {text!r}, but must be a name and a whole number from 1 on"
+        if not name or not re.fullmatch("0*[1-9][0-9]{0,3}", number):
+            problem = f"--weight is {text!r}, but must be a name and a whole number from 1 to 9999"
             raise UsageError(problem, "write it like news-commentary-v9=3, or mine.en=2")
         weights[name] = int(number)
     return weights

@@ -93,6 +93,31 @@ def translate(
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
     ] = False,
+    score_against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Translate nothing: write log p and the perplexity of the translations in FILE."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a JSON object on each line: score, length ratio, and what looks wrong."
+        ),
+    ] = None,
+    on_suspect: Annotated[
+        Literal["keep", "retry", "empty", "copy", "fail"],
+        typer.Option(
+            help="What to do about a translation that looks wrong: keep it, search again in other ways, "
+            "write an empty line or the source instead, or stop."
+        ),
+    ] = "keep",
+    attention: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Write a page that draws where the model looks, for the first 50 outputs."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
@@ -115,10 +140,27 @@ def translate(
     without -o the translations are part of the JSON object.
     """
     start_logs(quiet, verbose)
-    from aiayn_cli.stages.translate import run_translate  # here, because it imports torch
+    from aiayn_cli.stages.translate import run_score_against, run_translate  # here, because it imports torch
 
     if str(output) == "-":
         output = None
+    if score_against is not None:
+        scored = run_score_against(
+            score_against,
+            model or (),
+            source=source,
+            output=output,
+            batch_tokens=batch_tokens,
+            line_format=line_format,
+            input_format=input_format,
+            device=device,
+            precision=precision,
+            keep_scores=as_json and output is None,
+        )
+        logs.notice(scored.summary())
+        if as_json:
+            print_result(scored, as_json=True)
+        return
     result = run_translate(
         model or (),
         source=source,
@@ -141,6 +183,9 @@ def translate(
         input_format=input_format,
         with_scores=scores,
         with_alignments=alignments,
+        report=report,
+        on_suspect=on_suspect,
+        attention=attention,
         device=device,
         precision=precision,
         keep_translations=as_json and output is None,

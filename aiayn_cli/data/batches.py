@@ -76,6 +76,25 @@ class Batch:
         return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
 
 
+@dataclass(frozen=True)
+class FlatBatch:
+    """Some pairs without padding, one after the other.
+
+    Attributes:
+        src: int64 [source tokens], each sentence ended by EOS_ID.
+        src_lengths: int64 [pairs], with EOS_ID.
+        tgt_in: int64 [target tokens], each sentence with BOS_ID first.
+        tgt_out: int64 [target tokens], what follows each token of tgt_in: EOS_ID last.
+        tgt_lengths: int64 [pairs], with EOS_ID.
+    """
+
+    src: Tensor
+    src_lengths: Tensor
+    tgt_in: Tensor
+    tgt_out: Tensor
+    tgt_lengths: Tensor
+
+
 def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Position) -> Iterator[Update]:
     """All updates from a position on, epoch after epoch, without end.
 
@@ -142,6 +161,16 @@ def collate(store: TokenStore, pairs: Indices) -> Batch:
     )
 
 
+def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
+    """Read pairs from the store as they stand, one after the other."""
+    src, src_lengths = _with_ends(store, pairs, "src")
+    tgt, tgt_lengths = _with_ends(store, pairs, "tgt")
+    tgt_in = np.empty_like(tgt)
+    tgt_in[1:] = tgt[:-1]
+    tgt_in[np.cumsum(tgt_lengths) - tgt_lengths] = BOS_ID
+    return FlatBatch(*(torch.from_numpy(x) for x in (src, src_lengths, tgt_in, tgt, tgt_lengths)))
+
+
 def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
     """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side.
 
@@ -167,6 +196,19 @@ def _rows(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, NDArr
     rows[is_text] = flat
     rows[np.arange(len(rows)), lengths] = EOS_ID
     return rows, columns <= lengths[:, None]
+
+
+def _with_ends(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, Indices]:
+    """One side of some pairs, each ended by EOS_ID: int64 [tokens], and lengths with it, int64 [pairs]."""
+    flat, lengths = store.gather(pairs, side)
+    with_end = lengths.astype(np.int64) + 1
+    ends = np.cumsum(with_end)
+    tokens = np.empty(ends[-1], dtype=np.int64)
+    is_text = np.ones(len(tokens), dtype=bool)
+    is_text[ends - 1] = False
+    tokens[is_text] = flat
+    tokens[ends - 1] = EOS_ID
+    return tokens, with_end
 
 
 def _shifted_right(tgt: Indices) -> Indices:

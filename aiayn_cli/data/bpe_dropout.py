@@ -72,7 +72,9 @@ class RandomSplitter:
     def __init__(self, vocab: Vocab, dropout: float, seed: int, cached_words: int) -> None:
         ids = vocab.sub_words()
         rng = random.Random()
-        if not vocab.words_are_independent or any(merge(word, ids, 0.0, rng) != [word] for word in ids):
+        if not (vocab.is_bpe and vocab.words_are_independent) or any(
+            merge(word, ids, 0.0, rng) != [word] for word in ids
+        ):
             raise DataError(f"{vocab.name} is not of byte-pair encoding", "leave out --bpe-dropout with it")
         self._vocab = vocab
         self._seed = seed

@@ -40,12 +40,13 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
 
 
 def _find_named(name: str) -> Corpus:
-    for corpus in CORPORA.values():
-        for direction in (corpus, corpus.reverse()) if corpus.train else (corpus,):
-            for each in (direction, *direction.like.values()):
-                if each.name == name:
-                    return each
-    hint = did_you_mean(name, CORPORA) + " (for files of your own give --train)"
+    directions = [
+        each for corpus in CORPORA.values() for each in ((corpus, corpus.reverse()) if corpus.train else (corpus,))
+    ]
+    known = {each.name: each for direction in directions for each in (direction, *direction.like.values())}
+    if name in known:
+        return known[name]
+    hint = did_you_mean(name, CORPORA, unlisted=known) + " (for files of your own give --train)"
     raise DataError(f"unknown corpus {name!r}", hint)
 
 

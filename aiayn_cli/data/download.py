@@ -44,7 +44,11 @@ class Downloads:
         missing = [archive for archive in archives if not self._is_here(archive)]
         if not missing:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"{self._folder} cannot be made: {error.strerror}"
+            raise DataError(problem, "choose another folder with --downloads") from error
         self._check_space(missing)
         for archive in missing:
             self._download(archive)
@@ -94,6 +98,7 @@ class Downloads:
 
     def _download(self, archive: Archive) -> None:
         failures = []
+        unknown = True  # everywhere
         for candidate in _with_instead(archive):
             path = self._folder / candidate.file
             with PartFile(path) as part:
@@ -105,15 +110,21 @@ class Downloads:
                     except TransferError as error:
                         logs.notice(f"{url}: {error}")
                         failures.append(f"{url}: {error}")
+                        unknown &= error.is_unknown
                         continue
                     _remark_on_trust(candidate, url, fingerprint)
                     part.finish()
                     self._checked[archive.file] = path, fingerprint.sha256
                     return
         names = " or ".join(candidate.urls[0].rpartition("/")[2] for candidate in _with_instead(archive))
+        way_out = (
+            "check the name of the corpus, its version and its languages"
+            if unknown
+            else "run this again: it goes on where it stopped"
+        )
         raise DataError(
             f"{archive.file} cannot be downloaded ({'; '.join(failures)})",
-            f"run this again: it goes on where it stopped; or fetch {names} elsewhere and give its folder with --from",
+            f"{way_out}; or fetch {names} elsewhere and give its folder with --from",
         )
 
 

@@ -13,7 +13,7 @@ from aiayn_cli.data.clean import LengthRules
 from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.pairs import Chunk
 from aiayn_cli.data.parallel import map_in_order
-from aiayn_cli.data.selection import Piece, TrainingPairs
+from aiayn_cli.data.parts import Piece, TrainingPairs
 from aiayn_cli.data.store import Tokens
 from aiayn_cli.data.vocab import CACHED_WORDS, Vocab
 from aiayn_cli.special_tokens import UNK_ID

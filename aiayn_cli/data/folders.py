@@ -2,13 +2,14 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from aiayn_cli.errors import AiaynError, DataError, Terminated
 
@@ -48,11 +49,19 @@ class Steps:
             _write_whole(self.scratch / _PLAN, wanted)
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """What a step gave, or None where it is not done yet."""
+        """What a step gave, or None where it is not done yet.
+
+        Raises:
+            DataError: the marker is not as `finish` wrote it.
+        """
+        path = self.scratch / f"{name}.json"
         try:
-            result: dict[str, Any] = json.loads((self.scratch / f"{name}.json").read_bytes())
+            sha256, _, content = path.read_bytes().partition(b"\n")
         except FileNotFoundError:
             return None
+        if hashlib.sha256(content).hexdigest().encode() != sha256:
+            raise damaged(path, "it is not as it was written")
+        result: dict[str, Any] = json.loads(content)
         return result
 
     def finish(self, name: str, result: Mapping[str, Any], files: Iterable[Path] = ()) -> dict[str, Any]:
@@ -69,14 +78,15 @@ class Steps:
         for path in (*paths, *{path.parent for path in paths}):
             flush_to_disk(path)
         content = _to_json(result)
-        _write_whole(self.scratch / f"{name}.json", content)
+        sha256 = hashlib.sha256(content).hexdigest().encode()
+        _write_whole(self.scratch / f"{name}.json", sha256 + b"\n" + content)
         again: dict[str, Any] = json.loads(content)
         return again
 
-    def do(self, name: str, work: Callable[[], Mapping[str, Any]], files: Iterable[Path] = ()) -> dict[str, Any]:
-        """Do a step unless it is done already, and give what it gave."""
-        done = self.result(name)
-        return self.finish(name, work(), files) if done is None else done
+
+def damaged(path: Path, why: str) -> DataError:
+    """Say that a file on the way is not what an earlier step has left; `new_folder` then clears all of it away."""
+    return DataError(f"{path} is damaged: {why}", "run the same command again: it starts over")
 
 
 @contextmanager
@@ -93,31 +103,21 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         DataError: `path` holds something, another process is writing it, it cannot be made, or the disk is full.
     """
-    partial = path.with_name(path.name + ".partial")
+    place = Path(os.path.realpath(path))  # a link stays, and what it leads to is made
+    _refuse_taken(path, place)
+    partial = place.with_name(place.name + ".partial")
     if partial.exists() and not _is_ours(partial):
         raise DataError(f"{partial} is in the way: it is not ours", "rename it, or give another --out")
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise DataError(f"{path} exists already", "remove it, or give another --out")
-    try:
-        partial.mkdir(parents=True, exist_ok=True)
-        lock = (partial / _LOCK).open("ab")
-    except OSError as error:
-        raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
-    with lock:
+    with _make_and_lock(partial, path):
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(
-                f"{path} is being written by another process", "wait for it, or give another --out"
-            ) from None
-        try:
+            _refuse_taken(path, place)  # another process may have finished it before this one had the lock
             yield partial
             for file in partial.iterdir():
                 if not file.name.startswith("."):
                     flush_to_disk(file)
             flush_to_disk(partial)
-            partial.rename(path)  # replaces an empty folder
-            flush_to_disk(path.parent)
+            partial.rename(place)  # replaces an empty folder
+            flush_to_disk(place.parent)
         except AiaynError as error:
             if not isinstance(error, Unfinished | Terminated):
                 with suppress(OSError):
@@ -130,13 +130,14 @@ def new_folder(path: Path) -> Iterator[Path]:
                 hint = "free some space: the same command goes on from there; or give another --out"
                 raise Unfinished(problem, hint) from error
             raise
-        remove_leftovers(path)
+        remove_leftovers(place)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what steps kept in a folder that is finished."""
+    """Remove what steps kept in a folder that is finished, unless it cannot be changed."""
     shutil.rmtree(path / _STEPS, ignore_errors=True)
-    (path / _LOCK).unlink(missing_ok=True)  # last, since it is what tells our folder from others
+    with suppress(OSError):
+        (path / _LOCK).unlink()  # last, since it is what tells our folder from others
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
@@ -149,6 +150,42 @@ def _write_whole(path: Path, content: bytes) -> None:
     flush_to_disk(temporary)
     temporary.replace(path)
     flush_to_disk(path.parent)
+
+
+def _refuse_taken(path: Path, place: Path) -> None:
+    """Make sure that a new folder can take the place that `path` leads to."""
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise DataError(f"{path} exists already", "remove it, or give another --out")
+    if place.is_mount() or place == Path.cwd():
+        what = "the place of a whole disk" if place.is_mount() else "the folder that the command runs in"
+        raise DataError(f"{path} is {what}", f"give a folder inside it, such as --out {path / 'prepared'}")
+
+
+def _make_and_lock(partial: Path, path: Path) -> BinaryIO:
+    """Make a folder, and give the open file that keeps other processes out of it."""
+    while True:
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
+        try:
+            lock = (partial / _LOCK).open("ab")
+        except FileNotFoundError:
+            continue  # another process has just renamed or removed the folder
+        except OSError as error:
+            raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock.fileno()), (partial / _LOCK).stat()):
+                return lock
+        except BlockingIOError:
+            lock.close()
+            raise DataError(
+                f"{path} is being written by another process", "wait for it, or give another --out"
+            ) from None
+        except FileNotFoundError:
+            pass
+        lock.close()  # between opening and locking, another process has finished, and renamed the folder
 
 
 def _is_ours(partial: Path) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from aiayn_cli.config import OnBadBytes
 from aiayn_cli.data.inputs import Input
 from aiayn_cli.data.pairs import CHUNK_PAIRS, Chunk, Drift, ReadCounts, pair_up
 from aiayn_cli.data.text import RecordReader
@@ -56,8 +57,8 @@ class LinePairs:
         return ("src", self.src), ("tgt", self.tgt)
 
     def settings(self) -> dict[str, Any]:
-        """Nothing more is to be said."""
-        return {}
+        """Say what bad bytes do."""
+        return {"on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         """Read all pairs."""
@@ -68,6 +69,10 @@ class LinePairs:
                 counts,
                 drift=self.drift,
             )
+
+
+def _on_bad_bytes(drop: bool) -> OnBadBytes:
+    return "drop" if drop else "stop"
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,8 @@ class TalkPairs(LinePairs):
     titles: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """Say whether titles are kept."""
-        return {"titles": self.titles}
+        """Say whether titles are kept, too."""
+        return {**super().settings(), "titles": self.titles}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         """Read all pairs of text; those of other lines are skipped and counted."""
@@ -194,8 +199,8 @@ class TsvPairs:
         return (("both", self.file),)
 
     def settings(self) -> dict[str, Any]:
-        """Say which columns."""
-        return {"columns": list(self.columns)}
+        """Say which columns, and what bad bytes do."""
+        return {"columns": list(self.columns), "on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         """Read all lines; an empty one is a pair of blank sides.
@@ -228,8 +233,7 @@ class TsvPairs:
                     yield src, tgt
                     src, tgt = [], []
             counts.mapped += reader.mapped
-        if src:
-            yield src, tgt
+        yield src, tgt  # even without a pair, since some may have been counted and dropped
 
     def _wrong_width(self, line: int, found: int, width: int) -> DataError:
         name = f"{self.file.name}:{line}"

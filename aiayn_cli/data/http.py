@@ -44,11 +44,13 @@ class TransferError(Exception):
     Args:
         why: in a few words.
         again: whether the same address may give it in a moment.
+        is_unknown: whether the server says that there is no such file.
     """
 
-    def __init__(self, why: str, *, again: bool = False) -> None:
+    def __init__(self, why: str, *, again: bool = False, is_unknown: bool = False) -> None:
         super().__init__(why)
         self.again = again
+        self.is_unknown = is_unknown
 
 
 def new_session() -> requests.Session:
@@ -84,6 +86,8 @@ def get(
         except requests.RequestException as error:
             is_name_unknown = "NameResolutionError" in repr(error)
             raise TransferError(f"no connection ({_innermost(error)})", again=not is_name_unknown) from error
+        except ValueError as error:  # requests looks at where a redirect leads, even where it does not follow
+            raise TransferError(f"it leads to what is no address ({error})") from error
         with response:
             target = session.get_redirect_target(response)
             if target is None:

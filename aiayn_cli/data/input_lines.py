@@ -1,4 +1,4 @@
-"""What a user gives to be translated: lines of text or JSON, with the beginnings that outputs shall have."""
+"""What a user gives to be translated: lines of text or JSON, and a second text that belongs to each."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ class InputLine:
     Attributes:
         number: of its line, from 1 on.
         text: what to translate; "" where the record could not be read.
-        prefix: how the translation shall begin; "" = free.
+        prefix: how the translation shall begin ("" = free); or the translation itself, where that is given.
         is_readable: False where the record's bytes are not text.
         fields: for JSON, all its fields; None for a line of text.
     """
@@ -32,17 +32,19 @@ class InputLine:
 
 @dataclass
 class InputLines:
-    """Reads the lines of one input, and of a second file with their prefixes.
+    """Reads the lines of one input, and of a second file that goes with it.
 
     Args:
         reader: of the input, one that keeps going at bad bytes.
         line_format: "jsonl" takes each record for a JSON object with a "text" and perhaps a "prefix".
-        prefixes: of a file with one prefix for each line.
+        prefixes: of a second file with one record for each line: prefixes or translations.
+        prefix_hint: what to do where it has another number of lines.
     """
 
     reader: RecordReader
     line_format: LineFormat = "text"
     prefixes: RecordReader | None = None
+    prefix_hint: str = "give one prefix for each line; an empty line leaves its translation free"
     _prefix_records: Iterator[str | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +85,7 @@ class InputLines:
         assert self.prefixes is not None
         return DataError(
             f"{self.prefixes.name} has {how_many} {lines:,} lines, other than {self.reader.name}",
-            "give one prefix for each line; an empty line leaves its translation free",
+            self.prefix_hint,
         )
 
 

@@ -54,7 +54,7 @@ class LocalFile:
 
     def describe(self) -> dict[str, Any]:
         """Add path and size."""
-        return {"path": str(self.path), "bytes": self.path.stat().st_size, **self.identity()}
+        return {"path": display_name(self.path), "bytes": self.path.stat().st_size, **self.identity()}
 
 
 @dataclass(frozen=True)

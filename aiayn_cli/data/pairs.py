@@ -30,23 +30,6 @@ class ReadCounts:
     skipped: int = 0  # entries that are no pair: lines about a talk, units without both languages
 
 
-def read_pairs(src: Path, tgt: Path, counts: ReadCounts, *, drop_bad_bytes: bool = False) -> Iterator[Chunk]:
-    """Read two files in lock-step.
-
-    Args:
-        src: source sides, one a line.
-        tgt: target sides.
-        counts: is added to as chunks are given.
-        drop_bad_bytes: drop and count a pair with bad bytes on either side, instead of stopping there.
-    Raises:
-        DataError: a file cannot be read, holds bad bytes, or has more records than the other.
-    """
-    with open_text_bytes(src) as src_file, open_text_bytes(tgt) as tgt_file:
-        src_reader = RecordReader(src_file, display_name(src), keep_going=drop_bad_bytes)
-        tgt_reader = RecordReader(tgt_file, display_name(tgt), keep_going=drop_bad_bytes)
-        yield from pair_up(src_reader, tgt_reader, counts)
-
-
 def pair_up(
     src_reader: RecordReader, tgt_reader: RecordReader, counts: ReadCounts, *, drift: Drift = "ignore"
 ) -> Iterator[Chunk]:
@@ -94,7 +77,7 @@ def _unequal(src: RecordReader, tgt: RecordReader) -> DataError:
 
 
 class TextSpool:
-    """Pairs as two plain text files, which later steps read again.
+    """Pairs as two plain text files.
 
     Args:
         folder: where the files are, or will be.
@@ -113,15 +96,6 @@ class TextSpool:
                 count += write_records(src_file, src)
                 write_records(tgt_file, tgt)
         return count
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Read all pairs."""
-        return read_pairs(self.src, self.tgt, ReadCounts())
-
-    def remove(self) -> None:
-        """Delete both files."""
-        self.src.unlink()
-        self.tgt.unlink()
 
 
 def hash_file(path: Path) -> str:

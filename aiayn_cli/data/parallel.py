@@ -68,6 +68,8 @@ def _map_in_processes(
     # Fresh processes and no forks, since a progress bar's thread may hold a lock at the moment of a fork.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(make, arguments))
+    others = set(multiprocessing.active_children())
+    finished = False
     pending: deque[tuple[Item, Future[Result]]] = deque()
     try:
         for item in items:
@@ -78,23 +80,31 @@ def _map_in_processes(
         while pending:
             item, future = pending.popleft()
             yield item, future.result()
+        finished = True
     except BrokenProcessPool as error:
         raise Unfinished(
             "a process that works on text was killed, perhaps for lack of memory",
             "try --workers 1; what is done stays done",
         ) from error
     finally:
+        if not finished:  # nobody wants what they are at, which may take seconds
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
         executor.shutdown(cancel_futures=True)
 
 
 _worker: Callable[[Any], Any] | None = None  # in each of the processes
+_failure: Exception | None = None  # likewise, where there is no worker
 
 
 def _start_worker(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
-    global _worker
+    global _worker, _failure
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = make(*arguments)
+    try:
+        _worker = make(*arguments)
+    except Exception as error:  # raised here, it would end the process, and nobody would learn why
+        _failure = error
 
 
 def _end_with_parent() -> None:
@@ -106,5 +116,7 @@ def _end_with_parent() -> None:
 
 
 def _work(item: Any) -> Any:
+    if _failure is not None:
+        raise _failure
     assert _worker is not None
     return _worker(item)

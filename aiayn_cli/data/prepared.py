@@ -68,20 +68,20 @@ class PreparedData:
         manifest, sha256 = read_manifest(folder)
         try:
             return cls._open(folder, manifest, sha256)
-        except (KeyError, TypeError, AttributeError) as error:
-            problem = f"{folder / MANIFEST} is damaged: {type(error).__name__} {error}"
-            raise DataError(problem, _AGAIN) from error
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise damaged_manifest(folder, error) from error
 
     @classmethod
     def _open(cls, folder: Path, manifest: dict[str, Any], sha256: str) -> "PreparedData":
         _check_files(folder, manifest["files"])
         splits = {name: TokenStore(folder, name) for name in manifest["splits"]}
-        settings = manifest.get("settings", {})
+        settings = dict(manifest.get("settings", {}))
         for name, store in splits.items():
             expected = manifest["splits"][name]["pairs_kept"]
             if len(store) != expected:
                 problem = f"{folder} holds {len(store):,} {name} pairs, but {MANIFEST} says {expected:,}"
                 raise DataError(problem, _AGAIN)
+            store.check_ids(manifest["vocab"]["size"])
         return cls(
             folder=folder,
             manifest=manifest,
@@ -136,7 +136,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """
     files = {}
     for path in sorted(folder.iterdir()):
-        if not path.name.startswith("."):
+        if not path.name.startswith(".") and path.name != MANIFEST:  # killed here, an earlier call has left one
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256}
@@ -157,7 +157,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
         raise DataError(f"{folder} is no prepared data: it has no {MANIFEST}", "run `aiayn prepare` first") from error
     try:
         manifest = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is damaged: {error}", _AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise DataError(f"{path} does not describe prepared data", "name a folder that `aiayn prepare` made")
@@ -165,6 +165,11 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
         problem = f"{path} has format version {found}, but this version of aiayn reads {FORMAT_VERSION}"
         raise DataError(problem, "prepare the data again with this version")
     return manifest, hashlib.sha256(content).hexdigest()
+
+
+def damaged_manifest(folder: Path, error: Exception) -> DataError:
+    """Say that manifest.json is JSON, but does not say what it should; the error tells where."""
+    return DataError(f"{folder / MANIFEST} is damaged: {type(error).__name__} {error}", _AGAIN)
 
 
 def find_prepared(name_or_path: str | Path) -> Path:

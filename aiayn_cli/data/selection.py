@@ -8,87 +8,23 @@ each pair while pairs are compared, and 1 byte afterwards; all else is on the di
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.data.case_copies import TITLE, UPPER, make_copy
+from aiayn_cli.data.case_copies import TITLE, UPPER
 from aiayn_cli.data.clean import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
-from aiayn_cli.data.folders import Steps
+from aiayn_cli.data.folders import Steps, damaged
 from aiayn_cli.data.pairs import Chunk
 from aiayn_cli.data.parallel import map_in_order
-from aiayn_cli.data.text import join_records, split_records
+from aiayn_cli.data.parts import SIDES, PartWriter, Piece, file_name, hashes_name, load_array, part_name, pick
 
 PART_CHUNKS = 100  # chunks of text that become one part and one shard; shards depend on it
 
 # What a rank is drawn for; different purposes draw independently.
 _HOLD_OUT, _SAMPLE, _CASE = 0, 1, 2
-
-_SIDES = ("src", "tgt")
-
-
-class TrainingPairs(NamedTuple):
-    """Text to learn from: pairs as they were, then copies in upper case, then copies in title case."""
-
-    src: list[str]
-    tgt: list[str]
-    n_upper: int
-    n_title: int
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A chunk of training text on the disk, and what of it is taken.
-
-    Attributes:
-        files: source sides and target sides.
-        starts: first byte in each file.
-        sizes: bytes in each file.
-        langs: codes of both languages.
-        taken: [pairs].
-        copies: the kind of copy to make of each, or 0: [pairs].
-        weight: how often each pair is in the training data.
-        origin: number of the origin it comes from.
-        number: of the chunk, from 0 on.
-    """
-
-    files: tuple[Path, Path]
-    starts: tuple[int, int]
-    sizes: tuple[int, int]
-    langs: tuple[str, str]
-    taken: Mask
-    copies: npt.NDArray[np.uint8]
-    weight: int
-    origin: int
-    number: int
-
-    def load(self) -> TrainingPairs:
-        """Read it, without weights."""
-        src, tgt = _pick(self._read(), self.taken)
-        kinds = self.copies[self.taken]
-        counts = []
-        for kind in (UPPER, TITLE):
-            copies = [self._copy(src[i], tgt[i], kind) for i in np.flatnonzero(kinds == kind)]
-            made = [copy for copy in copies if copy is not None]
-            src += [copy[0] for copy in made]
-            tgt += [copy[1] for copy in made]
-            counts.append(len(made))
-        return TrainingPairs(src, tgt, *counts)
-
-    def _read(self) -> Chunk:
-        sides = []
-        for path, start, size in zip(self.files, self.starts, self.sizes, strict=True):
-            with path.open("rb") as file:
-                file.seek(start)
-                sides.append(split_records(file.read(size)))
-        return sides[0], sides[1]
-
-    def _copy(self, src: str, tgt: str, kind: int) -> tuple[str, str] | None:
-        copy = make_copy(src, self.langs[0], kind), make_copy(tgt, self.langs[1], kind)
-        return None if copy == (src, tgt) else copy
 
 
 class TrainingText:
@@ -146,7 +82,7 @@ class TrainingText:
             workers: processes that do that.
         """
         finished = 0
-        while (part := self._steps.result(_part_name(finished))) is not None:
+        while (part := self._steps.result(part_name(finished))) is not None:
             self._take_up(part)
             finished += 1
 
@@ -155,22 +91,23 @@ class TrainingText:
                 if number // PART_CHUNKS >= finished:
                     yield _clean(number, origin, src, tgt, rules)
 
-        writer: _PartWriter | None = None
+        writer: PartWriter | None = None
         for chunk, learnt in _process(cleaned(), processing, workers):
             number = chunk.number // PART_CHUNKS
             if writer is None or writer.number != number:
                 if writer is not None:
                     self._take_up(writer.finish())
-                writer = _PartWriter(self._steps, number, len(self._weights), keep_raw=processing is not None)
-            writer.add(chunk, learnt)
+                writer = PartWriter(self._steps, number, len(self._weights), keep_raw=processing is not None)
+            writer.add(chunk.origin, learnt, chunk.pairs, chunk.hashes, chunk.dropped)
         if writer is not None:
             self._take_up(writer.finish())
 
     def take_up_all(self, n_parts: int) -> None:
         """Take up what an earlier call wrote down, when all text is in it."""
         for number in range(n_parts):
-            part = self._steps.result(_part_name(number))
-            assert part is not None, "the parts are marked before all text is"
+            part = self._steps.result(part_name(number))
+            if part is None:
+                raise damaged(self._steps.scratch / f"{part_name(number)}.json", "it is missing")
             self._take_up(part)
 
     def hold_out(self, most: int, share: float, *, drop_overlap: bool = True) -> Chunk:
@@ -227,7 +164,7 @@ class TrainingText:
 
     def restore_selection(self, saved: Mapping[str, Any]) -> None:
         """Go back to what was saved."""
-        self._out = np.load(self._steps.scratch / "out.npy", allow_pickle=False)
+        self._out = load_array(self._steps.scratch / "out.npy", self._out.shape)
         self.dropped = [Counter(dropped) for dropped in saved["dropped"]]
 
     def sample(self, most: int) -> Iterator[Piece]:
@@ -249,13 +186,13 @@ class TrainingText:
     def remove(self, part: int) -> None:
         """Delete the text of a part."""
         for kind in ("text", "raw"):
-            for side in _SIDES:
-                (self._steps.scratch / _file_name(kind, part, side)).unlink(missing_ok=True)
+            for side in SIDES:
+                (self._steps.scratch / file_name(kind, part, side)).unlink(missing_ok=True)
 
     def _pieces(self, part: int, taken: Mask, *, raw: bool = False) -> Iterator[Piece]:
         kind = "raw" if raw and self._parts[part] and len(self._parts[part][0]) > 4 else "text"
         columns = slice(4, 6) if kind == "raw" else slice(2, 4)
-        files = tuple(self._steps.scratch / _file_name(kind, part, side) for side in _SIDES)
+        files = tuple(self._steps.scratch / file_name(kind, part, side) for side in SIDES)
         here, hashes = self._hashes_of(part) if self._case_copies and not raw else (self._slice(part), None)
         starts = [0, 0]
         position = here.start
@@ -310,8 +247,9 @@ class TrainingText:
             yield self._hashes_of(part)
 
     def _hashes_of(self, part: int) -> tuple[slice, tuple[Hashes, Hashes]]:
-        hashes = np.load(self._steps.scratch / _hashes_name(part), allow_pickle=False)
-        return self._slice(part), (hashes[0], hashes[1])
+        here = self._slice(part)
+        hashes = load_array(self._steps.scratch / hashes_name(part), (2, here.stop - here.start))
+        return here, (hashes[0], hashes[1])
 
     def _slice(self, part: int) -> slice:
         start = sum(chunk[1] for earlier in self._parts[:part] for chunk in earlier)
@@ -340,7 +278,7 @@ def _clean(number: int, origin: int, src: list[str], tgt: list[str], rules: Text
     claims, *hashes = rules.claim(src, tgt)
     keep = ~np.logical_or.reduce(list(claims.values()))
     dropped = {reason: int(claim.sum()) for reason, claim in claims.items() if claim.any()}
-    return _Cleaned(number, origin, _pick((src, tgt), keep), (hashes[0][keep], hashes[1][keep]), dropped)
+    return _Cleaned(number, origin, pick((src, tgt), keep), (hashes[0][keep], hashes[1][keep]), dropped)
 
 
 def _process(
@@ -365,55 +303,3 @@ class _OnPairs:
     def __call__(self, *arguments: object) -> Callable[[_Cleaned], Chunk]:
         work = self.make(*arguments)
         return lambda chunk: work(chunk.pairs)
-
-
-class _PartWriter:
-    """Writes one part."""
-
-    def __init__(self, steps: Steps, number: int, n_origins: int, keep_raw: bool) -> None:
-        self.number = number
-        self._steps = steps
-        kinds = ("text", "raw") if keep_raw else ("text",)
-        self._paths = [steps.scratch / _file_name(kind, number, side) for kind in kinds for side in _SIDES]
-        self._files = [path.open("wb") for path in self._paths]
-        self._chunks: list[list[int]] = []
-        self._hashes: list[tuple[Hashes, Hashes]] = []
-        self._dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
-
-    def add(self, chunk: _Cleaned, learnt: Chunk) -> None:
-        sides = [*learnt, *chunk.pairs][: len(self._files)]
-        sizes = []
-        for file, records in zip(self._files, sides, strict=True):
-            content = join_records(records)
-            file.write(content)
-            sizes.append(len(content))
-        self._chunks.append([chunk.origin, len(learnt[0]), *sizes])
-        self._hashes.append(chunk.hashes)
-        self._dropped[chunk.origin].update(chunk.dropped)
-
-    def finish(self) -> dict[str, Any]:
-        for file in self._files:
-            file.close()
-        path = self._steps.scratch / _hashes_name(self.number)
-        np.save(path, np.stack([np.concatenate(side) for side in zip(*self._hashes, strict=True)]))
-        content = {"chunks": self._chunks, "dropped": self._dropped}
-        return self._steps.finish(_part_name(self.number), content, [*self._paths, path])
-
-
-def _part_name(part: int) -> str:
-    return f"text-{part:05d}"
-
-
-def _file_name(kind: str, part: int, side: str) -> str:
-    return f"{kind}-{part:05d}.{side}"
-
-
-def _hashes_name(part: int) -> str:
-    return f"hashes-{part:05d}.npy"
-
-
-def _pick(chunk: Chunk, picked: Mask) -> Chunk:
-    if picked.all():
-        return chunk
-    selectors = picked.tolist()
-    return list(compress(chunk[0], selectors)), list(compress(chunk[1], selectors))

@@ -85,16 +85,16 @@ class Source:
             for side, each in origin.pairs.inputs()
         ]
 
-    def read_train(self, counts: ReadCounts) -> Iterator[tuple[Origin, Chunk]]:
-        """Read the training pairs, each chunk with its origin; without those that are for validation."""
+    def read_train(self, counts: ReadCounts) -> Iterator[tuple[int, Chunk]]:
+        """Read the training pairs, each chunk with the number of its origin; without those for validation."""
         position = 0
-        for origin in self.train:
+        for number, origin in enumerate(self.train):
             for chunk in _checked(origin, counts):
                 if self.valid_every:
                     start, position = position, position + len(chunk[0])
                     chunk = _pick_nth(chunk, start, self.valid_every, take=False)
                     counts.pairs -= position - start - len(chunk[0])
-                yield origin, chunk
+                yield number, chunk
 
     def scored(self, split: str, counts: ReadCounts) -> Chunk | None:
         """Read all pairs of "valid" or "test"; None where there are none."""

@@ -36,7 +36,7 @@ class TokenStore:
     def __init__(self, folder: Path, split: str) -> None:
         self.folder = folder
         self.split = split
-        numbers = [int(path.name.split(".")[0][-5:]) for path in folder.glob(f"{split}-*.npy")]
+        numbers = [int(path.name.removeprefix(f"{split}-")[:5]) for path in folder.glob(f"{split}-{'[0-9]' * 5}.*.npy")]
         self._shards = [_Shard.open(folder, split, number) for number in range(max(numbers, default=0) + 1)]
         self._first_pairs = np.cumsum([0, *(shard.n_pairs for shard in self._shards)])  # [shards + 1]
 
@@ -52,6 +52,21 @@ class TokenStore:
     def tgt_lengths(self) -> npt.NDArray[np.int32]:
         """Tokens of each target side, without </s>: [pairs]."""
         return self._lengths("tgt")
+
+    def check_ids(self, vocab_size: int) -> None:
+        """Make sure that every id is one of the vocabulary's; this reads all of the files.
+
+        Raises:
+            DataError: one is not; its file is named.
+        """
+        for number, shard in enumerate(self._shards):
+            for side in SIDES:
+                tokens = shard.tokens[side]
+                if len(tokens) and not (tokens.min() >= 0 and (highest := int(tokens.max())) < vocab_size):
+                    path = self.folder / _file_name(self.split, number, side)
+                    raise _damaged(
+                        path, f"it holds the id {highest:,}, but the vocabulary has {vocab_size:,} sub-words"
+                    )
 
     def pair(self, i: int) -> tuple[Tokens, Tokens]:
         """Give the ids of one pair, source and target, as views of the files."""
@@ -117,6 +132,8 @@ class _Shard:
             offsets[side] = _map(offsets_path)
             if len(offsets[side]) == 0 or offsets[side][0] != 0 or offsets[side][-1] != len(tokens[side]):
                 raise _damaged(offsets_path, f"its offsets do not end at {len(tokens[side]):,} tokens")
+            if (offsets[side][1:] < offsets[side][:-1]).any():
+                raise _damaged(offsets_path, "its offsets go back")
         pairs = [len(offsets[side]) - 1 for side in SIDES]
         if pairs[0] != pairs[1]:
             raise _damaged(offsets_path, f"{pairs[0]:,} source sides, but {pairs[1]:,} target sides")

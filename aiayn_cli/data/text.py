@@ -13,7 +13,7 @@ import lzma
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -65,7 +65,7 @@ class RecordReader:
         """Give the records in lists of whatever was there to read; a slow pipe's record comes at once."""
         rest: list[bytes] = []  # pieces of a record that has not ended yet
         offset = 0  # of `rest` in the file, after decompression
-        for chunk in self._chunks():
+        for chunk in read_pieces(self._source, self.name, lambda: f"record {self.records:,}", CHUNK_BYTES):
             head, newline, tail = chunk.rpartition(b"\n")
             if not newline:
                 rest.append(chunk)
@@ -77,19 +77,6 @@ class RecordReader:
             rest = [tail] if tail else []
         if rest:
             yield self._decode(b"".join(rest), offset, ended=False)
-
-    def _chunks(self) -> Iterator[bytes]:
-        # read1 gives what is there; read would wait until a slow pipe has filled the whole chunk.
-        read = getattr(self._source, "read1", self._source.read)
-        try:
-            while chunk := read(CHUNK_BYTES):
-                yield chunk
-        except _DAMAGE as error:
-            why = f": {error}" if str(error) else ""
-            raise DataError(
-                f"{self.name} cannot be read after record {self.records:,}{why}",
-                "a compressed file may be cut short or damaged: fetch or compress it again",
-            ) from error
 
     def _decode(self, block: bytes, offset: int, ended: bool = True) -> list[str | None]:
         """Decode records joined by LF; `ended` says whether an LF follows the last one."""
@@ -154,6 +141,30 @@ def _how_to_repair(start: bytes, name: str) -> str:
     return "repair the line, or convert the file with `iconv -f ENCODING -t UTF-8`"
 
 
+def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
+    """Read bytes in pieces of whatever is there; a slow pipe's come at once.
+
+    Args:
+        source: bytes, from `open_text_bytes`.
+        name: the file's name for messages.
+        where: says how far its reader is, such as "record 12".
+        size: of a piece, at most.
+    Raises:
+        DataError: a compressed file that is damaged or ends early, or a disk that fails.
+    """
+    # read1 gives what is there; read would wait until a slow pipe has filled the whole piece.
+    read = getattr(source, "read1", source.read)
+    try:
+        while piece := read(size):
+            yield piece
+    except _DAMAGE as error:
+        why = f": {error}" if str(error) else ""
+        raise DataError(
+            f"{name} cannot be read after {where()}{why}",
+            "a compressed file may be cut short or damaged: fetch or compress it again",
+        ) from error
+
+
 def read_records(source: BinaryIO, name: str) -> Iterator[str]:
     """Give every record of a file, in order; the first bad byte stops it.
 
@@ -214,8 +225,9 @@ def is_blank(record: str) -> bool:
 
 
 def display_name(path: Path | str) -> str:
-    """Name a file in messages; "-" is stdin."""
-    return "stdin" if str(path) == "-" else str(path)
+    """Name a file in messages and in JSON; "-" is stdin. Bytes of its name that are not UTF-8 become \\xFF."""
+    name = "stdin" if str(path) == "-" else str(path)
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def open_text_bytes(path: Path | str) -> BinaryIO:

@@ -9,11 +9,12 @@ import re
 import xml.parsers.expat as expat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from aiayn_cli.data.inputs import Input
 from aiayn_cli.data.pairs import CHUNK_PAIRS, Chunk, ReadCounts
-from aiayn_cli.data.text import map_line_breaks
+from aiayn_cli.data.text import map_line_breaks, read_pieces
 from aiayn_cli.errors import DataError
 
 _READ_BYTES = 1 << 16
@@ -55,14 +56,16 @@ class TmxPairs:
         src: list[str] = []
         tgt: list[str] = []
         with self.file.open() as file:
-            at_end = False
-            while not at_end:
-                piece = file.read(_READ_BYTES)
+            pieces = read_pieces(file, self.file.name, lambda: f"line {units.position()[0]:,}", _READ_BYTES)
+            for piece in chain(pieces, [b""]):
                 at_end = not piece
                 try:
                     units.feed(piece, at_end)
                 except (expat.ExpatError, _RefusedError) as error:
                     raise self._error(units, error) from error
+                except (LookupError, ValueError) as error:  # expat asks Python about encodings that it does not know
+                    problem = f"{self.file.name}: the encoding that it names cannot be read ({error})"
+                    raise DataError(problem, "convert it to UTF-8, and name that in its first line") from error
                 for source, target in units.take():
                     src.append(source)
                     tgt.append(target)

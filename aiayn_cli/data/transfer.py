@@ -23,7 +23,8 @@ SLOWEST_BYTES_A_SECOND = 1_000  # a server that sends less for read_seconds is t
 MEGABYTE = 1_000_000
 _OK, _PARTIAL, _NO_SUCH_RANGE = 200, 206, 416
 _LATER = {408, 425, 429, 500, 502, 503, 504}  # statuses that may be others a moment later
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+_UNKNOWN = {404, 410}
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-[0-9]+|\*)/([0-9]{1,18}|\*)")
 
 
 class _ChangedError(Exception):
@@ -96,7 +97,9 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
             _receive(response, part, fingerprint, total, network)
         else:
             status = f"status {response.status_code} {response.reason or ''}".rstrip()
-            raise TransferError(status, again=response.status_code in _LATER)
+            raise TransferError(
+                status, again=response.status_code in _LATER, is_unknown=response.status_code in _UNKNOWN
+            )
     if mismatch := fingerprint.mismatch():
         if resume:
             raise _ChangedError(f"what came in several parts {mismatch}")
@@ -135,7 +138,7 @@ def _total(response: requests.Response) -> int | None:
 
 def _length(response: requests.Response) -> int | None:
     length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
+    return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
 
 
 def _receive(

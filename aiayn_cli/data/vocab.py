@@ -55,6 +55,8 @@ class Vocab:
             DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
         """
         try:
+            if not model:
+                raise RuntimeError("an empty file")  # SentencePiece takes it for no argument at all
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise DataError(
@@ -122,6 +124,11 @@ class Vocab:
         others = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
         ids = [i for i in range(self.size) if not any(other(i) for other in others)]
         return dict(zip(processor.id_to_piece(ids), ids, strict=True))
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether it is of byte-pair encoding: its scores number the merges; a unigram model has log-probabilities."""
+        return all(score.is_integer() for score in self._processor.get_score(list(range(self.size))))
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Join the sub-words of each sequence into text.

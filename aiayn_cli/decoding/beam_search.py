@@ -11,9 +11,9 @@ At the longest length every live hypothesis is ended with EOS, at the probabilit
 a score is always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from torch.nn import functional
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.top_k import top_k
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+_LEAST_REPLACED = 16  # one of so many sentences searched together must be done before waiting ones are let in
+_STEPS_BETWEEN_QUESTIONS = 4  # on a GPU, to which sentences are done
 
 
 class StepScorer(Protocol):
@@ -35,6 +38,12 @@ class StepScorer(Protocol):
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Drop all sentences but these: [kept], with their rows as in `reorder`, [kept * beams]."""
+
+    def take(self, places: Tensor, other: Self, sentences: slice) -> None:
+        """Go on with some sentences of another scorer, and their rows, in the places of these, [taken]."""
+
+
+Scorer = TypeVar("Scorer", bound=StepScorer)
 
 
 @dataclass(frozen=True)
@@ -66,23 +75,27 @@ def batch_size(n: int, *, up: bool) -> int:
 
 
 def beam_search(
-    scorer: StepScorer,
+    scorer: Scorer,
     max_lengths: Sequence[int] | Tensor,
     *,
     beam_size: int,
     alpha: float,
     n_best: int = 1,
     restrictions: Restrictions | None = None,
+    waiting: Iterable[Scorer] = (),
+    at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search the best outputs of a batch of sentences.
+    """Search the best outputs of sentences; those that are done leave the batch, and waiting ones take their places.
 
     Args:
-        scorer: has one row for each sentence, nothing read yet.
-        max_lengths: [batch], the longest output of each sentence in tokens with EOS, at least 1.
+        scorer: has one row for each of the first `at_once` sentences, nothing read yet.
+        max_lengths: [sentences], the longest output of each in tokens with EOS, at least 1.
         beam_size: hypotheses followed for each sentence.
         alpha: exponent of the length penalty, at least 0.
         n_best: outputs returned for each sentence, at most beam_size.
         restrictions: of the same sentences; None = only what is never produced.
+        waiting: a scorer for each `at_once` sentences that follow, the last perhaps for fewer.
+        at_once: sentences searched together; None = all.
 
     Returns:
         For each sentence its outputs, all different, best score first: n_best of them, or fewer where the scorer
@@ -92,65 +105,108 @@ def beam_search(
         raise ValueError(f"n_best is {n_best}, but must be from 1 to beam_size ({beam_size})")
     if alpha < 0:
         raise ValueError(f"alpha is {alpha}, but must be at least 0: the stop rule needs a penalty that never falls")
-    lengths = torch.as_tensor(max_lengths, dtype=torch.long)
-    if lengths.numel() == 0:
+    lengths = list(map(int, max_lengths))
+    if not lengths:
         return []
-    if int(lengths.min()) < 1:
-        raise ValueError(f"a longest length is {int(lengths.min())}, but EOS alone already needs 1")
-    found: list[list[Hypothesis]] = [[] for _ in range(lengths.numel())]
-    next_tokens = torch.full((lengths.numel(),), BOS_ID)
-    log_probs = scorer.step(next_tokens.to(lengths.device))
-    beams = _Beams(
-        lengths.to(log_probs.device), log_probs.dtype, beam_size, alpha, n_best, restrictions or Restrictions()
-    )
+    if min(lengths) < 1:
+        raise ValueError(f"a longest length is {min(lengths)}, but EOS alone already needs 1")
+    found: list[list[Hypothesis]] = [[] for _ in lengths]
+    size = at_once or len(lengths)
+
+    def start(scorer: Scorer, first: int) -> _Group[Scorer]:
+        sentences = range(first, min(first + size, len(lengths)))
+        log_probs = scorer.step(torch.full((len(sentences),), BOS_ID))
+        beams = _Beams(sentences, lengths, log_probs, beam_size, alpha, n_best, restrictions or Restrictions())
+        scorer.reorder(beams.advance(log_probs).flatten())
+        return _Group(scorer, beams)
+
+    beams = start(scorer, 0).beams
+    groups = (start(following, number * size) for number, following in enumerate(waiting, start=1))
+    fresh = next(groups, None)
     while True:
-        parents = beams.advance(log_probs)
-        n_live = int((~beams.done).sum())
-        if n_live == 0:
-            beams.collect(found)
-            return found
-        size = batch_size(n_live, up=True)
-        if size < len(beams.sentences):
-            beams.collect(found)
-            staying = beams.done.int().argsort(stable=True)[:size].sort().values
-            scorer.keep(staying, parents[staying].flatten())
-            beams.keep(staying)
-        else:
-            scorer.reorder(parents.flatten())
-        log_probs = scorer.step(beams.tokens[:, :, -1].flatten())
+        if beams.may_ask():
+            n_done = int(beams.done.sum())
+            if fresh is not None:
+                n_taken = min(n_done, fresh.left)
+                if n_taken >= min(max(size // _LEAST_REPLACED, 1), fresh.left):
+                    beams.collect(found)
+                    places = beams.done.nonzero().squeeze(1)[:n_taken]
+                    chosen = fresh.next(n_taken)
+                    scorer.take(places, fresh.scorer, chosen)
+                    beams.take(places, fresh.beams, chosen)
+                    if fresh.left == 0:
+                        fresh = next(groups, None)
+                    continue
+            elif n_done == len(beams.sentences):
+                beams.collect(found)
+                return found
+            elif (kept := batch_size(len(beams.sentences) - n_done, up=True)) < len(beams.sentences):
+                beams.collect(found)
+                staying = beams.done.int().argsort(stable=True)[:kept].sort().values
+                scorer.keep(staying, beams.rows()[staying].flatten())
+                beams.keep(staying)
+        parents = beams.advance(scorer.step(beams.last_tokens().flatten()))
+        scorer.reorder(parents.flatten())
+
+
+@dataclass
+class _Group(Generic[Scorer]):
+    """Sentences after their first step, which wait for places in the search."""
+
+    scorer: Scorer
+    beams: "_Beams"
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many wait."""
+        return len(self.beams.sentences) - self.taken
+
+    def next(self, count: int) -> slice:
+        """Give away some of them."""
+        self.taken += count
+        return slice(self.taken - count, self.taken)
 
 
 class _Beams:
-    """All places of all sentences after the same number of steps.
+    """All places of all sentences that are searched together, each after a number of steps of its own.
 
-    Shapes: sentences [batch]; tokens [batch, beams, steps]; log_probs and scores [batch, beams]. A place is live
-    (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf). Before the first step there is
-    one beam.
+    Shapes: sentences [batch]; tokens [batch, beams, steps of the longest]; log_probs and scores [batch, beams]. A
+    place is live (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf). Before the first
+    step there is one beam.
     """
 
     def __init__(
         self,
-        max_lengths: Tensor,
-        dtype: torch.dtype,
+        sentences: Sequence[int],
+        max_lengths: Sequence[int],
+        like: Tensor,
         beam_size: int,
         alpha: float,
         n_best: int,
         restrictions: Restrictions,
     ) -> None:
-        batch = max_lengths.numel()
-        self.sentences = list(range(batch))  # positions in the caller's batch
-        self.max_lengths = max_lengths
+        self.sentences = list(sentences)  # positions in the caller's lists
+        self.all_max_lengths = max_lengths
         self.alpha = alpha
-        self.last_penalties = (((5 + max_lengths.double()) / 6) ** alpha).to(dtype)  # at the longest length
         self.beam_size = beam_size
         self.n_best = n_best
         self.restrictions = restrictions
-        self.n_steps = 0
-        self.tokens = max_lengths.new_empty((batch, 1, 0))
-        self.log_probs = self.last_penalties.new_zeros((batch, 1))
-        self.scores = self.last_penalties.new_full((batch, beam_size), -torch.inf)
+        self.n_steps = [0] * len(sentences)
+        self.since_asked = 0
+        device = like.device
+        self.places = torch.arange(beam_size, device=device)
+        longest = [max_lengths[sentence] for sentence in sentences]
+        self.max_lengths = torch.tensor(longest, device=device)
+        self.last_penalties = self._penalties(longest, like)  # at the longest length
+        self.tokens = self.max_lengths.new_empty((len(sentences), 1, 0))
+        self.log_probs = like.new_zeros((len(sentences), 1))
+        self.scores = like.new_full((len(sentences), beam_size), -torch.inf)
         self.ended = torch.zeros_like(self.scores, dtype=torch.bool)
-        self.done = torch.zeros_like(max_lengths, dtype=torch.bool)
+        self.done = torch.zeros_like(self.max_lengths, dtype=torch.bool)
+
+    def _penalties(self, lengths: Sequence[int], like: Tensor) -> Tensor:
+        return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
 
     def advance(self, next_log_probs: Tensor) -> Tensor:
         """Take one step in every place.
@@ -162,23 +218,24 @@ class _Beams:
             [batch, beam_size], the scorer's row that each place continues.
         """
         batch, beams = self.log_probs.shape
-        n_read = torch.full_like(self.max_lengths, self.n_steps)
-        self.restrictions.apply(next_log_probs.view(batch, beams, -1), self.tokens, n_read, self.sentences)
-        self.n_steps += 1
+        device = self.tokens.device
+        n_read = torch.tensor(self.n_steps, device=device)
+        by_sentence = next_log_probs.view(batch, beams, -1)
+        self.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
+        self.n_steps = [n + 1 for n in self.n_steps]
         live = self.log_probs if beams == 1 else self.log_probs.masked_fill(self.ended, -torch.inf)
-        eos_log_probs = live + next_log_probs[:, EOS_ID].view(batch, beams)
-        log_probs, tokens, parents = self._best_continuations(live, next_log_probs.view(batch, beams, -1))
+        eos_log_probs = live + by_sentence[:, :, EOS_ID]
+        log_probs, tokens, parents = self._best_continuations(live, by_sentence)
 
         # The best continuation goes to the first place that is free, and so on; ended places stay as they are.
         free = ~self.ended
         rank = free.cumsum(1).sub_(1).clamp_(min=0)
         log_probs, tokens, parents = log_probs.gather(1, rank), tokens.gather(1, rank), parents.gather(1, rank)
-        places = torch.arange(self.beam_size, device=live.device).expand(batch, -1)
-        at_limit = (self.max_lengths == self.n_steps).unsqueeze(1)
-        own = places.clamp(max=beams - 1)
+        at_limit = (self.max_lengths == n_read + 1).unsqueeze(1)
+        own = self.places.clamp(max=beams - 1).expand(batch, -1)
         log_probs = torch.where(at_limit, eos_log_probs.gather(1, own), log_probs)
         if beams == 1:  # one hypothesis to end, not beam_size copies of it
-            log_probs = log_probs.masked_fill(at_limit & (places > 0), -torch.inf)
+            log_probs = log_probs.masked_fill(at_limit & (self.places > 0), -torch.inf)
         tokens = torch.where(at_limit, EOS_ID, tokens)
         parents = torch.where(at_limit | self.ended, own, parents)
         self.log_probs = torch.where(free, log_probs, self.log_probs)
@@ -186,12 +243,36 @@ class _Beams:
         possible = free & (log_probs > -torch.inf)
         ending = possible & (tokens == EOS_ID)
         tokens = tokens.masked_fill(~possible, PAD_ID)
-        history = self.tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
-        self.tokens = torch.cat([history, tokens.unsqueeze(2)], dim=2)
-        self.scores = torch.where(ending, log_probs / length_penalty(self.n_steps, self.alpha), self.scores)
+        room = max(self.n_steps) - self.tokens.shape[2]
+        history = functional.pad(self.tokens, (0, room), value=PAD_ID) if room > 0 else self.tokens
+        history = history.gather(1, parents.unsqueeze(2).expand(-1, -1, history.shape[2]))
+        newest = n_read.view(-1, 1, 1).expand(-1, self.beam_size, 1)
+        self.tokens = history.scatter_(2, newest, tokens.unsqueeze(2))
+        penalties = self._penalties(self.n_steps, self.scores).unsqueeze(1)
+        self.scores = torch.where(ending, log_probs / penalties, self.scores)
         self.ended = self.ended | ending
         self._stop()
-        return parents + torch.arange(0, batch * beams, beams, device=parents.device).unsqueeze(1)
+        return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
+
+    def last_tokens(self) -> Tensor:
+        """What each place reads next, [batch, beams]."""
+        if min(self.n_steps) == max(self.n_steps):
+            return self.tokens[:, :, self.n_steps[0] - 1]
+        steps = torch.tensor(self.n_steps, device=self.tokens.device).view(-1, 1, 1)
+        return self.tokens.gather(2, (steps - 1).expand(-1, self.beam_size, 1)).squeeze(2)
+
+    def rows(self) -> Tensor:
+        """The scorer's row of each place, [batch, beams]."""
+        return torch.arange(len(self.sentences) * self.beam_size, device=self.tokens.device).view(-1, self.beam_size)
+
+    def may_ask(self) -> bool:
+        """Whether to look now which sentences are done: on a GPU that waits for all steps before."""
+        self.since_asked += 1
+        at_limit = any(n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True))
+        if self.tokens.device.type == "cpu" or self.since_asked >= _STEPS_BETWEEN_QUESTIONS or at_limit:
+            self.since_asked = 0
+            return True
+        return False
 
     def _best_continuations(self, live: Tensor, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best beam_size of all continuations of each sentence, best first.
@@ -226,7 +307,7 @@ class _Beams:
         done = self.done.nonzero().squeeze(1)
         scores, order = self.scores[done].sort(dim=1, descending=True, stable=True)
         log_probs = self.log_probs[done].gather(1, order)
-        tokens = self.tokens[done].gather(1, order.unsqueeze(2).expand(-1, -1, self.n_steps))
+        tokens = self.tokens[done].gather(1, order.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
         rows = zip(done.tolist(), scores.tolist(), log_probs.tolist(), tokens.tolist(), strict=True)
         for sentence, sentence_scores, sentence_log_probs, outputs in rows:
             found[self.sentences[sentence]] = [
@@ -235,13 +316,27 @@ class _Beams:
                 if score > -torch.inf
             ][: self.n_best]
 
-    def keep(self, sentences: Tensor) -> None:
-        """Go on with these sentences only, [kept]."""
-        self.sentences = [self.sentences[sentence] for sentence in sentences.tolist()]
-        self.max_lengths = self.max_lengths[sentences]
-        self.last_penalties = self.last_penalties[sentences]
-        self.tokens = self.tokens[sentences]
-        self.log_probs = self.log_probs[sentences]
-        self.scores = self.scores[sentences]
-        self.ended = self.ended[sentences]
-        self.done = self.done[sentences]
+    def take(self, places: Tensor, other: "_Beams", chosen: slice) -> None:
+        """Go on with some sentences of another search in the given places, [taken]."""
+        numbers = range(chosen.start, chosen.stop)
+        for place, number in zip(places.tolist(), numbers, strict=True):
+            self.sentences[place], self.n_steps[place] = other.sentences[number], other.n_steps[number]
+        steps = max(self.n_steps)
+        self.tokens = functional.pad(self.tokens, (0, steps - self.tokens.shape[2]), value=PAD_ID)
+        others = functional.pad(other.tokens, (0, steps - other.tokens.shape[2]), value=PAD_ID)
+        self.tokens[places] = others[chosen]
+        for name in ("max_lengths", "last_penalties", "log_probs", "scores", "ended", "done"):
+            getattr(self, name)[places] = getattr(other, name)[chosen]
+
+    def keep(self, places: Tensor) -> None:
+        """Go on with the sentences in these places only, [kept]."""
+        kept = places.tolist()
+        self.sentences = [self.sentences[place] for place in kept]
+        self.n_steps = [self.n_steps[place] for place in kept]
+        self.max_lengths = self.max_lengths[places]
+        self.last_penalties = self.last_penalties[places]
+        self.tokens = self.tokens[places]
+        self.log_probs = self.log_probs[places]
+        self.scores = self.scores[places]
+        self.ended = self.ended[places]
+        self.done = self.done[places]

@@ -2,24 +2,26 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Self
 
 import torch
+from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
-from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
-from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.restrictions import Restrictions
-from aiayn_cli.decoding.sampling import sample
+from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
+from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.split import split_points
-from aiayn_cli.decoding.translation import Details, Part, SearchOptions, Translation
+from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
+from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
@@ -28,6 +30,8 @@ from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
 _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
+_MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
+_WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 _NOTICES = 5  # long lines named one by one; the rest are only counted
 _WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # target languages that put no blank between sentences
 
@@ -76,7 +80,7 @@ class Translator:
     ) -> None:
         self._models = [_for_decoding(model, device) for model in models]
         self._vocab = vocab
-        self._device = device.device
+        self._device, self._threads = device.device, device.threads
         self._decoding = decoding
         self._n_best = n_best
         self._options = options
@@ -104,6 +108,20 @@ class Translator:
         other._longest_source = longest_source or self._longest_source
         other.split_lines = 0
         return other
+
+    @property
+    def decoding(self) -> DecodingConfig:
+        """Beam, length penalty, longest output, batch size."""
+        return self._decoding
+
+    @property
+    def options(self) -> SearchOptions:
+        """What is asked for beside that."""
+        return self._options
+
+    def count_sub_words(self, line: str) -> int:
+        """How many sub-words the model reads for a line, without EOS."""
+        return len(self._vocab.encode([line])[0])
 
     def translate(self, lines: Sequence[str]) -> list[str]:
         """The best output for each line, in order."""
@@ -138,36 +156,9 @@ class Translator:
             results[source.line].append((source, hypotheses))
         return [self._outputs(parts) for parts in results]
 
-    def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
-        """Score each token of some outputs by a second pass, and align their words with those of the source."""
-        parts = [part for each in translations for part in each.parts]
-        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
-        found = []
-        for each in translations:
-            passes = [(part, next(forced)) for part in each.parts]
-            tokens = [
-                (piece, log_prob)
-                for part, result in passes
-                for piece, log_prob in zip(
-                    [*self._vocab.tgt_pieces(part.tgt), "</s>"], result.token_log_probs, strict=True
-                )
-            ]
-            links = [self._links(part, result) for part, result in passes] if with_alignment else []
-            found.append(Details(tuple(tokens), join_links(links)))
-        return found
-
-    def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
-        return force_decode(
-            self._models, pairs, device=self._device, batch_tokens=self._decoding.batch_tokens,
-            with_attention=with_attention,
-        )  # fmt: skip
-
-    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
-        src, tgt = self._vocab.pieces(part.src), self._vocab.tgt_pieces(part.tgt)
-        assert forced.attention is not None
-        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
-        return align_words(forced.attention, src, tgt), n_src, n_tgt
+    def second_pass(self) -> SecondPass:
+        """What finds out more about outputs with the same models."""
+        return SecondPass(self._models, self._vocab, self._device, self._decoding.batch_tokens)
 
     def _prefix(self, text: str, line: int) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
@@ -190,16 +181,24 @@ class Translator:
 
     def _search(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        with torch.inference_mode():
-            for batch in self._batches([len(source.ids) for source in sources]):
-                results = self._search_batch([sources[number] for number in batch])
-                for number, hypotheses in zip(batch, results, strict=True):
-                    found[number] = hypotheses
+        for batches in self._bands([len(source.ids) for source in sources]):
+            for number, hypotheses in self._search_band(batches, sources):
+                found[number] = hypotheses
         return found
+
+    def _bands(self, lengths: Sequence[int]) -> Iterator[list[list[int]]]:
+        """Batches of one size, one after the other, of which the last may be smaller."""
+        bands: list[list[list[int]]] = []
+        for batch in self._batches(lengths):
+            if not bands or len(batch) > len(bands[-1][0]):
+                bands.append([])
+            bands[-1].append(batch)
+        return iter(bands)
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Group sentences of similar length, the longest first, by the padded tokens of their sources."""
-        most_sentences = max(_MOST_LOGITS // (self._decoding.beam_size * self._vocab.size), 1)
+        most_logits = _MOST_LOGITS if self._device.type != "cpu" else _MOST_LOGITS_ON_CPU
+        most_sentences = max(most_logits // (self._decoding.beam_size * self._vocab.size), 1)
         order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
         while order:
             fitting = max(self._decoding.batch_tokens // (lengths[order[0]] + 1), 1)  # with EOS
@@ -207,39 +206,75 @@ class Translator:
             yield order[:size]
             del order[:size]
 
-    def _search_batch(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
-        width = max(len(source.ids) for source in sources) + 1
-        rows = [[*source.ids, EOS_ID] for source in sources]
-        src = torch.tensor([row + [PAD_ID] * (width - len(row)) for row in rows], device=self._device)
-        src_mask = None if min(map(len, rows)) == width else src != PAD_ID
-        scorer = ModelScorer(self._models, src, src_mask)
-        max_lengths = list(map(self._max_length, sources))
-        restrictions = Restrictions(
-            [min(self._options.min_length + 1, max_length) for max_length in max_lengths],
-            [source.prefix for source in sources],
-            self._options.no_repeat_ngram,
-        )
-        alpha, n_best, sampling = self._decoding.alpha, self._n_best, self._options.sampling
-        if sampling is None:
-            results = beam_search(
-                scorer,
-                max_lengths,
-                beam_size=self._decoding.beam_size,
-                alpha=alpha,
-                n_best=n_best,
-                restrictions=restrictions,
-            )
-        else:
-            keys = [source.ids for source in sources]
-            results = sample(
-                scorer, max_lengths, keys, sampling, alpha=alpha, n_samples=n_best, restrictions=restrictions
-            )
+    def _search_band(
+        self, batches: Sequence[list[int]], sources: Sequence[_Source]
+    ) -> list[tuple[int, list[Hypothesis]]]:
+        """Search the sentences of some batches, by their numbers: on a CPU side by side, a share in each thread."""
+        n_workers = min(self._threads, len(batches)) if self._device.type == "cpu" else 1
+        # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
+        numbers = [number for batch in batches for number in batch]
+        shares = [numbers[worker::n_workers] for worker in range(n_workers)]
+
+        def task(share: list[int]) -> Callable[[Event], list[list[Hypothesis]]]:
+            return lambda stop: self._search_share([sources[number] for number in share], len(batches[0]), stop)
+
+        results = run_together([task(share) for share in shares])
+        return [pair for share, found in zip(shares, results, strict=True) for pair in zip(share, found, strict=True)]
+
+    def _search_share(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
+        """Search sentences in one thread, at_once of them together."""
+        sampling = self._options.sampling
+        with torch.inference_mode():
+            if sampling is None:
+                results = self._beam_search(sources, at_once, stop)
+            else:
+                groups = [sources[start : start + at_once] for start in range(0, len(sources), at_once)]
+                results = [outputs for group in groups for outputs in self._sample(group, sampling, stop)]
         if not all(results):
             raise CheckpointError(
                 "the model gives no probabilities but NaN",
                 "its training diverged: take an earlier checkpoint, or train with a lower learning_rate_scale",
             )
         return results
+
+    def _beam_search(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
+        groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
+        scorers = (_StoppableScorer(stop, self._models, *self._padded(group)) for group in groups)
+        return beam_search(
+            next(scorers),
+            list(map(self._max_length, sources)),
+            beam_size=self._decoding.beam_size,
+            alpha=self._decoding.alpha,
+            n_best=self._n_best,
+            restrictions=self._restrictions(sources),
+            waiting=scorers,
+            at_once=at_once,
+        )
+
+    def _sample(self, sources: Sequence[_Source], sampling: Sampling, stop: Event) -> list[list[Hypothesis]]:
+        return sample(
+            _StoppableScorer(stop, self._models, *self._padded(sources)),
+            list(map(self._max_length, sources)),
+            [source.ids for source in sources],
+            sampling,
+            alpha=self._decoding.alpha,
+            n_samples=self._n_best,
+            restrictions=self._restrictions(sources),
+        )
+
+    def _padded(self, sources: Sequence[_Source]) -> tuple[Tensor, Tensor | None]:
+        """The sources of a batch and their mask, with a width that is one of few; see batch_size()."""
+        rows = [[*source.ids, EOS_ID] for source in sources]
+        width = min(-(-max(map(len, rows)) // _WIDTHS) * _WIDTHS, self._max_positions)
+        src = torch.tensor([row + [PAD_ID] * (width - len(row)) for row in rows], device=self._device)
+        return src, None if min(map(len, rows)) == width else src != PAD_ID
+
+    def _restrictions(self, sources: Sequence[_Source]) -> Restrictions:
+        return Restrictions(
+            [min(self._options.min_length + 1, self._max_length(source)) for source in sources],
+            [source.prefix for source in sources],
+            self._options.no_repeat_ngram,
+        )
 
     def _max_length(self, source: _Source) -> int:
         """The longest output in tokens with EOS."""
@@ -265,6 +300,19 @@ class Translator:
             )
             outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, passes))
         return outputs + [Translation("", -math.inf, -math.inf)] * (self._n_best - count)
+
+
+class _StoppableScorer(ModelScorer):
+    """One that ends its search where the result is no longer wanted."""
+
+    def __init__(self, stop: Event, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
+        super().__init__(models, src, src_mask)
+        self._stop = stop
+
+    def step(self, tokens: Tensor) -> Tensor:
+        if self._stop.is_set():
+            raise Stopped
+        return super().step(tokens)
 
 
 def _for_decoding(model: TranslationModel, device: Device) -> TranslationModel:

@@ -1,45 +1,125 @@
-"""Signs that a score would not mean what it seems to: text in a form that BLEU is not meant for."""
+"""Signs that a score would not mean what it seems to: text in a form that the metrics are not meant for."""
 
 import re
 from collections.abc import Callable, Sequence
 
-_SUBWORD_MARKS = re.compile(r"@@(?: |$)|▁")
-_PARTED_PUNCTUATION = re.compile(r"\S [.,!?;:](?: |$)|&(?:apos|quot);| @-@ ")
+_SUBWORD_MARKS = re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M)
+_PARTED_PUNCTUATION = re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M)
 _SHARE = 0.2  # of the lines: less than this may be the text itself
+_COPIED = 0.5  # of the lines that are the same as the source
+_WINDOW = 20  # lines that are looked at together for a shift
+_FURTHEST = 3  # lines that a shift may be of
+_IN_PLACE = 0.3  # share of common words from which on a window is in its place
+_CLEAR = 0.15  # share of common words that a shifted window must have more of than the window in place
 
 
-def suspicions(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[str]:
-    """One line for each sign that the hypotheses are not plain text like the references.
+def suspicions(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] | None = None
+) -> list[str]:
+    """One line for each sign that a score of the hypotheses would be false.
 
     Args:
         hypotheses: one line for each sentence.
         references: one or more translations of the whole, as many lines each.
+        sources: what was translated, if it is known.
     """
     found = []
     reference_lines = [line for reference in references for line in reference]
-    marked = _share(hypotheses, lambda line: bool(_SUBWORD_MARKS.search(line)))
-    if marked >= _SHARE > _share(reference_lines, lambda line: bool(_SUBWORD_MARKS.search(line))):
+    marked = _share(hypotheses, _SUBWORD_MARKS)
+    if marked >= _SHARE > _share(reference_lines, _SUBWORD_MARKS):
         found.append(f"{marked:.0%} of the hypotheses hold sub-word marks (@@ or ▁): join the pieces before scoring")
-    parted = _share(hypotheses, lambda line: bool(_PARTED_PUNCTUATION.search(line)))
-    if parted >= _SHARE > _share(reference_lines, lambda line: bool(_PARTED_PUNCTUATION.search(line))):
+    parted = _share(hypotheses, _PARTED_PUNCTUATION)
+    if parted >= _SHARE > _share(reference_lines, _PARTED_PUNCTUATION):
         found.append(
             f"{parted:.0%} of the hypotheses look tokenised (blanks before punctuation), the references do not: "
             "detokenise before scoring"
         )
-    if not any(_has_upper(line) for line in hypotheses) and _share(reference_lines, _has_upper) >= _SHARE:
-        found.append("no hypothesis holds a capital letter, but the references do: BLEU counts case")
+    capitals, expected = _share_with_capitals(hypotheses), _share_with_capitals(reference_lines)
+    if capitals < expected / 10 and expected >= _SHARE:
+        few = "no hypothesis holds" if capitals == 0 else f"only {capitals:.0%} of the hypotheses hold"
+        found.append(f"{few} a capital letter, but the references do: BLEU counts case")
     blank = sum(
         not hypothesis.strip() and any(reference[number].strip() for reference in references)
         for number, hypothesis in enumerate(hypotheses)
     )
     if blank:
         found.append(f"{blank:,} of {len(hypotheses):,} hypotheses are blank where a reference is not")
+    if sources is not None:
+        found += _copies(hypotheses, references, sources)
+    if shift := _shift(hypotheses, references[0]):
+        found.append(shift)
     return found
 
 
-def _share(lines: Sequence[str], holds: Callable[[str], bool]) -> float:
-    return sum(map(holds, lines)) / max(len(lines), 1)
+def _copies(hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> list[str]:
+    found = []
+    for number, reference in enumerate(references, start=1):
+        same = _same(reference, sources)
+        if same >= _COPIED:
+            name = "the reference" if len(references) == 1 else f"reference {number}"
+            found.append(f"{name} looks like the source: {same:.0%} of its lines are the same")
+    same = _same(hypotheses, sources)
+    if same >= _COPIED:
+        found.append(f"the hypotheses look like the source: {same:.0%} of them are the same")
+    return found
 
 
-def _has_upper(line: str) -> bool:
-    return line != line.lower()
+def _same(lines: Sequence[str], sources: Sequence[str]) -> float:
+    pairs = [(line.strip(), source.strip()) for line, source in zip(lines, sources, strict=True) if source.strip()]
+    return sum(line == source for line, source in pairs) / max(len(pairs), 1)
+
+
+def _shift(hypotheses: Sequence[str], reference: Sequence[str]) -> str:
+    """Say where lines of a file seem to be lost or added: where windows fit better some lines up or down.
+
+    Text in two languages that share few words gives no sign, and needs none: hypotheses and references are in one.
+    """
+    units = _units(reference)
+
+    def overlap(numbers: range, by: int) -> float:
+        """The mean share of common units (Dice) of lines with those `by` lines further on."""
+        shares = []
+        for number in numbers:
+            if 0 <= number + by < len(reference):
+                ours, theirs = units(hypotheses[number]), units(reference[number + by])
+                if ours and theirs:
+                    shares.append(2 * len(ours & theirs) / (len(ours) + len(theirs)))
+        return sum(shares) / len(shares) if 2 * len(shares) >= len(numbers) else 0.0
+
+    shifted = []  # first lines of windows that fit better elsewhere
+    windows = range(0, len(hypotheses), _WINDOW)
+    for start in windows:
+        window = range(start, min(start + _WINDOW, len(hypotheses)))
+        if overlap(window[::3], 0) > _IN_PLACE:  # nearly all windows: no need to look further
+            continue
+        here = overlap(window, 0)
+        best = max(overlap(window, by) for by in range(-_FURTHEST, _FURTHEST + 1))
+        if best > here + _CLEAR:
+            shifted.append(start)
+    if not shifted:
+        return ""
+    share = f"{len(shifted):,} of {len(windows):,} stretches of {_WINDOW} lines"
+    return (
+        f"lines seem to be shifted from line {shifted[0] + 1:,} on: "
+        f"{share} fit better up to {_FURTHEST} lines up or down"
+    )
+
+
+def _units(reference: Sequence[str]) -> Callable[[str], frozenset[str]]:
+    """What lines are compared by: words, or characters where blanks are rare."""
+    text = "".join(reference[:200])
+    if text.count(" ") < len(text) / 30:
+        return frozenset
+    return lambda line: frozenset(line.lower().split())
+
+
+def _share(lines: Sequence[str], pattern: re.Pattern[str]) -> float:
+    """The share of lines that a pattern is found in."""
+    # One search over all text is many times faster than one for each line; most text holds none of it.
+    if sum(1 for _ in pattern.finditer("\n".join(lines))) < _SHARE * len(lines):
+        return 0.0
+    return sum(pattern.search(line) is not None for line in lines) / max(len(lines), 1)
+
+
+def _share_with_capitals(lines: Sequence[str]) -> float:
+    return sum(line != line.lower() for line in lines) / max(len(lines), 1)

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aiayn_cli.model.dropout import dropout
+from aiayn_cli.model.masks import additive
+from aiayn_cli.model.packed_attention import PackedPattern, packed_attention, project_apart
 
 # Queries x keys of one head below which a CPU is faster with the written-out form: up to ten times at lengths of
 # sentences, since the backward pass of torch's fused kernel is slow there (tests/benchmarks/attention.py, with the
@@ -21,7 +23,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probabi
         q: [batch, heads, tgt_len, d_k].
         k: [batch, heads, src_len, d_k].
         v: [batch, heads, src_len, d_v].
-        mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
+        mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all. Or the
+            same as numbers to be added, as additive() makes them.
         dropout_probability: of losing an attention weight.
     Returns:
         [batch, heads, tgt_len, d_v].
@@ -41,13 +44,23 @@ def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, 
         scores = torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)
     else:
         # Hidden places get -inf before the softmax (Section 3.2.3), added by the product itself.
-        bias = torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~mask, -math.inf)
+        bias = additive(mask, q.dtype) if mask.dtype is torch.bool else mask
         if len(mask) > 1:
             bias = bias.expand(batch, heads, *mask.shape[2:])
         bias = bias.reshape(-1, *mask.shape[2:])
         scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
-    weights = dropout(scores.softmax(dim=-1), dropout_probability)
+    # Over a few bf16 numbers torch's softmax takes up to four times as long as with its result in float32.
+    wide = torch.float32 if scores.dtype is torch.bfloat16 and not scores.requires_grad else None
+    weights = dropout(scores.softmax(dim=-1, dtype=wide).to(v.dtype), dropout_probability)
     return torch.bmm(weights, v).view(batch, heads, tgt_len, -1)
+
+
+class Projection(nn.Linear):
+    """A linear layer of which a part of the output features can be had alone."""
+
+    def rows(self, x: Tensor, first: int, last: int) -> Tensor:
+        """[..., in_features] -> [..., last - first]: output features first .. last - 1."""
+        return functional.linear(x, self.weight[first:last], None if self.bias is None else self.bias[first:last])
 
 
 class MultiHeadAttention(nn.Module):
@@ -62,23 +75,37 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.n_heads, self.d_k, self.d_v, self.dropout = n_heads, d_k, d_v, dropout
         # Rows: queries of all heads, then keys of all heads, then values of all heads.
-        self.w_qkv = nn.Linear(d_model, n_heads * (2 * d_k + d_v), bias=bias)
+        self.w_qkv = Projection(d_model, n_heads * (2 * d_k + d_v), bias=bias)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
-    def forward(self, queries: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, queries: Tensor, memory: Tensor, mask: Tensor | PackedPattern | None) -> Tensor:
         """Let each query read from memory.
 
         Args:
-            queries: [batch, tgt_len, d_model].
-            memory: [batch, src_len, d_model]; the queries themselves for self-attention.
+            queries: [batch, tgt_len, d_model], or packed [rows, d_model].
+            memory: [batch, src_len, d_model]; the queries themselves for self-attention. Or packed likewise.
             mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
+                A PackedPattern for packed sequences, of heads whose d_k is their d_v.
         Returns:
-            [batch, tgt_len, d_model].
+            As the queries.
         """
+        if isinstance(mask, PackedPattern):
+            return self._read_packed(queries, memory, mask)
         q, k, v = (
             self.project_all(queries) if memory is queries else (self.project_q(queries), *self.project_kv(memory))
         )
         return self.combine(attend(q, k, v, mask, self.dropout if self.training else 0.0))
+
+    def _read_packed(self, queries: Tensor, memory: Tensor, pattern: PackedPattern) -> Tensor:
+        assert self.d_k == self.d_v, "heads are gathered as vectors of one width"
+        lost = self.dropout if self.training else 0.0
+        if memory is queries:
+            read = packed_attention(self.w_qkv(queries), None, pattern, self.n_heads, lost)
+        else:
+            weight, bias = self.w_qkv.weight, self.w_qkv.bias
+            q, kv = project_apart(queries, memory, weight, bias, self.n_heads * self.d_k)
+            read = packed_attention(q, kv, pattern, self.n_heads, lost)
+        return self.w_o(read)  # type: ignore[no-any-return]
 
     def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of self-attention: [batch, heads, length, d_k], the same, [.., d_v]."""
@@ -89,22 +116,18 @@ class MultiHeadAttention(nn.Module):
 
     def project_q(self, queries: Tensor) -> Tensor:
         """[batch, tgt_len, d_model] -> [batch, heads, tgt_len, d_k]."""
-        return self._split_heads(self._project(queries, 0, self.n_heads * self.d_k))
+        return self._split_heads(self.w_qkv.rows(queries, 0, self.n_heads * self.d_k))
 
     def project_kv(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """[batch, src_len, d_model] -> keys [batch, heads, src_len, d_k], values [batch, heads, src_len, d_v]."""
         qk_width = self.n_heads * self.d_k
-        projected = self._project(memory, qk_width, self.w_qkv.out_features)
+        projected = self.w_qkv.rows(memory, qk_width, self.w_qkv.out_features)
         k, v = torch.split(projected, [qk_width, self.n_heads * self.d_v], dim=-1)
         return self._split_heads(k), self._split_heads(v)
 
     def combine(self, heads: Tensor) -> Tensor:
         """[batch, heads, tgt_len, d_v] -> [batch, tgt_len, d_model]: concatenate the heads and project."""
         return self.w_o(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-    def _project(self, x: Tensor, first: int, last: int) -> Tensor:
-        bias = self.w_qkv.bias
-        return functional.linear(x, self.w_qkv.weight[first:last], None if bias is None else bias[first:last])
 
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.n_heads, -1).transpose(1, 2)  # [batch, heads, length, width of a head]

@@ -10,12 +10,14 @@ and share_embeddings.
 """
 
 import math
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
+from aiayn_cli.model.cache import put, put_mask, rows_of, starts
 from aiayn_cli.model.dropout import dropout
 from aiayn_cli.model.embeddings import (
     Embeddings,
@@ -88,12 +90,13 @@ class ConvolutionalCache:
     Attributes:
         recent: of each layer the last kernel_size - 1 inputs of its convolution, [rows, kernel_size - 1, d_model];
             None before the first step.
+        lengths: target positions that each sentence's hypotheses have read.
     """
 
     def __init__(self, memory: Tensor, src_mask: Tensor | None, n_layers: int) -> None:
         self.memory, self.src_mask = memory, src_mask
         self.recent: list[Tensor | None] = [None] * n_layers
-        self.length = 0
+        self.lengths = [0] * len(memory)
 
     def reorder(self, rows: Tensor) -> None:
         """See DecodingCache."""
@@ -104,6 +107,20 @@ class ConvolutionalCache:
         self.reorder(rows)
         self.memory = self.memory[sentences]
         self.src_mask = None if self.src_mask is None else self.src_mask[sentences]
+        self.lengths = [self.lengths[sentence] for sentence in sentences.tolist()]
+
+    def take(self, places: Tensor, other: Self, chosen: slice) -> None:
+        """See DecodingCache."""
+        for recent, another in zip(self.recent, other.recent, strict=True):
+            assert recent is not None, "both have taken a step"
+            assert another is not None, "both have taken a step"
+            n_beams = len(recent) // len(self.memory)
+            recent[rows_of(places, n_beams)] = another[chosen.start * n_beams : chosen.stop * n_beams]
+        mask = None if other.src_mask is None else other.src_mask[chosen]
+        self.src_mask = put_mask(self.memory, self.src_mask, places, other.memory[chosen], mask)
+        self.memory = put(self.memory, places, other.memory[chosen])
+        for place, length in zip(places.tolist(), other.lengths[chosen], strict=True):
+            self.lengths[place] = length
 
 
 class ConvolutionalModel(TranslationModel):
@@ -167,7 +184,8 @@ class ConvolutionalModel(TranslationModel):
 
     def _run(self, tokens: Tensor, cache: ConvolutionalCache) -> Tensor:
         """Read tokens [rows, new_len] after what the cache has; give [rows, new_len, d_model]."""
-        embedded = embed(tokens, self.tgt_embedding, self.tgt_positions, cache.length, self._dropout())
+        start = starts(cache.lengths, len(tokens) // len(cache.memory))
+        embedded = embed(tokens, self.tgt_embedding, self.tgt_positions, start, self._dropout())
         rows, new_len, d_model = embedded.shape
         by_sentence = len(cache.memory), -1, d_model  # all hypotheses of a sentence read the same memory
         x = embedded
@@ -181,7 +199,7 @@ class ConvolutionalModel(TranslationModel):
             y = layer(dropout(y, self._dropout()))
             read = attention(y.reshape(by_sentence), embedded.reshape(by_sentence), cache.memory, cache.src_mask)
             x = ((y + read.view(y.shape)) * _HALF + x) * _HALF
-        cache.length += new_len
+        cache.lengths = [length + new_len for length in cache.lengths]
         return dropout(self.decoder_norm(x), self._dropout())
 
     def _dropout(self) -> float:

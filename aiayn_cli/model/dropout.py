@@ -6,6 +6,7 @@ kept elements are scaled by the rounded probability, so that the expectation is 
 torch.compile makes kernels of its own (and cannot trace views of another type), it is torch's dropout.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -36,17 +37,30 @@ def dropout_add(x: Tensor, residual: Tensor, probability: float) -> Tensor:
     return _DropoutAdd.apply(x, residual, probability)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def _kept(shape: torch.Size, rounded: int) -> Tensor:
+def rounded_probability(probability: float) -> int:
+    """A probability in 65,536ths, neither 0 nor 1."""
+    return min(max(round(probability * _STEPS), 1), _STEPS - 1)
+
+
+def scale_of_kept(rounded: int) -> float:
+    """1 / (1 - probability), from rounded_probability(): the expectation stays the same."""
+    return _STEPS / (_STEPS - rounded)
+
+
+def kept_mask(shape: torch.Size, rounded: int) -> Tensor:
     """int16 mask, all bits set where an element is kept, with probability 1 - rounded / 65,536."""
     count = shape.numel()
-    bits = torch.empty((count + 3) // 4, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-    numbers = bits.view(torch.int16)[:count]
+    # torch's own generator gives the seed, so that torch.manual_seed() fixes this too, but it is half as fast.
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    generator = np.random.Generator(np.random.SFC64(seed))
+    bits = generator.integers(0, (1 << 64) - 1, size=(count + 3) // 4, dtype=np.uint64, endpoint=True)
+    numbers = torch.from_numpy(bits.view(np.int16))[:count]
     # Comparing into the same int16 buffer, and clearing elements by a bitwise and, is vectorised on a CPU;
     # comparing into bool and masked_fill are not, and took ten times as long.
     return torch.ge(numbers, rounded - _STEPS // 2, out=numbers).neg_().view(shape)
 
 
-def _clear(x: Tensor, kept: Tensor) -> Tensor:
+def clear(x: Tensor, kept: Tensor) -> Tensor:
     """A copy of x with 0 where the mask is not set."""
     if x.element_size() == 2:
         return torch.bitwise_and(x.view(torch.int16), kept).view(x.dtype)
@@ -58,14 +72,14 @@ class _DropoutAdd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, residual: Tensor | None, probability: float) -> Tensor:  # type: ignore[no-untyped-def]
-        rounded = min(max(round(probability * _STEPS), 1), _STEPS - 1)
-        ctx.scale = _STEPS / (_STEPS - rounded)
-        mask = _kept(x.shape, rounded)
+        rounded = rounded_probability(probability)
+        ctx.scale = scale_of_kept(rounded)
+        mask = kept_mask(x.shape, rounded)
         ctx.save_for_backward(mask)
-        kept = _clear(x, mask)
+        kept = clear(x, mask)
         return kept.mul_(ctx.scale) if residual is None else torch.add(residual, kept, alpha=ctx.scale)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:  # type: ignore[no-untyped-def]
         (mask,) = ctx.saved_tensors
-        return _clear(grad, mask).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None
+        return clear(grad, mask).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None

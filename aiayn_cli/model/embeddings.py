@@ -1,12 +1,16 @@
 """Embeddings of tokens and their positions (paper, Sections 3.4 and 3.5)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.dropout import dropout
+from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.translation_model import NO_LIMIT
 
@@ -42,19 +46,45 @@ def make_positions(config: ModelConfig) -> PositionTable:
     return SinusoidalPositions(config.d_model)
 
 
-def embed(tokens: Tensor, embedding: nn.Embedding, positions: PositionTable, start: int, probability: float) -> Tensor:
+def embed(
+    tokens: Tensor,
+    embedding: nn.Embedding,
+    positions: PositionTable,
+    start: int | Sequence[int],
+    probability: float,
+) -> Tensor:
     """Embed tokens, scaled by sqrt(d_model), with their positions added (Section 3.4).
 
     Args:
         tokens: int64 [batch, length].
         embedding: of the language.
         positions: of the language.
-        start: position of the first token.
+        start: position of the first token, one for all or one for each sequence.
         probability: of dropout on the sum (Section 5.4); 0 for none.
     Returns:
         [batch, length, d_model].
     """
     x = embedding(tokens) * math.sqrt(embedding.embedding_dim) + positions(start, tokens.shape[1])
+    return dropout(x, probability)
+
+
+def embed_packed(
+    tokens: Tensor, packing: Packing, embedding: nn.Embedding, positions: PositionTable, probability: float
+) -> Tensor:
+    """embed() for packed sequences.
+
+    Args:
+        tokens: int64 [packing.rows].
+        packing: of the sequences.
+        embedding: of the language.
+        positions: of the language.
+        probability: of dropout on the sum; 0 for none.
+    Returns:
+        [packing.rows, d_model].
+    """
+    table = positions(0, int(packing.positions.max()) + 1)
+    places = functional.embedding(packing.positions, table)
+    x = torch.add(places, embedding(tokens), alpha=math.sqrt(embedding.embedding_dim))
     return dropout(x, probability)
 
 

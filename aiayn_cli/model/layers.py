@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from aiayn_cli.model.attention import MultiHeadAttention, attend
-from aiayn_cli.model.cache import LayerCache
+from aiayn_cli.model.cache import LayerCache, NewSlots
 from aiayn_cli.model.dropout import dropout, dropout_add
+from aiayn_cli.model.fused_feed_forward import fused_feed_forward
+from aiayn_cli.model.packed_attention import PackedPattern
 
 
 class FeedForward(nn.Module):
@@ -20,7 +23,10 @@ class FeedForward(nn.Module):
         self.activation_dropout = activation_dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        """[batch, length, d_model] -> [batch, length, d_model]."""
+        """[batch, length, d_model] or packed [rows, d_model] -> the same shape."""
+        if x.dim() == 2 and x.device.type == "cpu":
+            lost = self.activation_dropout if self.training else 0.0
+            return fused_feed_forward(x, self.w_1.weight, self.w_1.bias, self.w_2.weight, self.w_2.bias, lost)
         hidden = functional.relu(self.w_1(x), inplace=True)  # [batch, length, d_ff]
         return self.w_2(dropout(hidden, self.activation_dropout if self.training else 0.0))  # type: ignore[no-any-return]
 
@@ -39,7 +45,7 @@ class Residual(nn.Module):
         self.norm_first = norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """[batch, length, d_model] -> [batch, length, d_model]."""
+        """[batch, length, d_model] or packed [rows, d_model] -> the same shape."""
         y = sublayer(self.norm(x) if self.norm_first else x)
         total = dropout_add(y, x, self.dropout if self.training else 0.0)
         return total if self.norm_first else self.norm(total)
@@ -56,14 +62,15 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(d_model, dropout, norm)
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | PackedPattern | None) -> Tensor:
         """One layer.
 
         Args:
-            x: [batch, src_len, d_model].
-            mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all.
+            x: [batch, src_len, d_model], or packed [rows, d_model].
+            mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all. A PackedPattern if x is
+                packed.
         Returns:
-            [batch, src_len, d_model].
+            As x.
         """
         x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
@@ -87,18 +94,25 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.attention_residual = Residual(d_model, dropout, norm)
         self.memory_residual = Residual(d_model, dropout, norm)
+        self.cache_dtype: torch.dtype | None = None  # of the keys and values in step(); None = that of the weights
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor, memory: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | PackedPattern,
+        memory: Tensor,
+        memory_mask: Tensor | PackedPattern | None,
+    ) -> Tensor:
         """One layer over whole target sequences.
 
         Args:
-            x: [batch, tgt_len, d_model].
-            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend.
-            memory: [batch, src_len, d_model].
-            memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding.
+            x: [batch, tgt_len, d_model], or packed [rows, d_model].
+            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend. A PackedPattern if x is packed.
+            memory: [batch, src_len, d_model], or packed likewise.
+            memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding. Likewise.
         Returns:
-            [batch, tgt_len, d_model].
+            As x.
         """
         x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
         x = self.memory_residual(x, lambda y: self.memory_attention(y, memory, memory_mask))
@@ -106,33 +120,31 @@ class DecoderLayer(nn.Module):
 
     def start(self, memory: Tensor) -> LayerCache:
         """Project the memory [sentences, src_len, d_model] once for all steps to come."""
-        k, v = self.memory_attention.project_kv(memory)
-        return LayerCache(k.contiguous(), v.contiguous())
+        k, v = (x.to(self.cache_dtype or x.dtype).contiguous() for x in self.memory_attention.project_kv(memory))
+        return LayerCache(k, v)
 
-    def step(self, x: Tensor, mask: Tensor | None, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
+    def step(self, x: Tensor, cache: LayerCache, slots: NewSlots, mask: Tensor, memory_mask: Tensor | None) -> Tensor:
         """One layer over the newest target positions; they are added to the cache.
 
         Args:
-            x: [rows, new_len, d_model].
-            mask: bool [1, 1, new_len, length so far + new_len]; True = may attend. None = all.
+            x: [sentences, new, d_model], those of all hypotheses of a sentence together.
             cache: of this layer.
-            memory_mask: bool [sentences, 1, 1, src_len] or None.
+            slots: where the new positions go, from DecoderCache.take_up().
+            mask: [sentences, 1, new, slots], added to attention scores; from there too.
+            memory_mask: [sentences, 1, 1, src_len] or None, added to attention scores.
         Returns:
-            [rows, new_len, d_model].
+            [sentences, new, d_model].
         """
-        x = self.attention_residual(x, lambda y: self._attend_to_past(y, mask, cache))
+        x = self.attention_residual(x, lambda y: self._attend_to_past(y, mask, cache, slots))
         x = self.memory_residual(x, lambda y: self._attend_to_memory(y, cache, memory_mask))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
 
-    def _attend_to_past(self, x: Tensor, mask: Tensor | None, cache: LayerCache) -> Tensor:
+    def _attend_to_past(self, x: Tensor, mask: Tensor, cache: LayerCache, slots: NewSlots) -> Tensor:
         q, k, v = self.attention.project_all(x)
-        return self.attention.combine(attend(q, *cache.append(k, v), mask))
+        k, v = cache.append(k, v, slots)
+        return self.attention.combine(attend(q.to(k.dtype), k, v, mask).to(x.dtype))
 
     def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
         # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
-        rows, new_len, d_model = x.shape
-        assert rows % len(cache.memory_k) == 0, f"{rows} rows cannot belong to {len(cache.memory_k)} sentences"
-        by_sentence = x.reshape(len(cache.memory_k), -1, d_model)  # [sentences, rows / sentences * new_len, d_model]
-        q = self.memory_attention.project_q(by_sentence)
-        read = self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask))
-        return read.reshape(rows, new_len, d_model)
+        q = self.memory_attention.project_q(x).to(cache.memory_k.dtype)
+        return self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask).to(x.dtype))

@@ -1,5 +1,7 @@
 """What tells the network where a token stands (paper, Section 3.5)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -31,12 +33,13 @@ class SinusoidalPositions(nn.Module):
         # Not a parameter, and not saved: every entry follows from the formula.
         self.register_buffer("table", sinusoids(256, d_model), persistent=False)
 
-    def forward(self, start: int, length: int) -> Tensor:
-        """Positions start .. start + length - 1: [length, d_model]."""
-        if start + length > len(self.table):
-            longer = sinusoids(2 * (start + length), self.table.shape[1], self.table.device)
+    def forward(self, start: int | Sequence[int], length: int) -> Tensor:
+        """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence."""
+        end = (start if isinstance(start, int) else max(start)) + length
+        if end > len(self.table):
+            longer = sinusoids(2 * end, self.table.shape[1], self.table.device)
             self.table = longer.to(self.table.dtype)
-        return self.table[start : start + length]
+        return _rows(self.table, start, length)
 
 
 class LearnedPositions(nn.Module):
@@ -46,15 +49,23 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, d_model))
 
-    def forward(self, start: int, length: int) -> Tensor:
-        """Positions start .. start + length - 1: [length, d_model].
+    def forward(self, start: int | Sequence[int], length: int) -> Tensor:
+        """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence.
 
         Raises:
             DataError: the sequence is longer than the table.
         """
-        if start + length > len(self.weight):
+        end = (start if isinstance(start, int) else max(start)) + length
+        if end > len(self.weight):
             raise DataError(
-                f"a sequence of {start + length} tokens is longer than the {len(self.weight)} learned positions",
+                f"a sequence of {end} tokens is longer than the {len(self.weight)} learned positions",
                 "split it, or train with a larger model.max_positions or with positions: sinusoidal",
             )
-        return self.weight[start : start + length]
+        return _rows(self.weight, start, length)
+
+
+def _rows(table: Tensor, start: int | Sequence[int], length: int) -> Tensor:
+    if isinstance(start, int):
+        return table[start : start + length]
+    first = torch.tensor(start, device=table.device)[:, None]
+    return table[first + torch.arange(length, device=table.device)]

@@ -10,12 +10,14 @@ Of ModelConfig it takes n_encoder_layers, n_decoder_layers, d_model, dropout and
 """
 
 import math
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from aiayn_cli.config import ModelConfig
+from aiayn_cli.model.cache import put, put_mask, rows_of
 from aiayn_cli.model.dropout import dropout
 from aiayn_cli.model.embeddings import Embeddings, make_embeddings
 from aiayn_cli.model.initialise import initialise
@@ -63,7 +65,6 @@ class RecurrentCache:
 
     def __init__(self, memory: Tensor, keys: Tensor, src_mask: Tensor | None, states: list[State]) -> None:
         self.memory, self.keys, self.src_mask, self.states = memory, keys, src_mask, states
-        self.length = 0
 
     def reorder(self, rows: Tensor) -> None:
         """See DecodingCache."""
@@ -74,6 +75,18 @@ class RecurrentCache:
         self.reorder(rows)
         self.memory, self.keys = self.memory[sentences], self.keys[sentences]
         self.src_mask = None if self.src_mask is None else self.src_mask[sentences]
+
+    def take(self, places: Tensor, other: Self, chosen: slice) -> None:
+        """See DecodingCache."""
+        n_beams = self.states[0][0].shape[1] // len(self.memory)
+        rows, new = rows_of(places, n_beams), slice(chosen.start * n_beams, chosen.stop * n_beams)
+        for states, others in zip(self.states, other.states, strict=True):
+            for state, another in zip(states, others, strict=True):
+                state[:, rows] = another[:, new]
+        mask = None if other.src_mask is None else other.src_mask[chosen]
+        self.src_mask = put_mask(self.memory, self.src_mask, places, other.memory[chosen], mask)
+        self.memory = put(self.memory, places, other.memory[chosen])
+        self.keys = put(self.keys, places, other.keys[chosen])
 
 
 class RecurrentModel(TranslationModel):
@@ -131,7 +144,6 @@ class RecurrentModel(TranslationModel):
                 for hidden, cell in cache.states
             ]
         hidden, cache.states = self._run(tokens, cache.memory, cache.keys, cache.src_mask, cache.states)
-        cache.length += tokens.shape[1]
         return self.project(hidden[:, -1])
 
     def _run(

@@ -5,11 +5,12 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.cache import DecoderCache
+from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,
     embed,
+    embed_packed,
     longest_sequence,
     make_embeddings,
     make_positions,
@@ -17,6 +18,8 @@ from aiayn_cli.model.embeddings import (
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+from aiayn_cli.model.packed_attention import PackedPattern
+from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
@@ -55,10 +58,7 @@ class Transformer(TranslationModel):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
-        mask = None if src_mask is None else padding_mask(src_mask)
-        if self.attention_window:
-            mask = combine(mask, window_mask(src.shape[1], self.attention_window, src.device))
-            mask = _let_padding_see_itself(mask)
+        mask = self._src_mask(None if src_mask is None else padding_mask(src_mask), src.shape[1], src.device)
         for layer in self.encoder_layers:
             x = layer(x, mask)
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -67,37 +67,65 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = self._past_mask(0, tgt_in.shape[1], tgt_in.device)
+        mask = self._past_mask(tgt_in.shape[1], tgt_in.device)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
+    @property
+    def reads_packed(self) -> bool:
+        """See TranslationModel; heads must be as wide in queries as in values."""
+        return all(m.d_k == m.d_v for m in self.modules() if isinstance(m, MultiHeadAttention))
+
+    def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
+        """See TranslationModel."""
+        padding = src_packing.padding_mask()
+        src_mask = self._src_mask(padding, src_packing.length, src.device)
+        assert src_mask is not None, "there is one for padding"
+        pattern = PackedPattern(src_packing, src_packing, src_mask)
+        memory = embed_packed(src, src_packing, self.src_embedding, self.src_positions, self._dropout())
+        for layer in self.encoder_layers:
+            memory = layer(memory, pattern)
+        memory = self.encoder_norm(memory)
+        tgt_pattern = PackedPattern(tgt_packing, tgt_packing, self._past_mask(tgt_packing.length, src.device))
+        memory_pattern = PackedPattern(tgt_packing, src_packing, padding)
+        x = embed_packed(tgt_in, tgt_packing, self.tgt_embedding, self.tgt_positions, self._dropout())
+        for layer in self.decoder_layers:
+            x = layer(x, tgt_pattern, memory, memory_pattern)
+        return self.decoder_norm(x)  # type: ignore[no-any-return]
+
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
         """See TranslationModel: here the memory is projected to keys and values."""
-        layers = [layer.start(memory) for layer in self._decoder()]
-        return DecoderCache(layers, None if src_mask is None else padding_mask(src_mask))
+        return DecoderCache([layer.start(memory) for layer in self._decoder()], src_mask, self.attention_window)
 
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
         """See TranslationModel."""
         assert isinstance(cache, DecoderCache), "it comes from start()"
-        past, new_len = cache.length, tokens.shape[1]
-        x = embed(tokens, self.tgt_embedding, self.tgt_positions, past, self._dropout())
-        mask = self._past_mask(past, new_len, tokens.device) if new_len > 1 or self.attention_window else None
+        rows, new_len = tokens.shape
+        n_beams = rows // len(cache.lengths)
+        assert rows == n_beams * len(cache.lengths), f"{rows} rows cannot belong to {len(cache.lengths)} sentences"
+        start = starts(cache.lengths, n_beams)
+        x = embed(tokens, self.tgt_embedding, self.tgt_positions, start, self._dropout())
+        x = x.view(len(cache.lengths), -1, x.shape[2])  # [sentences, beams * new_len, d_model]
+        slots, mask = cache.take_up(n_beams, new_len)
         for layer, layer_cache in zip(self._decoder(), cache.layers, strict=True):
-            x = layer.step(x, mask, layer_cache, cache.memory_mask)
-        return self.project(self.decoder_norm(x[:, -1]))
+            x = layer.step(x, layer_cache, slots, mask, cache.memory_mask)
+        return self.project(self.decoder_norm(x.view(rows, new_len, -1)[:, -1]))
 
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder_layers)  # type: ignore[arg-type]
 
-    def _past_mask(self, past: int, new_len: int, device: torch.device) -> Tensor:
-        """Bool [1, 1, new_len, past + new_len]: what each of the newest positions may see."""
-        length = past + new_len
+    def _src_mask(self, padding: Tensor | None, length: int, device: torch.device) -> Tensor | None:
+        """What the encoder's positions may see: bool [batch or 1, 1, length or 1, length], or None for all."""
+        if not self.attention_window:
+            return padding
+        return _let_padding_see_itself(combine(padding, window_mask(length, self.attention_window, device)))
+
+    def _past_mask(self, length: int, device: torch.device) -> Tensor:
+        """What each target position may see: bool [1, 1, length, length]."""
         mask = causal_mask(length, device)
-        if self.attention_window:
-            mask = mask & window_mask(length, self.attention_window, device)
-        return mask[:, :, past:]
+        return mask & window_mask(length, self.attention_window, device) if self.attention_window else mask
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0

@@ -1,10 +1,12 @@
 """What every kind of translation model offers to training and search, whatever is inside."""
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import Protocol, Self
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+from aiayn_cli.model.packing import Packing
 
 NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
 
@@ -12,18 +14,24 @@ NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
 class DecodingCache(Protocol):
     """The state of a batch of hypotheses between two steps: an argument of each step, never hidden in the model.
 
-    Row r of the hypotheses belongs to sentence r // (rows / sentences).
+    Row r of the hypotheses belongs to sentence r // (rows / sentences). Sentences may have read different numbers of
+    tokens; all hypotheses of one sentence have read equally many.
     """
-
-    @property
-    def length(self) -> int:
-        """Target positions held so far."""
 
     def reorder(self, rows: Tensor) -> None:
         """Replace the hypotheses by copies of the given rows, int64 [new_rows]; each stays in its sentence."""
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Drop all but some sentences, int64 [new_sentences], and all but some rows, int64 [new_rows]."""
+
+    def take(self, places: Tensor, other: Self, chosen: slice) -> None:
+        """Put some sentences of another cache, with their hypotheses, in the place of some here.
+
+        Args:
+            places: int64 [taken], indices into the present sentences.
+            other: a cache of the same model with as many hypotheses for each sentence.
+            chosen: which of its sentences.
+        """
 
 
 class TranslationModel(nn.Module, ABC):
@@ -40,6 +48,7 @@ class TranslationModel(nn.Module, ABC):
     encoder_layers: nn.ModuleList
     decoder_layers: nn.ModuleList
     output: nn.Embedding
+    vocab_projection: nn.Module | None = None  # does that instead, where use_int8() set it
 
     @property
     def max_positions(self) -> int:
@@ -76,7 +85,28 @@ class TranslationModel(nn.Module, ABC):
 
     def project(self, hidden: Tensor) -> Tensor:
         """[..., d_model] -> logits [..., vocab], by the (shared) embedding matrix (Section 3.4)."""
+        if self.vocab_projection is not None:
+            return self.vocab_projection(hidden)  # type: ignore[no-any-return]
         return functional.linear(hidden, self.output.weight)
+
+    @property
+    def reads_packed(self) -> bool:
+        """Whether decode_packed() can be used."""
+        return False
+
+    def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
+        """encode() and decode() over sequences without padding (packing.py).
+
+        Args:
+            src: int64 [src_packing.rows].
+            src_packing: of the sources.
+            tgt_in: int64 [tgt_packing.rows], each sequence with BOS_ID first.
+            tgt_packing: of the targets of the same sentences.
+        Returns:
+            [tgt_packing.rows, d_model]; rows that belong to no token hold anything, and give no gradient where none
+            comes to them.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecodingCache:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.data.folders import new_folder, remove_leftovers
-from aiayn_cli.data.prepared import MANIFEST, PreparedData, write_manifest
+from aiayn_cli.data.prepared import MANIFEST, PreparedData, damaged_manifest, write_manifest
 from aiayn_cli.data.sources import identity_of
 from aiayn_cli.errors import DataError
 from aiayn_cli.stages.prepare_plan import PreparePlan, make_plan
@@ -83,10 +83,10 @@ def run_prepare(
     if out is None:
         logs.notice(f"writing to {plan.out} (--out chooses another folder)")
     if (plan.out / MANIFEST).exists():
-        manifest = _check_same(plan)
+        result = _check_same(plan, started)
         remove_leftovers(plan.out)
         logs.notice(f"{plan.out} holds exactly this already; nothing to do")
-        return PrepareResult.from_manifest(plan.out, manifest, done_before=True, seconds=time.monotonic() - started)
+        return result
     plan.source.fetch()
     with new_folder(plan.out) as folder:
         manifest = prepare_folder(folder, plan)
@@ -94,23 +94,27 @@ def run_prepare(
     return PrepareResult.from_manifest(plan.out, manifest, done_before=False, seconds=time.monotonic() - started)
 
 
-def _check_same(plan: PreparePlan) -> dict[str, Any]:
-    """Make sure that an existing folder is what this call would make, and give its manifest."""
-    manifest = dict(PreparedData.load(plan.out).manifest)
-    old: dict[str, Any] = {
-        "languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}",
-        "text": identity_of(manifest["inputs"]),
-        **manifest["settings"],
-    }
+def _check_same(plan: PreparePlan, started: float) -> PrepareResult:
+    """Make sure that an existing folder is what this call would make, and report it."""
+    manifest = PreparedData.load(plan.out).manifest
     new: dict[str, Any] = {
         "languages": f"{plan.src_lang}-{plan.tgt_lang}",
         "text": plan.source.identity(),
         **plan.settings(),
     }
-    changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
-    if changed:
-        both = {key for key in changed if key in old and key in new and key != "text"}
-        what = ", ".join(f"{key} {old[key]} and not {new[key]}" if key in both else key for key in changed)
-        hint = "remove the folder, or give another --out; nothing was changed"
-        raise DataError(f"{plan.out} holds data prepared otherwise ({what})", hint)
-    return manifest
+    try:
+        old: dict[str, Any] = {
+            "languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}",
+            "text": identity_of(manifest["inputs"]),
+            **manifest["settings"],
+        }
+        changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+        if not changed:
+            seconds = time.monotonic() - started
+            return PrepareResult.from_manifest(plan.out, manifest, done_before=True, seconds=seconds)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise damaged_manifest(plan.out, error) from error
+    both = {key for key in changed if key in old and key in new and key != "text"}
+    what = ", ".join(f"{key} {old[key]} and not {new[key]}" if key in both else key for key in changed)
+    hint = "remove the folder, or give another --out; nothing was changed"
+    raise DataError(f"{plan.out} holds data prepared otherwise ({what})", hint)

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig
+from aiayn_cli.data.bpe_dropout import RandomSplitter
 from aiayn_cli.data.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.corpus import Corpus
 from aiayn_cli.data.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.data.parallel import default_workers
 from aiayn_cli.data.prepared import PREPARED_FOLDER
+from aiayn_cli.data.processing import make_processor
 from aiayn_cli.data.sources import Source
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.errors import ConfigError, UsageError
@@ -126,8 +128,15 @@ def make_plan(
         asked=settings,
         downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
     )
-    if vocab is not None and vocab.is_dir():
-        vocab = vocab / VOCAB
+    make_processor(config.text, src_lang, tgt_lang)  # says at once what is missing for it
+    vocab_sha256 = ""
+    if vocab is not None:
+        vocab = vocab / VOCAB if vocab.is_dir() else vocab
+        vocabs = load_vocabs(vocab.parent) if vocab.name == VOCAB else (Vocab.load(vocab),) * 2
+        vocab_sha256 = joint_sha256(*vocabs)
+        if config.bpe_dropout:
+            for each in vocabs:
+                RandomSplitter(each, config.bpe_dropout, config.seed, 0)  # likewise
     return PreparePlan(
         out=out or PREPARED_FOLDER / name,
         corpus=corpus,
@@ -136,7 +145,7 @@ def make_plan(
         source=source,
         config=config,
         vocab=vocab,
-        vocab_sha256=_hash_vocab(vocab) if vocab else "",
+        vocab_sha256=vocab_sha256,
         workers=workers or default_workers(),
     )
 
@@ -201,13 +210,8 @@ def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
     try:
         return replace(config, **settings)
     except ConfigError as error:  # the user typed an option, and knows nothing of a recipe's key
-        option = _option(error.key.removeprefix("data."))
-        raise UsageError(error.problem.replace(error.key, option), error.hint) from error
-
-
-def _hash_vocab(path: Path) -> str:
-    vocabs = load_vocabs(path.parent) if path.name == VOCAB else (Vocab.load(path),) * 2
-    return joint_sha256(*vocabs)
+        problem = re.sub(r"\bdata\.(\w+)", lambda match: _option(match[1]), error.problem)
+        raise UsageError(problem, error.hint) from error
 
 
 def _option(name: str) -> str:

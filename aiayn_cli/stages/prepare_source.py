@@ -12,6 +12,7 @@ from aiayn_cli.data.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, Ts
 from aiayn_cli.data.inputs import ArchiveMember, LocalFile, MadeText
 from aiayn_cli.data.pairs import Drift
 from aiayn_cli.data.sources import Origin, Source
+from aiayn_cli.data.text import display_name
 from aiayn_cli.data.tmx import TmxPairs
 from aiayn_cli.data.toy import generate
 from aiayn_cli.data.tree_pairs import TreePairs
@@ -110,7 +111,7 @@ def make_source(
         valid = [_trees(files.valid_trees, config)]
     if files.test_trees:
         test = [_trees(files.test_trees, config)]
-    for name, weight in files.weights.items():
+    for name, weight in ((display_name(name), weight) for name, weight in files.weights.items()):
         if name not in names:
             raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
         for i in names[name]:
@@ -158,18 +159,18 @@ def _demo(seed: int) -> dict[str, list[Origin]]:
 
 def _file_origins(files: Files, langs: tuple[str, str], config: DataConfig) -> list[Origin]:
     drop = config.on_bad_bytes == "drop"
-    tsv = (Origin(str(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
-    tmx = (Origin(str(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
+    tsv = (Origin(display_name(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
+    tmx = (Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
     return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx, *(_trees(p, config) for p in files.trees)]
 
 
 def _trees(path: Path, config: DataConfig) -> Origin:
-    return Origin(str(path), TreePairs(LocalFile(path), config.tree_functions))
+    return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
 
 
 def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
     src, tgt = pair
-    return Origin(str(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
+    return Origin(display_name(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
 
 
 def _care(config: DataConfig) -> tuple[bool, Drift]:

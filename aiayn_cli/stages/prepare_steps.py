@@ -14,12 +14,13 @@ from aiayn_cli.config import DataConfig
 from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText, TextRules
 from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpus import SPLITS
-from aiayn_cli.data.disk import check_disk, estimate_disk
+from aiayn_cli.data.disk import check_disk, estimate_disk, size_text
 from aiayn_cli.data.encoding import Dropout, EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.data.folders import Steps
 from aiayn_cli.data.pairs import Chunk, ReadCounts, TextSpool
+from aiayn_cli.data.parts import Piece
 from aiayn_cli.data.processing import make_processor
-from aiayn_cli.data.selection import Piece, TrainingText
+from aiayn_cli.data.selection import TrainingText
 from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.data.text import read_file
 from aiayn_cli.data.vocab import Vocab
@@ -41,27 +42,29 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     Raises:
         DataError: the text cannot be used, or nothing is left of it.
     """
-    steps = Steps(folder, {"aiayn_version": __version__, "text": plan.source.identity(), "plan": plan.settings()})
+    langs = plan.src_lang, plan.tgt_lang
+    depends_on = {"langs": langs, "text": plan.source.identity(), "settings": plan.settings()}
+    steps = Steps(folder, {"aiayn_version": __version__, **depends_on})
     inputs = plan.source.describe()
     if steps.resumed:
         logs.notice("going on where an earlier call stopped")
     else:
-        needed = estimate_disk(inputs, processed=plan.config.text.changes_text)
-        logs.detail(f"the work takes about {needed / 1e9:,.1f} GB of disk, the result among it")
+        origins = (*plan.source.train, *plan.source.valid, *plan.source.test)
+        needed = estimate_disk(origins, processed=plan.config.text.changes_text)
+        logs.detail(f"the work takes about {size_text(needed)} of disk, the result among it")
         check_disk(folder, needed)
     counts: dict[str, ReadCounts] = {split: ReadCounts() for split in SPLITS}
     scored = _read_scored(plan, counts)
-    langs = plan.src_lang, plan.tgt_lang
     weights = [origin.weight for origin in plan.source.train]
     text = TrainingText(steps, langs, weights, plan.config.case_copies, plan.config.seed)
     collected = _collect(steps, plan, text, scored, counts["train"])
     selected = _select(steps, plan, text, scored)
-    _refuse_nothing(len(text), counts["train"], text.dropped)
+    _refuse_nothing(len(text), counts["train"], text.dropped, selected["held_out"])
     vocab = steps.result("vocab")
     if vocab is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
-    origins, train = _encode_train(steps, plan, text)
-    _refuse_nothing(train["pairs_kept"], counts["train"], text.dropped)
+    by_origin, train = _encode_train(steps, plan, text)
+    _refuse_nothing(train["pairs_kept"], counts["train"], text.dropped, selected["held_out"])
     splits = {"train": train}
     for split, pairs in scored.items():
         splits[split] = _write_scored(folder, split, plan, pairs)
@@ -71,10 +74,10 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     train["held_out"] = selected["held_out"]
     if selected["held_out"]:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": plan.config.seed}
-    for origin, kept, read, dropped in zip(plan.source.train, origins, collected["read"], text.dropped, strict=True):
+    for origin, kept, read, dropped in zip(plan.source.train, by_origin, collected["read"], text.dropped, strict=True):
         kept |= {"name": origin.name, "weight": origin.weight, "pairs_read": read, "dropped": _all_reasons(dropped)}
     train["dropped"] = _all_reasons(sum(text.dropped, Counter[str]()))
-    train["origins"] = origins
+    train["origins"] = by_origin
     return {
         "aiayn_version": __version__,
         "corpus": plan.corpus,
@@ -126,8 +129,7 @@ def _count_by_origin(
 ) -> Iterator[tuple[int, Chunk]]:
     with logs.progress("reading", None, "pairs") as progress:
         before = 0, 0
-        for origin, chunk in plan.source.read_train(counts):
-            number = plan.source.train.index(origin)
+        for number, chunk in plan.source.read_train(counts):
             read[number] += counts.pairs - before[0]
             bad_bytes[number] += counts.bad_bytes - before[1]
             progress.advance(counts.pairs - before[0])
@@ -143,7 +145,9 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
         held_out: Chunk = [], []
         if "valid" not in scored:
             held_out = text.hold_out(HELD_OUT_PAIRS, HELD_OUT_SHARE, drop_overlap=plan.config.drop_overlap)
-            logs.notice(f"no validation text given: {len(held_out[0]):,} training pairs are held out for it")
+            n = len(held_out[0])
+            pairs = "1 training pair is" if n == 1 else f"{n:,} training pairs are"
+            logs.notice(f"no validation text given: {pairs} held out for it")
         if plan.config.dedupe:
             text.drop_repeats()
         saved, files = text.save_selection()
@@ -158,12 +162,18 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
     return done
 
 
-def _refuse_nothing(n_pairs: int, counts: ReadCounts, dropped: Sequence[Mapping[str, int]]) -> None:
-    if not n_pairs:
-        totals = _all_reasons(sum(map(Counter, dropped), Counter[str]()))
-        reasons = ", ".join(f"{count:,} {REASONS[reason]}" for reason, count in totals.items() if count)
-        problem = f"no training pair is left of {counts.pairs:,}" + (f" ({reasons})" if reasons else "")
-        raise DataError(problem, "look into the files; each rule has an option that turns it off")
+def _refuse_nothing(n_pairs: int, counts: ReadCounts, dropped: Sequence[Mapping[str, int]], held_out: int) -> None:
+    if n_pairs:
+        return
+    if not counts.pairs:
+        raise DataError("the training text holds no pair", "give files with a sentence a line")
+    totals = _all_reasons(sum(map(Counter, dropped), Counter[str]()))
+    reasons = [f"{count:,} {REASONS[reason]}" for reason, count in totals.items() if count]
+    hint = "look into the files; `aiayn prepare --help` shows which rules can be turned off"
+    if held_out:
+        reasons.append(f"{held_out:,} held out for validation")
+        hint = "give more training text, or validation text with --valid"
+    raise DataError(f"no training pair is left of {counts.pairs:,} ({', '.join(reasons)})", hint)
 
 
 def _all_reasons(dropped: Mapping[str, int]) -> dict[str, int]:

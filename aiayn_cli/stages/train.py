@@ -23,7 +23,7 @@ from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
 from aiayn_cli.model.translation_model import count_parameters
-from aiayn_cli.recipe import load_recipe, recipe_to_yaml
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
@@ -104,7 +104,7 @@ def run_train(
     """
     worker = Worker.from_environment()
     logs.set_rank(worker.rank)
-    run = out if out is not None else Path("runs") / Path(recipe_name).stem
+    run = out if out is not None else Path("runs") / run_name(recipe_name)
     with worker.together():
         recipe = load_recipe(recipe_name, overrides)
         if tensorboard:

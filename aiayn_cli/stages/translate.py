@@ -1,38 +1,26 @@
 """What `aiayn translate` does: models in, lines from a file or a pipe, translations out in the same order."""
 
-import io
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from aiayn_cli import logs
 from aiayn_cli.config import Precision
-from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
-from aiayn_cli.data.piped import PipedBytes, count_lines_ahead
-from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes
-from aiayn_cli.decoding.stream import gather
-from aiayn_cli.decoding.translation import Details, SearchOptions, Translation
-from aiayn_cli.decoding.translator import Translator
+from aiayn_cli.data.input_lines import InputLines, LineFormat
+from aiayn_cli.data.piped import PipedBytes
+from aiayn_cli.data.text import RecordReader, display_name
+from aiayn_cli.decoding.suspects import OnSuspect
+from aiayn_cli.decoding.translation import SearchOptions
+from aiayn_cli.stages.translate_attention import AttentionPicture
+from aiayn_cli.stages.translate_input import groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
-from aiayn_cli.stages.translate_trees import TreeRestorer
+from aiayn_cli.stages.translate_scores import run_score_against
+from aiayn_cli.stages.translate_session import Output, Session
 
-_LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
-_WARNINGS = 5  # unreadable lines named one by one; the rest are only counted
-_PROMPT = "> "
-
-
-@dataclass(frozen=True)
-class Output:
-    """One of the outputs for a line, as --json shows it; the fields are Translation's."""
-
-    text: str
-    log_prob: float
-    score: float
+__all__ = ["run_score_against", "run_translate"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +33,9 @@ class TranslateResult:
         blank_lines: of them, those that were blank and stayed so.
         unreadable_lines: of them, those with bytes that are not text; their translation is blank.
         split_lines: of them, those too long for one pass.
+        suspect_lines: of them, those whose best output has a flag (flags.FLAGS).
+        mended_lines: of them, those that another search freed from theirs.
+        flags: how often each flag was raised.
         repaired_lines: of them, those with a tree that had to be repaired.
         seconds: from the first line to the last, without loading.
         lines_per_second: speed.
@@ -56,6 +47,9 @@ class TranslateResult:
     blank_lines: int
     unreadable_lines: int
     split_lines: int
+    suspect_lines: int
+    mended_lines: int
+    flags: Mapping[str, int]
     repaired_lines: int
     seconds: float
     lines_per_second: float
@@ -96,6 +90,9 @@ def run_translate(
     input_format: LineFormat | None = None,
     with_scores: bool = False,
     with_alignments: bool = False,
+    report: Path | None = None,
+    on_suspect: OnSuspect = "keep",
+    attention: Path | None = None,
     device: str = "auto",
     precision: Precision = "auto",
     keep_translations: bool = False,
@@ -118,6 +115,10 @@ def run_translate(
         line_format: "jsonl" writes one JSON object for each output; it holds for the input too, unless
             input_format: says otherwise.
         with_scores, with_alignments: as in OutputStyle.
+        report: file for a JSON object on each line's best output.
+        on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
+            before.
+        attention: page of HTML to write, which draws where the model looked for the first outputs.
         device, precision: as in choose_device().
         keep_translations: give them in the result; without `output` they are then not written.
 
@@ -139,102 +140,38 @@ def run_translate(
     )
     style = OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments)
     with ExitStack() as files:
-        file = files.enter_context(_opened(source))
+        file = files.enter_context(opened(source))
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
-        prefixes = RecordReader(files.enter_context(_opened(prefix)), str(prefix)) if prefix else None
+        prefixes = RecordReader(files.enter_context(opened(prefix)), str(prefix)) if prefix else None
         loaded = load_models(models, search, device, precision)
-        trees = TreeRestorer(loaded.checkpoints[0].text)
         lines = InputLines(reader, input_format or line_format, prefixes)
-        kept: list[tuple[Output, ...]] = []
-        counts = _Counts()
+        session = Session(
+            loaded,
+            style,
+            on_suspect,
+            name,
+            files.enter_context(open_writer(output, silent=keep_translations and output is None)),
+            files.enter_context(open_writer(report, silent=report is None)),
+            keep_outputs=keep_translations,
+            picture=AttentionPicture(attention, loaded.translator.second_pass()),
+        )
         started = time.perf_counter()
-        with open_writer(output, silent=keep_translations and output is None) as write:
-            for group in _groups(lines, counts, file):
-                outputs = _translate(loaded.translator, group)
-                details = _details(loaded.translator, outputs, style)
-                outputs = trees.restore(group, outputs)
-                write(
-                    record
-                    for line, each, detail in zip(group, outputs, details, strict=True)
-                    for record in style.records(line, each, detail)
-                )
-                if keep_translations:
-                    kept += (tuple(Output(o.text, o.log_prob, o.score) for o in each) for each in outputs)
+        for group in groups(lines, file):
+            session.take(group)
         seconds = time.perf_counter() - started
-    trees.sum_up()
-    if counts.unreadable > _WARNINGS:
-        logs.warning(f"{counts.unreadable:,} lines of {reader.name} in all could not be read")
+    session.finish()
     return TranslateResult(
         models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
-        lines=counts.lines,
-        blank_lines=counts.blank,
-        unreadable_lines=counts.unreadable,
+        lines=session.lines,
+        blank_lines=session.blank,
+        unreadable_lines=session.unreadable,
         split_lines=loaded.translator.split_lines,
-        repaired_lines=trees.repaired_lines,
+        suspect_lines=session.suspects.suspect,
+        mended_lines=session.suspects.mended,
+        flags=dict(session.suspects.flags),
+        repaired_lines=session.trees.repaired_lines,
         seconds=seconds,
-        lines_per_second=counts.lines / max(seconds, 1e-9),
-        translations=tuple(kept) if keep_translations else None,
+        lines_per_second=session.lines / max(seconds, 1e-9),
+        translations=tuple(session.kept) if keep_translations else None,
     )
-
-
-@dataclass
-class _Counts:
-    lines: int = 0
-    blank: int = 0
-    unreadable: int = 0
-
-    def take(self, line: InputLine, name: str) -> None:
-        self.lines += 1
-        if not line.is_readable:
-            self.unreadable += 1
-            if self.unreadable <= _WARNINGS:
-                logs.warning(f"{name}:{line.number}: not UTF-8, or holds NUL: left blank")
-        elif is_blank(line.text):
-            self.blank += 1
-
-
-def _groups(lines: InputLines, counts: _Counts, file: BinaryIO) -> Iterator[list[InputLine]]:
-    """Give the lines in groups that are translated together, and show how far it is."""
-    name = lines.reader.name
-    if name == "stdin" and sys.stdin.isatty():
-        logs.notice("type a line to translate it; Ctrl-D ends")
-        logs.prompt(_PROMPT)
-        for group in gather(lines.blocks(), _LINES_TOGETHER):
-            for line in group:
-                counts.take(line, name)
-            yield group
-            logs.prompt(_PROMPT)
-        return
-    with logs.progress("translating", total=count_lines_ahead(file), unit="lines") as progress:
-        for group in gather(lines.blocks(), _LINES_TOGETHER):
-            for line in group:
-                counts.take(line, name)
-            yield group
-            progress.advance(len(group))
-
-
-def _translate(translator: Translator, lines: Sequence[InputLine]) -> list[list[Translation]]:
-    prefixes = [line.prefix for line in lines] if any(line.prefix for line in lines) else []
-    return translator.translate_n_best([line.text for line in lines], lines[0].number, prefixes)
-
-
-def _details(
-    translator: Translator, outputs: Sequence[Sequence[Translation]], style: OutputStyle
-) -> list[list[Details | None]]:
-    """What a second pass finds out about each output of each line; None where nobody asked."""
-    if not style.needs_details:
-        return [[None] * len(each) for each in outputs]
-    found = iter(translator.details([each for line in outputs for each in line], with_alignment=style.alignments))
-    return [[next(found) for _ in each] for each in outputs]
-
-
-@contextmanager
-def _opened(source: str | Path) -> Iterator[BinaryIO]:
-    file = open_text_bytes(source)
-    try:
-        # Unbuffered: a thread that waits for a slow pipe inside a buffer would hold its lock when Ctrl-C closes it.
-        yield cast(BinaryIO, file.raw) if isinstance(file, io.BufferedReader) else file
-    finally:
-        if source != "-":
-            file.close()

@@ -11,6 +11,7 @@ _BLOCK_ELEMENTS = 1 << 22  # logits held at once on a CPU: 16 MB in float32, so 
 # On a GPU: 256 MB in bf16, 3,600 tokens with the paper's vocabulary. Smaller products would not fill the GPU, and each
 # block adds a whole gradient of the matrix up.
 _GPU_BLOCK_ELEMENTS = 1 << 27
+_ROW_STEP = 64  # blocks are a multiple of it: one shape of most blocks, whatever the vocabulary
 
 
 def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -20,9 +21,9 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoo
     included (torch's definition; fairseq and Tensor2Tensor leave the true one out).
 
     Args:
-        hidden: [tokens, d_model], without padding.
+        hidden: [rows, d_model]: rows after the targets' own are left out, and have no gradient.
         weight: [vocab, d_model], the pre-softmax matrix.
-        targets: int64 [tokens].
+        targets: int64 [tokens], of the first rows.
         smoothing: mass taken from the true class, in [0, 1).
     Returns:
         Two float32 scalars: the smoothed loss, which has gradients, and the plain negative log-likelihood in nats,
@@ -52,9 +53,15 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll_sum = torch.zeros((), device=hidden.device)
         uniform_sum = torch.zeros((), device=hidden.device)
         weight_sum = weight.sum(dim=0, dtype=torch.float32)  # [d_model]: h @ weight_sum is the sum of h's logits
+        tokens = len(targets)
+        if tokens < len(hidden):
+            targets = torch.cat((targets, targets.new_zeros(len(hidden) - tokens)))
         rows_at_once = max(1, (_GPU_BLOCK_ELEMENTS if hidden.is_cuda else _BLOCK_ELEMENTS) // vocab)
-        for at in range(0, len(hidden), rows_at_once):
+        if rows_at_once > _ROW_STEP:
+            rows_at_once -= rows_at_once % _ROW_STEP  # few shapes of blocks, where the rows are a multiple too
+        for at in range(0, tokens, rows_at_once):
             h, target = hidden[at : at + rows_at_once], targets[at : at + rows_at_once, None]
+            used = min(len(h), tokens - at)  # rows with a target; all but in the last block
             logits = h @ weight.T  # [rows, vocab]
             target_logit = logits.gather(1, target).float()
             if grad_hidden is None or grad_weight is None:
@@ -62,17 +69,21 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             else:
                 probs = logits.softmax(dim=-1)
                 log_total = _log_total(logits, probs, target, target_logit)
-                minus = torch.full_like(target_logit, smoothing - 1, dtype=probs.dtype)
-                grad_logits = probs.scatter_add_(1, target, minus)
+                # put_ on the flat view writes these elements alone; scatter_add_ copies all of them.
+                places = torch.arange(len(h), device=h.device) * vocab + target.squeeze(1)
+                minus = torch.full_like(places, smoothing - 1, dtype=probs.dtype)
+                grad_logits = probs.view(-1).put_(places, minus, accumulate=True).view_as(probs)
+                grad_logits[used:] = 0
                 torch.mm(grad_logits, weight, out=grad_hidden[at : at + rows_at_once])
                 grad_weight += grad_logits.T @ h
-            nll_sum += (log_total - target_logit).sum()
+            nll_sum += (log_total - target_logit)[:used].sum()
             if smoothing:
-                uniform_sum += log_total.sum() - (h.float() @ weight_sum).sum() / vocab
+                uniform_sum += log_total[:used].sum() - (h[:used].float() @ weight_sum).sum() / vocab
         if grad_hidden is not None and grad_weight is not None:
+            grad_hidden[tokens:] = 0
             if smoothing:
-                grad_hidden -= (smoothing / vocab * weight_sum).to(hidden.dtype)
-                grad_weight -= smoothing / vocab * hidden.sum(dim=0, dtype=torch.float32)
+                grad_hidden[:tokens] -= (smoothing / vocab * weight_sum).to(hidden.dtype)
+                grad_weight -= smoothing / vocab * hidden[:tokens].sum(dim=0, dtype=torch.float32)
             ctx.save_for_backward(grad_hidden, grad_weight)
             ctx.weight_dtype = weight.dtype
         loss = (1 - smoothing) * nll_sum + smoothing * uniform_sum

@@ -11,13 +11,13 @@ import torch
 
 from aiayn_cli import logs
 from aiayn_cli.config import TrainingConfig
-from aiayn_cli.data.batches import Position, Update, collate, mixed_seed, plan_updates, split_update
+from aiayn_cli.data.batches import Position, Update, mixed_seed, plan_updates, split_update
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.forward import teacher_forced
 from aiayn_cli.training.loss import smoothed_cross_entropy
 from aiayn_cli.training.meter import Done, Meter
 from aiayn_cli.training.metrics import MetricsLog, progress_facts
@@ -184,9 +184,7 @@ class Trainer:
                 continue
             # Dropout depends on the place in the run alone, so that a continued run draws the same.
             torch.manual_seed(mixed_seed(config.seed, step, self._worker.rank, number))
-            batch = collate(self._train, pairs).to(self._device)
-            hidden = self.model.decode(batch.tgt_in, self.model.encode(batch.src, batch.src_mask), batch.src_mask)
-            hidden, targets = _without_padding(hidden, batch.tgt_out, batch.tgt_tokens)
+            hidden, targets = teacher_forced(self.model, self._train, pairs, self._device)
             loss, batch_nll = smoothed_cross_entropy(hidden, self.model.output.weight, targets, config.label_smoothing)
             (loss / update.tgt_tokens).backward()  # type: ignore[no-untyped-call]
             self.optimizer.accumulate()
@@ -296,17 +294,3 @@ class Trainer:
             f"{', the best so far' if best else ''} ({logs.clock(self.state.seconds)} of training)"
         )
         return best
-
-
-def _without_padding(hidden: torch.Tensor, targets: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """[batch, tgt_len, d_model] and [batch, tgt_len] -> [tokens, d_model] and [tokens]."""
-    hidden, targets = hidden.flatten(0, 1), targets.flatten()
-    if tokens == len(targets):
-        return hidden, targets
-    is_token = targets != PAD_ID
-    # Each place's number is written to its rank among the tokens; padding goes to one more, which is cut off. Unlike
-    # nonzero(), whose size only the device knows, this does not make the host wait.
-    ranks = torch.where(is_token, is_token.cumsum(0) - 1, tokens)
-    places = torch.arange(len(targets), device=targets.device)
-    kept = torch.empty(tokens + 1, dtype=torch.int64, device=targets.device).scatter_(0, ranks, places)[:tokens]
-    return hidden.index_select(0, kept), targets.index_select(0, kept)

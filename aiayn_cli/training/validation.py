@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from aiayn_cli.data.batches import collate, in_order
+from aiayn_cli.data.batches import in_order
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.special_tokens import PAD_ID
+from aiayn_cli.training.forward import teacher_forced
 from aiayn_cli.training.loss import smoothed_cross_entropy
 from aiayn_cli.training.metrics import perplexity
 
@@ -41,11 +41,9 @@ def validation_loss(
     model.eval()
     total, tokens = 0.0, 0
     for pairs in in_order(store, max_tokens):
-        batch = collate(store, pairs).to(device)
-        hidden = model.decode(batch.tgt_in, model.encode(batch.src, batch.src_mask), batch.src_mask)
-        kept = batch.tgt_out != PAD_ID
-        _, nll = smoothed_cross_entropy(hidden[kept], model.output.weight, batch.tgt_out[kept], 0.0)
+        hidden, targets = teacher_forced(model, store, pairs, device)
+        _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
         total += float(nll)
-        tokens += batch.tgt_tokens
+        tokens += len(targets)
     model.train(was_training)
     return ValidationLoss(total / max(tokens, 1), tokens)

@@ -10,11 +10,12 @@ that was interrupted goes on where it stopped; what is finished is only read aga
 import argparse
 import json
 import platform
-import subprocess
 import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from command_line import aiayn
 
 SETTINGS = {
     "transformer": [],
@@ -58,14 +59,6 @@ def measure(kind: str, src_lang: str, tgt_lang: str, arguments: argparse.Namespa
     aiayn("translate", "--model", run, "-i", source, "-o", hypotheses)
     score = aiayn("score", reference, "--hyp", hypotheses)
     return {**train, "bleu": score["scores"][0]["score"]}
-
-
-def aiayn(*words: object) -> dict[str, Any]:
-    """Run a command and give its result; what it says on stderr comes through."""
-    command = [sys.executable, "-m", "aiayn_cli", *map(str, words), "--json"]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
 
 if __name__ == "__main__":

@@ -107,12 +107,12 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         (
             "--train a.en a.de --langs en-de --weight a.en=0",
             2,
-            "--weight is 'a.en=0', but must be a name and a whole number from 1 on",
+            "--weight is 'a.en=0', but must be a name and a whole number from 1 to 9999",
         ),
         (
             "--train a.en a.de --langs en-de --weight 3",
             2,
-            "--weight is '3', but must be a name and a whole number from 1 on",
+            "--weight is '3', but must be a name and a whole number from 1 to 9999",
         ),
         ("--train a.en a.de --langs en-de --weight b.en=3", 2, "--weight b.en=3: nothing of that name is read"),
         ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
@@ -127,7 +127,17 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         (
             "demo --vocab-type unigram --bpe-dropout 0.1",
             2,
-            "--bpe-dropout is 0.1, but data.vocab_type is unigram",
+            "--bpe-dropout is 0.1, but --vocab-type is unigram",
+        ),
+        ("demo --vocab-size 2147483648", 2, "--vocab-size is 2147483648, but must be at most 1000000"),
+        ("demo --max-ratio inf", 2, "--max-ratio is inf, but must be a number"),
+        ("demo --max-ratio 1e999", 2, "--max-ratio is inf, but must be a number"),
+        ("demo --max-ratio nan", 2, "--max-ratio is nan, but must be at least 1.0"),
+        ("--train a.en a.de --langs en-de --out .", 1, ". exists already"),
+        (
+            f"demo --weight demo={'9' * 5_000}",
+            2,
+            f"--weight is 'demo={'9' * 5_000}', but must be a name and a whole number from 1 to 9999",
         ),
         ("demo --case-copies 1.5", 2, "--case-copies is 1.5, but must be in [0, 1)"),
         (

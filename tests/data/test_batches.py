@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiayn_cli.data import batches
-from aiayn_cli.data.batches import Position, Update, collate, in_order, mixed_seed, plan_updates, split_update
+from aiayn_cli.data.batches import (
+    Position,
+    Update,
+    collate,
+    flatten,
+    in_order,
+    mixed_seed,
+    plan_updates,
+    split_update,
+)
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
@@ -268,6 +277,23 @@ def test_collate_equals_a_loop_over_pairs(
         assert torch.equal(batch.src_mask, batch.src != PAD_ID)
     assert batch.tgt_tokens == int((batch.tgt_out != PAD_ID).sum())
     assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, data=st.data())
+def test_flatten_is_the_pairs_one_after_the_other(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject
+) -> None:
+    store = store_of(lengths)
+    pairs = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9))
+    batch = flatten(store, np.array(pairs))
+    texts = [[ids.tolist() for ids in store.pair(pair)] for pair in pairs]
+    assert batch.src.tolist() == [token for src, _ in texts for token in [*src, EOS_ID]]
+    assert batch.tgt_in.tolist() == [token for _, tgt in texts for token in [BOS_ID, *tgt]]
+    assert batch.tgt_out.tolist() == [token for _, tgt in texts for token in [*tgt, EOS_ID]]
+    assert batch.src_lengths.tolist() == [len(src) + 1 for src, _ in texts]
+    assert batch.tgt_lengths.tolist() == [len(tgt) + 1 for _, tgt in texts]
+    assert {x.dtype for x in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_lengths)} == {torch.int64}
 
 
 @settings(max_examples=50)

@@ -25,11 +25,20 @@ def test_the_demo_is_english_to_german_and_small() -> None:
     assert (demo.download_bytes(), demo.train_pairs()) == (Amount(0), Amount(None))
 
 
-@pytest.mark.parametrize("name", ["dmeo", "Demo"])
-def test_an_unknown_corpus_is_answered_with_the_nearest_name(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("dmeo", "demo"),
+        ("Demo", "demo"),
+        ("wmt14-de-ne", "wmt14-de-en"),
+        ("MULTI30K-DE-EN", "multi30k-de-en"),
+        ("wmt14-en-de-fairsec", "wmt14-en-de-fairseq"),
+    ],
+)
+def test_an_unknown_corpus_is_answered_with_the_nearest_name(name: str, nearest: str) -> None:
     with pytest.raises(DataError, match=f"unknown corpus '{name}'") as caught:
         find_corpus(name)
-    assert caught.value.hint == "did you mean demo? (for files of your own give --train)"
+    assert caught.value.hint == f"did you mean {nearest}? (for files of your own give --train)"
 
 
 @pytest.mark.parametrize("corpus", ALL, ids=lambda corpus: corpus.name)

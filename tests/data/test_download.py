@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import trustme
 from loopback import Answer, Loopback, serve
 
-from aiayn_cli.data import download
+from aiayn_cli.data import download, transfer
 from aiayn_cli.data.corpus import Archive
 from aiayn_cli.data.download import Downloads
 from aiayn_cli.data.http import Network
@@ -262,6 +263,37 @@ def test_redirects_in_a_circle_end(tmp_path: Path, server: Loopback) -> None:
     url = server.put("/corpus.tgz", Answer(status=301, headers={"Location": "/corpus.tgz"}))
     with pytest.raises(DataError, match="more than 10 redirects"):
         fetch(tmp_path, archive(url))
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "/\xff", "http://[x]/"])
+def test_a_redirect_to_no_address_is_told(tmp_path: Path, server: Loopback, location: str) -> None:
+    url = server.put("/corpus.tgz", Answer(status=302, headers={"Location": location}))
+    with pytest.raises(DataError, match="it leads to what is no address"):
+        fetch(tmp_path, archive(url))
+
+
+def test_sizes_that_no_file_has_are_taken_for_unknown(tmp_path: Path, server: Loopback) -> None:
+    digits = "9" * 5_000
+    url = server.put("/corpus.tgz", Answer(BODY, length=-1, headers={"X-Length": digits}))
+    assert fetch(tmp_path, archive(url)).read_bytes() == BODY
+    for name, value in (("Content-Length", digits), ("Content-Range", f"bytes 0-{digits}/{digits}")):
+        response = SimpleNamespace(headers={name: value})
+        assert (transfer._length(response), transfer._total(response)) == (None, None)  # type: ignore[arg-type]
+
+
+def test_a_file_that_no_server_has_is_perhaps_misspelt(tmp_path: Path, server: Loopback) -> None:
+    urls = server.put("/a", Answer(status=404)), server.put("/b", Answer(status=410))
+    with pytest.raises(DataError) as caught:
+        fetch(tmp_path, archive(*urls))
+    assert caught.value.hint.startswith("check the name of the corpus, its version and its languages; or fetch a ")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "in"):
+        with pytest.raises(DataError, match=f"{folder} cannot be made: ") as caught:
+            fetch(folder, archive("http://127.0.0.1:1/corpus.tgz"))
+        assert caught.value.hint == "choose another folder with --downloads"
 
 
 def test_all_addresses_and_what_each_answered_are_told(tmp_path: Path, server: Loopback) -> None:

@@ -13,7 +13,7 @@ from aiayn_cli.data.case_copies import TITLE, UPPER
 from aiayn_cli.data.clean import LengthRules
 from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.encoding import Dropout, EncodedChunk, encode_chunk, encode_pieces, encode_scored
-from aiayn_cli.data.selection import Piece, TrainingPairs
+from aiayn_cli.data.parts import Piece, TrainingPairs
 from aiayn_cli.data.text import join_records
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab

@@ -1,12 +1,13 @@
 """A folder appears whole or not at all, never in place of another, and goes on after kill -9 where it stopped."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -103,17 +104,71 @@ def test_work_after_another_plan_starts_over(tmp_path: Path) -> None:
         assert not (folder / "a").exists()
 
 
-def test_a_step_is_done_once(tmp_path: Path) -> None:
-    calls = []
+def test_a_step_gives_what_the_next_call_will_read(tmp_path: Path) -> None:
+    assert Steps(tmp_path, PLAN).finish("only", {"tuple": (1, 2)}) == {"tuple": [1, 2]}
+    assert Steps(tmp_path, PLAN).result("only") == {"tuple": [1, 2]}
 
-    def work() -> Mapping[str, object]:
-        calls.append(1)
-        (tmp_path / "a").touch()
-        return {"tuple": (1, 2)}
 
-    for _ in range(2):
-        assert Steps(tmp_path, PLAN).do("only", work, [tmp_path / "a"]) == {"tuple": [1, 2]}
-    assert len(calls) == 1
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"n": "1"}', b"\xff\n{}", b"0\n" + b"[" * 100_000])
+def test_a_damaged_marker_is_named_and_the_next_call_starts_over(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fill_half(tmp_path / "out", KeyboardInterrupt())
+    marker = tmp_path / "out.partial" / ".steps" / "first.json"
+    marker.write_bytes(content)
+    with pytest.raises(DataError) as caught, new_folder(tmp_path / "out") as folder:
+        Steps(folder, PLAN).result("first")
+    assert caught.value.problem == f"{marker} is damaged: it is not as it was written"
+    assert caught.value.hint == "run the same command again: it starts over"
+    with new_folder(tmp_path / "out") as folder:
+        assert not Steps(folder, PLAN).resumed
+
+
+def test_a_link_to_a_folder_stays_and_the_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, target in (("link", "empty"), ("dangling", "elsewhere/new")):
+        (tmp_path / name).symlink_to(target)
+        with new_folder(tmp_path / name) as folder:
+            (folder / "a").touch()
+        assert (tmp_path / name).is_symlink()
+        assert [path.name for path in (tmp_path / target).iterdir()] == ["a"]
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_folders_that_cannot_be_replaced_are_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, problem in (
+        (Path(), ". is the folder that the command runs in"),
+        (Path("nowhere") / "..", "nowhere/.. is the folder that the command runs in"),
+        (Path("/"), "/ exists already"),
+    ):
+        with pytest.raises(DataError) as caught, new_folder(path):
+            pytest.fail("it must not begin")
+        assert caught.value.problem == problem
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "disk")
+    with pytest.raises(DataError, match="disk is the place of a whole disk") as caught, new_folder(tmp_path / "disk"):
+        pytest.fail("it must not begin")
+    assert caught.value.hint == f"give a folder inside it, such as --out {tmp_path}/disk/prepared"
+    assert [path.name for path in tmp_path.rglob("*")] == ["disk"]
+
+
+def test_a_folder_that_another_process_finished_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def finish_first(lock: BinaryIO, operation: int) -> None:
+        """What another process does between our look at the folder and our lock on it."""
+        monkeypatch.setattr(fcntl, "flock", flock)
+        (tmp_path / "out.partial").rename(tmp_path / "out")
+        flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", finish_first)
+    with pytest.raises(DataError, match="out exists already"), new_folder(tmp_path / "out"):
+        pytest.fail("it must not begin")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "out"]
 
 
 def test_a_killed_process_leaves_its_finished_steps(tmp_path: Path) -> None:
@@ -179,3 +234,12 @@ def test_leftovers_of_a_kill_at_the_very_end_can_be_removed(tmp_path: Path) -> N
     for _ in range(2):
         remove_leftovers(tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_leftovers_that_cannot_be_removed_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, refuse)
+    remove_leftovers(tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiayn_cli.data import formats
 from aiayn_cli.data.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
-from aiayn_cli.data.inputs import LocalFile
+from aiayn_cli.data.inputs import LocalFile, MadeText
 from aiayn_cli.data.pairs import ReadCounts
 from aiayn_cli.errors import DataError
 
@@ -217,3 +217,12 @@ def test_any_cells_come_out_in_order_in_chunks_of_any_size(pairs: list[tuple[str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "CHUNK_PAIRS", chunk)
         assert read(TsvPairs(Given(text)))[0] == pairs
+
+
+def test_bad_lines_at_the_end_are_counted_with_their_own_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "CHUNK_PAIRS", 2)
+    for good, bad in ((2, 3), (0, 1), (3, 2)):
+        counts = ReadCounts()
+        chunks = TsvPairs(MadeText("made", b"a\tb\n" * good + b"\xff\n" * bad), drop_bad_bytes=True).read(counts)
+        *_, seen = [(counts.pairs, counts.bad_bytes) for _ in chunks]
+        assert seen == (good + bad, bad)  # before the next file is begun

@@ -14,6 +14,7 @@ import pytest
 from aiayn_cli.data import parallel
 from aiayn_cli.data.folders import Unfinished
 from aiayn_cli.data.parallel import MOST_WORKERS, available_cores, default_workers, map_in_order
+from aiayn_cli.errors import DataError
 
 
 def make_power(exponent: int) -> Callable[[int], int]:
@@ -95,3 +96,29 @@ def _is_running(pid: int) -> bool:
 def test_at_least_one_core_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= available_cores() <= (os.cpu_count() or 1)
     assert default_workers() == min(available_cores(), MOST_WORKERS)
+
+
+def make_sleeper() -> Callable[[float], None]:
+    return time.sleep
+
+
+def test_an_interruption_does_not_wait_for_work_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 1)
+    results = map_in_order(make_sleeper, (), iter([0.0, 300.0, 300.0, 300.0]), 2)
+    next(results)
+    results.close()  # type: ignore[attr-defined]  # what an exception in the loop over them comes to
+    assert not multiprocessing.active_children()
+
+
+def fail(problem: str) -> Callable[[int], int]:
+    raise DataError(problem, "a way out")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_before_the_first_item_is_the_same_for_any_number_of_processes(
+    monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 1)
+    with pytest.raises(DataError, match="no package") as caught:
+        list(map_in_order(fail, ("no package",), iter(range(9)), workers))
+    assert caught.value.hint == "a way out"

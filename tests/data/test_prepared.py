@@ -162,3 +162,48 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(tmp_path: Path, monkey
 def test_a_folder_that_is_no_prepared_data_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"it has no manifest\.json"):
         find_prepared(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest.update(files=["vocab.model"]),
+        lambda manifest: manifest["files"]["vocab.model"].update(bytes="many"),
+        lambda manifest: manifest.update(files={"vocab.model": 3}),
+        lambda manifest: manifest.update(splits=["train"]),
+        lambda manifest: manifest["splits"]["train"].update(pairs_kept="3"),
+        lambda manifest: manifest["vocab"].update(size="99"),
+        lambda manifest: manifest.update(vocab=[]),
+        lambda manifest: manifest.update(settings=["text"]),
+    ],
+)
+def test_a_manifest_with_values_of_other_types_is_damaged(
+    folder: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    change_manifest(folder, change)
+    with pytest.raises(DataError, match=r"manifest\.json is damaged: ") as caught:
+        PreparedData.load(folder)
+    assert caught.value.hint == "remove the folder, and run `aiayn prepare` again"
+
+
+def test_a_manifest_nested_without_end_is_damaged(folder: Path) -> None:
+    (folder / MANIFEST).write_bytes(b"[" * 200_000)
+    with pytest.raises(DataError, match=r"manifest\.json is damaged: "):
+        PreparedData.load(folder)
+
+
+def test_ids_that_are_garbage_of_the_same_size_are_refused(folder: Path) -> None:
+    path = folder / "train-00000.tgt.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + b"\xfe\xca" + content[-1:])
+    with pytest.raises(DataError, match=r"train-00000\.tgt\.npy is damaged: it holds the id .* has 99 sub-words"):
+        PreparedData.load(folder)
+
+
+def test_a_manifest_that_a_killed_call_left_is_no_part_of_the_next(folder: Path) -> None:
+    before = (folder / MANIFEST).read_bytes()
+    content = json.loads(before)
+    for key in ("files", "format", "format_version"):
+        del content[key]
+    write_manifest(folder, content)
+    assert (folder / MANIFEST).read_bytes() == before

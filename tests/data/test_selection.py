@@ -14,7 +14,8 @@ from aiayn_cli.data import folders, selection
 from aiayn_cli.data.clean import ScoredText, TextRules
 from aiayn_cli.data.folders import Steps
 from aiayn_cli.data.pairs import Chunk
-from aiayn_cli.data.selection import Piece, TrainingText
+from aiayn_cli.data.parts import Piece
+from aiayn_cli.data.selection import TrainingText
 
 NOTHING = ScoredText(())
 Pair = tuple[str, str]

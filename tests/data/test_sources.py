@@ -24,7 +24,8 @@ def origin(pairs: list[Pair], name: str = "made", **options: Any) -> Origin:
 
 def read(source: Source) -> tuple[list[tuple[str, Pair]], ReadCounts]:
     counts = ReadCounts()
-    found = [(each.name, pair) for each, chunk in source.read_train(counts) for pair in zip(*chunk, strict=True)]
+    chunks = source.read_train(counts)
+    found = [(source.train[i].name, pair) for i, chunk in chunks for pair in zip(*chunk, strict=True)]
     return found, counts
 
 

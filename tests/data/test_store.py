@@ -173,3 +173,28 @@ def test_the_writer_counts_pairs_and_tokens(tmp_path: Path) -> None:
     writer.add(*flatten([[1], [2, 3], []]), *flatten([[4, 5], [], [6, 7, 8]]))
     writer.close()
     assert (writer.n_pairs, writer.n_tokens) == (3, {"src": 3, "tgt": 5})
+
+
+def test_offsets_that_go_back_are_refused(folder: Path) -> None:
+    path = folder / "train-00000.src.offsets.npy"
+    offsets = np.load(path)
+    offsets[2:5] = offsets[4:1:-1]
+    offsets[3] += 1
+    np.save(path, offsets)
+    with pytest.raises(DataError, match=r"train-00000\.src\.offsets\.npy is damaged: its offsets go back"):
+        TokenStore(folder, "train")
+
+
+def test_an_id_that_the_vocabulary_does_not_have_is_found_in_its_file(folder: Path) -> None:
+    store = TokenStore(folder, "train")
+    highest = max(int(ids.max()) for i in range(len(store)) for ids in store.pair(i) if len(ids))
+    store.check_ids(highest + 1)
+    with pytest.raises(DataError, match=rf"holds the id {highest}, but the vocabulary has {highest} sub-words"):
+        store.check_ids(highest)
+
+
+def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:
+    n_pairs = len(TokenStore(folder, "train"))
+    for name in ("train-notes.npy", "train-1.npy", "train-.npy"):
+        (folder / name).touch()
+    assert len(TokenStore(folder, "train")) == n_pairs

@@ -1,5 +1,8 @@
 """TMX gives the pairs of two languages; entities, and what is no XML, are refused with their line."""
 
+import bz2
+import gzip
+import lzma
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from io import BytesIO
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.data import tmx
+from aiayn_cli.data.inputs import LocalFile, MadeText
 from aiayn_cli.data.pairs import ReadCounts
 from aiayn_cli.data.tmx import TmxPairs
 from aiayn_cli.errors import DataError
@@ -163,7 +167,7 @@ def test_a_segment_without_end_does_not_fill_the_memory() -> None:
     class Endless(BytesIO):
         reads = 0
 
-        def read(self, size: int | None = -1) -> bytes:
+        def read1(self, size: int | None = -1) -> bytes:
             self.reads += 1
             return (HEAD + "<tu><tuv xml:lang='en'><seg>").encode() if self.reads == 1 else b"a" * 60_000
 
@@ -208,3 +212,33 @@ def test_any_text_that_a_writer_of_xml_writes_is_read(pairs: list[tuple[str, str
             ElementTree.SubElement(variant, "seg").text = text
     content = ElementTree.tostring(root, "utf-8")
     assert read(content)[0] == [(src.strip(), tgt.strip()) for src, tgt in pairs]
+
+
+CONTENT = (HEAD + unit(("en", "one two three"), ("de", "eins zwei drei")) * 200 + TAIL).encode()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        ("gz", gzip.compress(CONTENT)[:-20]),
+        ("gz", gzip.compress(CONTENT)[:60] + b"\xff" * 9 + gzip.compress(CONTENT)[69:]),
+        ("gz", CONTENT),
+        ("xz", lzma.compress(CONTENT)[:-30]),
+        ("xz", CONTENT),
+        ("bz2", bz2.compress(CONTENT)[:-20]),
+    ],
+)
+def test_a_compressed_file_that_is_damaged_is_named(tmp_path: Path, suffix: str, content: bytes) -> None:
+    path = tmp_path / f"memory.tmx.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{path} cannot be read after line \d+: ") as caught:
+        list(TmxPairs(LocalFile(path), "en", "de").read(ReadCounts()))
+    assert caught.value.hint == "a compressed file may be cut short or damaged: fetch or compress it again"
+
+
+@pytest.mark.parametrize("encoding", ["x-unknown", "shift_jis", "utf-7", "base64"])
+def test_an_encoding_that_cannot_be_read_is_an_error(encoding: str) -> None:
+    content = CONTENT.replace(b"UTF-8", encoding.encode())
+    with pytest.raises(DataError, match=r"given\.tmx: the encoding that it names cannot be read \(") as caught:
+        list(TmxPairs(MadeText("given.tmx", content), "en", "de").read(ReadCounts()))
+    assert caught.value.hint == "convert it to UTF-8, and name that in its first line"

@@ -158,6 +158,9 @@ def test_a_vocabulary_is_known_by_the_hash_of_its_file(tmp_path: Path) -> None:
 def test_a_missing_or_foreign_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"vocabulary .*none\.model cannot be read: No such file"):
         Vocab.load(tmp_path / "none.model")
+    (tmp_path / "empty.model").touch()
+    with pytest.raises(DataError, match=r"empty\.model is not a SentencePiece model"):
+        Vocab.load(tmp_path / "empty.model")
     (tmp_path / "text.model").write_text("hello")
     with pytest.raises(DataError, match=r"text\.model is not a SentencePiece model"):
         Vocab.load(tmp_path / "text.model")

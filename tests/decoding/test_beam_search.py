@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, words
+from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, scorers, words
 
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.decoding.restrictions import Restrictions
@@ -85,8 +85,11 @@ def test_batched_search_with_early_stop_equals_a_plain_search_without(
     table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, data: st.DataObject
 ) -> None:
     n_best = data.draw(st.integers(1, beam))
-    scorer = TableScorer(table, list(range(len(max_lengths))))
-    found = beam_search(scorer, max_lengths, beam_size=beam, alpha=alpha, n_best=n_best)
+    at_once = data.draw(st.integers(1, 9))
+    groups = scorers(table, len(max_lengths), at_once)
+    found = beam_search(
+        next(groups), max_lengths, beam_size=beam, alpha=alpha, n_best=n_best, waiting=groups, at_once=at_once
+    )
     for sentence, max_length in enumerate(max_lengths):
         assert_same(found[sentence], plain_beam_search(table, sentence, 3, max_length, beam, alpha, n_best))
 
@@ -200,6 +203,20 @@ def test_a_finished_sentence_leaves_the_batch() -> None:
     found = beam_search(scorer, [9] * 5, beam_size=3, alpha=0.6)
     assert [[output.tokens for output in outputs] for outputs in found] == [[(4,) * n] for n in range(5)]
     assert scorer.n_rows == 5 + 3 * (4 + 3 + 2 + 1)  # one row a sentence before the first step, then three
+
+
+def test_waiting_sentences_take_the_places_of_finished_ones() -> None:
+    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
+        word = EOS_ID if len(prefix) == sentence % 3 else 4
+        return [0.0 if token == word else -math.inf for token in range(7)]
+
+    groups = list(scorers(next_log_probs, 12, 4))
+    waiting = iter(groups[1:])
+    found = beam_search(groups[0], [9] * 12, beam_size=2, alpha=0.6, waiting=waiting, at_once=4)
+    assert [[output.tokens for output in outputs] for outputs in found] == [[(4,) * (n % 3)] for n in range(12)]
+    assert [group.n_steps for group in groups[1:]] == [1, 1]  # each sentence's first step, with one row
+    # 12 sentences take 12 steps after their first ones: with all 4 places full they need 3 together.
+    assert groups[0].n_steps <= 1 + 4
 
 
 def test_at_the_longest_length_a_hypothesis_ends_with_the_models_own_probability_of_eos() -> None:

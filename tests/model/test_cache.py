@@ -9,7 +9,7 @@ from aiayn_cli.config import ModelConfig, Norm, Positions
 from aiayn_cli.errors import DataError
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.cache import DecoderCache, LayerCache
+from aiayn_cli.model.cache import DecoderCache, LayerCache, NewSlots
 from aiayn_cli.model.transformer import Transformer, build_transformer
 
 _VOCAB = 19
@@ -45,7 +45,7 @@ class _Search:
         src, src_mask = (x.repeat_interleave(n_beams, dim=0) for x in (self.src, self.src_mask))
         expected = self.model(src, src_mask, self.prefixes)[:, -1]
         assert logits.shape == (len(self.prefixes), _VOCAB)
-        assert self.cache.length == self.prefixes.shape[1]
+        assert self.cache.lengths == [self.prefixes.shape[1]] * len(self.src)
         torch.testing.assert_close(logits, expected)
 
     def reorder(self, n_beams: int) -> None:
@@ -63,7 +63,7 @@ class _Search:
         rows = (index[:, None] * n_beams + torch.arange(n_beams)).flatten()
         self.cache.keep(index, rows)
         self.src, self.src_mask, self.prefixes = self.src[index], self.src_mask[index], self.prefixes[rows]
-        assert self.cache.n_sentences == len(sentences)
+        assert len(self.cache.lengths) == len(sentences)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -188,28 +188,108 @@ def test_learned_positions_end_the_output_with_a_message() -> None:
         model.step(torch.randint(_VOCAB, (1, 1)), cache)
 
 
-def test_a_layers_cache_returns_all_positions_in_order_and_keeps_what_it_returned() -> None:
+@torch.no_grad()
+def test_a_choice_among_hypotheses_moves_no_keys_and_values() -> None:
+    model = _model()
+    cache = model.start(model.encode(torch.randint(_VOCAB, (2, 5)), None), None)
+    model.step(torch.randint(_VOCAB, (6, 1)), cache)
+    before = [layer._k.data_ptr() for layer in cache.layers]
+    cache.reorder(torch.tensor([2, 2, 0, 5, 3, 3]))
+    model.step(torch.randint(_VOCAB, (6, 1)), cache)
+    assert [layer._k.data_ptr() for layer in cache.layers] == before
+
+
+@pytest.mark.parametrize("window", [0, 3])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@torch.no_grad()
+def test_sentences_that_take_the_places_of_others_are_decoded_as_if_alone(positions: Positions, window: int) -> None:
+    model = _model(positions=positions, window=window)
+    first, second, third = (_Search(model, lengths, n_beams=2) for lengths in ([6, 3, 5], [9, 4], [5, 5]))
+    third.cache = model.start(model.encode(third.src, None), None)  # no padding
+    for _ in range(20):
+        first.step()
+        first.reorder(2)
+    for _ in range(2):
+        second.step()
+        second.reorder(2)
+    third.step()
+    for place, other, sentence in ((2, second, 0), (0, third, 1)):
+        first.cache.take(torch.tensor([place]), other.cache, slice(sentence, sentence + 1))
+    assert first.cache.lengths == [1, 20, 2]
+    owners = [(third, 1), (first, 1), (second, 0)]
+    prefixes = [owner.prefixes[2 * sentence : 2 * sentence + 2] for owner, sentence in owners]
+    for turn in range(30):
+        tokens = torch.randint(_VOCAB, (6, 1))
+        logits = model.step(tokens, first.cache)
+        parents = (torch.arange(3)[:, None] * 2 + torch.randint(2, (3, 2))).flatten()
+        for place, (owner, sentence) in enumerate(owners):
+            rows = slice(2 * place, 2 * place + 2)
+            prefixes[place] = torch.cat([prefixes[place], tokens[rows]], dim=1)
+            src, src_mask = (x[sentence].expand(2, -1) for x in (owner.src, owner.src_mask))
+            if owner is third:
+                src_mask = torch.ones_like(src_mask)
+            torch.testing.assert_close(logits[rows], model(src, src_mask, prefixes[place])[:, -1])
+            prefixes[place] = prefixes[place][parents[rows] - 2 * place]
+        if turn == 7:
+            first.cache.keep(torch.arange(3), parents)
+        else:
+            first.cache.reorder(parents)
+
+
+@torch.no_grad()
+def test_what_no_hypothesis_descends_from_makes_room_for_new_tokens() -> None:
+    model = _model()
+    search = _Search(model, [6, 3], n_beams=4)
+    for _ in range(40):
+        search.step()
+        search.reorder(1)  # one survivor
+        search.reorder(4)
+    assert search.cache.layers[0]._k.shape[2] == 48  # 40 tokens of the survivor and 4 new ones, in steps of 16
+
+
+@torch.no_grad()
+def test_where_slots_are_not_used_again_steps_equal_the_full_pass_too() -> None:
+    model = _model(window=3)
+    search, other = _Search(model, [6, 1, 4], n_beams=2), _Search(model, [3, 3], n_beams=2)
+    for cache in (search.cache, other.cache):
+        cache._reuse = False
+    for _ in range(9):
+        search.step()
+        search.reorder(2)
+    other.step()
+    search.cache.take(torch.tensor([1]), other.cache, slice(1, 2))
+    assert search.cache._used == [18, 2, 18]
+    logits = model.step(tokens := torch.randint(_VOCAB, (6, 1)), search.cache)
+    src, src_mask = (x[1].expand(2, -1) for x in (other.src, other.src_mask))
+    taken = model(src, src_mask, torch.cat([other.prefixes[2:], tokens[2:4]], dim=1))
+    torch.testing.assert_close(logits[2:4], taken[:, -1])
+    src, src_mask = (x[2].expand(2, -1) for x in (search.src, search.src_mask))
+    stayed = model(src, src_mask, torch.cat([search.prefixes[4:], tokens[4:]], dim=1))
+    torch.testing.assert_close(logits[4:], stayed[:, -1])
+
+
+def test_a_layers_cache_returns_all_tokens_in_their_slots_and_zeros_elsewhere() -> None:
     cache = LayerCache(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6))
-    k, v = torch.randn(4, 3, 70, 4), torch.randn(4, 3, 70, 6)
-    for start, end in ((0, 1), (1, 8), (8, 9), (9, 70)):
-        held_k, held_v = cache.append(k[:, :, start:end], v[:, :, start:end])
-        assert torch.equal(held_k, k[:, :, :end])
-        assert torch.equal(held_v, v[:, :, :end])
-        assert cache.length == end
-    cache.select(torch.tensor([3, 0, 3]))
-    held_k, held_v = cache.append(k[[3, 0, 3], :, :2], v[[3, 0, 3], :, :2])
-    assert torch.equal(held_k, torch.cat([k, k[:, :, :2]], dim=2)[[3, 0, 3]])
-    assert torch.equal(held_v, torch.cat([v, v[:, :, :2]], dim=2)[[3, 0, 3]])
+    k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6)
+    held_k, held_v = cache.append(k[:, :, :2], v[:, :, :2], NewSlots(torch.tensor([[0, 1]] * 2), 4))
+    assert torch.equal(held_k, functional.pad(k[:, :, :2], (0, 0, 0, 2)))
+    assert torch.equal(held_v, functional.pad(v[:, :, :2], (0, 0, 0, 2)))
+    apart = NewSlots(torch.tensor([[2, 3, 4], [5, 7, 6]]), 9)
+    held_k, held_v = cache.append(k[:, :, 2:], v[:, :, 2:], apart)
+    for held, new in ((held_k, k), (held_v, v)):
+        assert torch.equal(held[0], functional.pad(new[0], (0, 0, 0, 4)))
+        assert torch.equal(held[1, :, :2], new[1, :, :2])
+        assert torch.equal(held[1, :, [5, 7, 6]], new[1, :, 2:])
+        assert not held[1, :, [2, 3, 4, 8]].any()
 
 
 def test_choices_before_the_first_step_keep_only_the_memory() -> None:
     memory_k, memory_v = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 6)
-    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])[:, None, None]
+    mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])
     cache = DecoderCache([LayerCache(memory_k, memory_v)], mask)
     cache.keep(torch.tensor([2, 1]), torch.tensor([2, 1]))
-    assert cache.length == 0
-    assert cache.n_sentences == 2
+    assert cache.lengths == [0, 0]
     assert torch.equal(cache.layers[0].memory_k, memory_k[[2, 1]])
     assert torch.equal(cache.layers[0].memory_v, memory_v[[2, 1]])
     assert cache.memory_mask is not None
-    assert torch.equal(cache.memory_mask, mask[[2, 1]])
+    assert torch.equal(cache.memory_mask[:, 0, 0] == 0, mask[[2, 1]])

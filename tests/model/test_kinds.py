@@ -58,7 +58,6 @@ def test_steps_give_what_whole_targets_give(kind: ModelKind) -> None:
         n_beams = len(prefixes) // len(src)
         every_src, every_mask = (x.repeat_interleave(n_beams, dim=0) for x in (src, mask))
         torch.testing.assert_close(logits, model(every_src, every_mask, prefixes)[:, -1])
-        assert cache.length == prefixes.shape[1]
         firsts = torch.arange(len(src))[:, None] * n_beams
         rows = (firsts + torch.randint(n_beams, (len(src), 3))).flatten()
         if number == 3:  # drop the second sentence
@@ -69,6 +68,41 @@ def test_steps_give_what_whole_targets_give(kind: ModelKind) -> None:
         else:
             cache.reorder(rows)
         prefixes = prefixes[rows]
+
+
+@every_kind
+@torch.no_grad()
+def test_a_sentence_that_takes_the_place_of_another_goes_on_as_before(kind: ModelKind) -> None:
+    model = make(kind).eval()
+    states = []
+    for lengths, n_steps in (([4, 6], 7), ([9, 3, 8], 2), ([5, 5], 1)):
+        src, mask = some_sources(lengths)
+        cache = model.start(model.encode(src, mask), None if lengths == [5, 5] else mask)
+        prefixes = torch.zeros(2 * len(lengths), 0, dtype=torch.int64)
+        for _ in range(n_steps):
+            tokens = torch.randint(VOCAB, (2 * len(lengths), 1))
+            model.step(tokens, cache)
+            prefixes = torch.cat((prefixes, tokens), dim=1)
+        states.append((src, mask, cache, prefixes))
+    cache = states[0][2]
+    cache.take(torch.tensor([0]), states[1][2], slice(2, 3))
+    owners = [(1, 2), (0, 1)]
+    for turn in range(5):
+        if turn == 2:
+            cache.take(torch.tensor([1]), states[2][2], slice(0, 1))
+            owners[1] = (2, 0)
+        cache.reorder(torch.tensor([1, 0, 2, 2]))
+        tokens = torch.randint(VOCAB, (4, 1))
+        logits = model.step(tokens, cache)
+        for place, (group, number) in enumerate(owners):
+            src, mask, _, prefixes = states[group]
+            rows = prefixes[2 * number : 2 * number + 2][[1, 0] if place == 0 else [0, 0]]
+            rows = torch.cat((rows, tokens[2 * place : 2 * place + 2]), dim=1)
+            expected = model(src[number].expand(2, -1), mask[number].expand(2, -1), rows)[:, -1]
+            torch.testing.assert_close(logits[2 * place : 2 * place + 2], expected)
+            longer = functional.pad(prefixes, (0, 1))
+            longer[2 * number : 2 * number + 2] = rows
+            states[group] = (src, mask, states[group][2], longer)
 
 
 @every_kind

@@ -41,7 +41,7 @@ def test_every_documented_shape() -> None:
     assert model.project(torch.randn(12)).shape == (_VOCAB,)
     assert model(src, src_mask, tgt_in).shape == (4, 8, _VOCAB)
     cache = model.start(memory, src_mask)
-    assert (cache.length, cache.n_sentences) == (0, 4)
+    assert cache.lengths == [0] * 4
     assert model.step(tgt_in[:, :2], cache).shape == (4, _VOCAB)
 
 

@@ -481,7 +481,7 @@ def test_a_vocabulary_large_for_the_text_is_remarked_on(here: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("pairs", "settings", "problem"),
     [
-        ([], {}, "no training pair is left of 0"),
+        ([], {}, "the training text holds no pair"),
         ([("", "a"), ("b", " ")], {}, "no training pair is left of 2 (2 a blank side)"),
         (
             [VALID[0], (" ", "a")],
@@ -497,13 +497,17 @@ def test_an_empty_training_set_says_what_took_its_pairs(
     with pytest.raises(DataError) as caught:
         prepare(here, pairs, settings=settings)
     assert caught.value.problem == problem
-    assert caught.value.hint == "look into the files; each rule has an option that turns it off"
+    assert caught.value.hint == (
+        "look into the files; `aiayn prepare --help` shows which rules can be turned off"
+        if pairs
+        else "give files with a sentence a line"
+    )
     assert not (here / "out").exists()
 
 
 def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
-    with pytest.raises(DataError, match=r"has 0\.0 GB free, but preparing takes about 0\.0 GB"):
+    with pytest.raises(DataError, match=r"has 0\.0 MB free, but preparing takes about 0\.0 MB"):
         prepare(here)
     assert not list(here.glob("out*"))
 
@@ -650,3 +654,104 @@ def test_the_result_prints_itself_as_a_table(here: Path) -> None:
     assert table["training pairs kept"] == "300"
     assert table["sub-words in the vocabulary"] == "90"
     assert len({len(line) for line in text.splitlines()[1:]}) == 1
+
+
+def test_a_file_that_is_given_twice_is_counted_twice(here: Path) -> None:
+    files = write(here, "train", TRAIN)
+    result = prepare(here, train=[files, files], settings={"dedupe": False})
+    assert result.origins == ((str(files[0]), 300, 300),) * 2
+
+
+def test_languages_are_a_part_of_the_plan_that_is_gone_on_with(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{src}</seg></tuv><tuv xml:lang="de"><seg>{tgt}</seg></tuv>'
+        f'<tuv xml:lang="fr"><seg>french {i}</seg></tuv></tu>'
+        for i, (src, tgt) in enumerate(TRAIN)
+    )
+    (here / "m.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
+    options: dict[str, Any] = {"train": (), "tmx": [here / "m.tmx"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_steps, "_select", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(here, **options)
+    prepare(here, **options, langs="en-fr")
+    vocab = Vocab.load(here / "out" / "vocab.model")
+    _, ids = PreparedData.load(here / "out").train.pair(0)
+    assert vocab.decode([ids.tolist()]) == ["french 0"]
+
+
+def test_a_kill_between_the_manifest_and_the_name_changes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(here, out=here / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(here)
+    assert (here / "out.partial" / "manifest.json").exists()
+    prepare(here)
+    assert (here / "out" / "manifest.json").read_bytes() == (here / "whole" / "manifest.json").read_bytes()
+    assert prepare(here).done_before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
+def test_file_names_that_are_not_utf_8_are_named_by_their_bytes(here: Path) -> None:
+    names = [os.fsdecode(b"tr\xff.en"), "tr.de"]
+    for name, path in zip(names, write(here, "train", TRAIN), strict=True):
+        path.rename(here / name)
+    result = prepare(here, train=[(Path(names[0]), Path(names[1]))], weights={names[0]: 2})
+    assert result.origins == (("tr\\xff.en", 300, 600),)
+    assert PreparedData.load(here / "out").manifest["inputs"][0]["path"] == "tr\\xff.en"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("hashes-00000.npy", b"x"),
+        ("hashes-00000.npy", None),
+        ("out.npy", b"\x93NUMPY"),
+        ("text-00000.src", b"\xff\n" * 300),
+        ("text-00000.tgt", b"short\n"),
+        ("text-00000.tgt", None),
+        ("text-00000.json", None),
+        ("selection.json", b'{"dropped": 3}'),
+    ],
+)
+def test_what_is_damaged_on_the_way_is_named_and_the_next_call_starts_over(
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_steps, "_make_vocabs", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(here, settings={"case_copies": 0.5})
+    path = here / "out.partial" / ".steps" / name
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path} is damaged: ") as caught:
+        prepare(here, settings={"case_copies": 0.5})
+    assert caught.value.hint == "run the same command again: it starts over"
+    assert prepare(here, settings={"case_copies": 0.5}).pairs_read == 300
+
+
+@pytest.mark.parametrize(
+    "change", [{"inputs": 3}, {"inputs": [3]}, {"settings": None}, {"splits": {"train": {"pairs_kept": 300}}}]
+)
+def test_a_damaged_manifest_is_named_when_the_same_is_asked_for_again(here: Path, change: dict[str, Any]) -> None:
+    prepare(here)
+    path = here / "out" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change), encoding="utf-8")
+    with pytest.raises(DataError, match=r"manifest\.json is damaged: "):
+        prepare(here)
+
+
+def test_too_little_text_for_a_held_out_part_says_how_to_give_one(here: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        prepare(here, [("a", "b"), ("a", "c")], valid=None, test=None)
+    assert caught.value.problem == (
+        "no training pair is left of 2 (1 overlap with validation or test text, 1 held out for validation)"
+    )
+    assert caught.value.hint == "give more training text, or validation text with --valid"
+
+
+def test_dropout_of_merges_with_a_vocabulary_without_merges_is_refused_at_once(here: Path) -> None:
+    prepare(here, settings={"vocab_type": "unigram", "vocab_size": 400})
+    with pytest.raises(DataError, match=r"vocab\.model is not of byte-pair encoding"):
+        prepare(here, out=here / "other", vocab=here / "out", settings={"bpe_dropout": 0.1})
+    assert not list(here.glob("other*"))

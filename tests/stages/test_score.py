@@ -1,12 +1,15 @@
 import gzip
 import io
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from aiayn_cli.app import main
 from aiayn_cli.evaluation.bleu import bleu
+from aiayn_cli.stages.score import run_score
+from aiayn_cli.stages.score_result import ScoreResult
 
 REFERENCE = [
     "Der Hund läuft über die Straße.",
@@ -50,8 +53,9 @@ def test_json_is_one_object_with_all_that_was_found(tmp_path: Path, capsys: pyte
     found = json.loads(capsys.readouterr().out)
     expected = bleu(HYPOTHESES, [REFERENCE, REFERENCE])
     assert found["references"] == files
-    assert (found["hypotheses"], found["lines"]) == (hypotheses, 4)
-    [score] = found["scores"]
+    [system] = found["systems"]
+    assert (system["hypotheses"], found["lines"]) == (hypotheses, 4)
+    [score] = system["scores"]
     assert (score["metric"], score["score"], score["signature"]) == ("BLEU", expected.score, expected.signature)
 
 
@@ -125,3 +129,166 @@ def test_a_missing_reference_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     err = capsys.readouterr().err
     assert "test.en does not exist" in err
     assert "did you mean" in err
+
+
+# ---- several metrics and systems
+
+
+def test_each_metric_has_its_line_and_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference, hypotheses = written(tmp_path / "test.de", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
+    assert main(["score", reference, "--hyp", hypotheses, "--metric", "bleu,chrf++,ter", "--confidence"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert [line.partition(" = ")[0] for line in lines[::2]] == ["BLEU", "chrF2++", "TER", ""]
+    assert all("(μ = " in line for line in lines[:-1:2])
+    assert all(line.startswith("nrefs:1|bs:1000|seed:12345|case:") for line in lines[1::2])
+
+
+def test_systems_are_rows_of_a_table_with_the_tests_against_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worse = [line.replace("e", "x") for line in HYPOTHESES]
+    for name, lines in (("ref", REFERENCE * 20), ("a", HYPOTHESES * 20), ("b", worse * 20)):
+        written(tmp_path / name, lines)
+    arguments = ["score", "ref", "--hyp", "a", "--hyp", "b"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.split("\n")[0].split() == ["system", "BLEU"]
+    assert main([*arguments, "--compare", "--resamples", "50", "--trials", "60"]) == 0
+    title, first, second, *signatures = capsys.readouterr().out.split("\n")
+    assert title.split("  ")[0] == "system"
+    assert title.endswith("difference  p bootstrap  p randomisation")
+    assert first.split()[0] == "a"
+    assert first.split()[-1] == "baseline"
+    assert second.split()[0] == "b"
+    assert second.split()[2].startswith("-")
+    assert all(p.endswith("*") and float(p[:-1]) < 0.05 for p in second.split()[3:])
+    assert "nrefs:1|bs:50|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0" in signatures
+    assert "nrefs:1|ar:60|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0" in signatures
+
+
+def test_a_warning_names_the_system_that_it_is_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference = written(tmp_path / "ref", REFERENCE)
+    files = [written(tmp_path / "good", HYPOTHESES), written(tmp_path / "blank", [""] * 4)]
+    assert main(["score", reference, "--hyp", files[0], "--hyp", files[1]]) == 0
+    err = capsys.readouterr().err
+    assert f"warning: {files[1]}: 3 of 4 hypotheses are blank" in err
+    assert f"{files[0]}:" not in err
+
+
+def test_the_paper_s_convention_stands_beside_sacrebleu_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference, hypotheses = written(tmp_path / "test.de", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
+    assert main(["score", reference, "--hyp", hypotheses, "--compound-split"]) == 0
+    first, signature, second, method, *_ = capsys.readouterr().out.split("\n")
+    assert first.startswith("BLEU = ")
+    assert "|tok:13a|" in signature
+    assert second.startswith("compound-split tokenised BLEU = ")
+    assert method.startswith("the paper's convention, not sacreBLEU")
+
+
+# ---- what is looked at more closely
+
+
+def test_rows_by_length_and_by_label_are_scores_of_those_lines_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, hypotheses = written(tmp_path / "ref", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
+    labels = written(tmp_path / "labels", ["news", "talk", "talk", "news"])
+    assert main(["score", reference, "--hyp", hypotheses, "--by", labels, "--json"]) == 0
+    parts = json.loads(capsys.readouterr().out)["parts"]
+    expected = bleu([HYPOTHESES[0], HYPOTHESES[3]], [[REFERENCE[0], REFERENCE[3]]]).score
+    assert [(part["part"], part["lines"]) for part in parts] == [("news", 2), ("talk", 2)]
+    assert parts[0]["scores"] == [[pytest.approx(expected)]]
+    assert main(["score", reference, "--hyp", hypotheses, "--by", "length"]) == 0
+    *_, title, row, _ = capsys.readouterr().out.split("\n")
+    assert title.split() == ["part", "lines", "BLEU"]
+    assert row.split()[:3] == ["0-10", "words", "4"]
+
+
+def test_the_worst_lines_show_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [written(tmp_path / "ref", REFERENCE[:2]), "--hyp", written(tmp_path / "hyp", HYPOTHESES[:2])]
+    source = written(tmp_path / "src", ["The dog runs across the street.", "She said: stop, and all stopped."])
+    assert main(["score", *files, "--worst", "1", "--source", source]) == 0
+    lines = capsys.readouterr().out.split("\n")[3:]
+    assert lines[0].startswith("line 1: BLEU ")
+    assert lines[1:4] == [
+        "source       The dog runs across the street.",
+        "reference    Der Hund [-läuft-] über die Straße.",
+        "hypothesis   Der Hund {+rennt+} über die Straße.",
+    ]
+
+
+def test_differences_are_coloured_on_a_terminal_only() -> None:
+    result = run_score_of(["Der Hund läuft."], ["Der Hund rennt."])
+    assert "\x1b[31mrennt\x1b[0m" in result.text(colour=True)
+    assert "\x1b[32mläuft\x1b[0m" in result.text(colour=True)
+    assert "\x1b" not in str(result)
+
+
+def run_score_of(reference: list[str], hypotheses: list[str]) -> ScoreResult:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [written(Path(folder) / name, lines) for name, lines in (("ref", reference), ("hyp", hypotheses))]
+        return run_score([Path(files[0])], hypotheses=[files[1]], worst=1)
+
+
+def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, hypotheses = written(tmp_path / "ref", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
+    assert main(["score", reference, "--hyp", hypotheses, "--sentences", "--metric", "bleu,ter"]) == 0
+    out, err = capsys.readouterr()
+    records = [json.loads(line) for line in out.split("\n")[:-1]]
+    assert [record["line"] for record in records] == [1, 2, 3, 4]
+    assert records[3]["hypothesis"] == HYPOTHESES[3]
+    assert records[3]["references"] == [REFERENCE[3]]
+    assert records[2]["scores"] == {"BLEU": 0.0, "TER": 0.0}
+    assert records[0]["scores"]["TER"] == pytest.approx(100 / 6)
+    assert err.startswith("BLEU = ")
+    assert main(["score", reference, "--hyp", hypotheses, "--hyp", reference, "--sentences"]) == 0
+    first = json.loads(capsys.readouterr().out.split("\n")[0])
+    assert first["hypotheses"] == [HYPOTHESES[0], REFERENCE[0]]
+    assert first["scores"]["BLEU"][1] == pytest.approx(100)
+
+
+# ---- what contradicts itself
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "there is nothing to score against"),
+        (["{ref}", "--compare"], "--compare needs two systems"),
+        (["{ref}", "--hyp", "{ref}", "--hyp", "{ref}"], "--hyp {ref} is named twice"),
+        (["{ref}", "{ref}", "--hyp", "x"], "reference {ref} is named twice"),
+        (["{ref}", "-t", "wmt14", "-l", "en-de"], "-t wmt14 brings its own references"),
+        (["--echo", "src"], "--echo writes a side of a test set"),
+        (["{ref}", "--hyp", "{ref}", "--json", "--sentences"], "--sentences and --json both write to stdout"),
+        (["{ref}", "--hyp", "a", "--hyp", "b", "--hyp", "c", "--html", "x"], "--html shows one or two systems, not 3"),
+    ],
+)
+def test_what_contradicts_itself_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    reference = written(tmp_path / "ref", REFERENCE)
+    assert main(["score", *(argument.format(ref=reference) for argument in arguments)]) == 2
+    assert f"error: {problem.format(ref=reference)}" in capsys.readouterr().err
+
+
+def test_a_source_of_another_length_and_empty_references_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, source = written(tmp_path / "ref", REFERENCE), written(tmp_path / "src", REFERENCE[:3])
+    assert main(["score", reference, "--hyp", reference, "--source", source]) == 1
+    assert f"{source} has 3 lines, but {reference} has 4" in capsys.readouterr().err
+    empty = written(tmp_path / "empty", [])
+    assert main(["score", empty, "--hyp", empty]) == 1
+    assert f"there is no line to score: {empty} is empty" in capsys.readouterr().err
+
+
+def test_a_language_whose_words_13a_does_not_find_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference = written(tmp_path / "test.th", ["ฉันชอบชาเขียว"])
+    assert main(["score", reference, "--hyp", reference]) == 0
+    assert "warning: Thai has no blanks between words" in capsys.readouterr().err
+    assert main(["score", reference, "--hyp", reference, "--tokenize", "char"]) == 0
+    assert capsys.readouterr().err == ""

@@ -3,7 +3,9 @@ import gzip
 import io
 import json
 import lzma
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -264,7 +266,7 @@ def test_what_cannot_be_done_is_said_before_any_work(
 
 
 def test_a_buffer_full_of_lines_is_not_the_end(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiayn_cli.stages.translate._LINES_TOGETHER", 7)
+    monkeypatch.setattr("aiayn_cli.stages.translate_input._LINES_TOGETHER", 7)
     lines = [f"{word} hund" for word in "abcdefghijklmnopqrstuvwxyz"] * 2
     (tmp_path / "in").write_text("".join(line + "\n" for line in lines))
     result = run_translate([model], source=str(tmp_path / "in"), output=tmp_path / "out", precision="fp32")
@@ -366,6 +368,150 @@ def test_utf_16_is_refused_and_not_left_blank(
     out, err = capsys.readouterr()
     assert out == ""
     assert "stdin looks like UTF-16" in err
+
+
+def test_a_report_and_a_summary_tell_which_lines_not_to_trust(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    arguments = ["translate", "-m", str(model), "--precision", "fp32", "--report", str(tmp_path / "report"), "--json"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [record["line"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert [record["source"] for record in records] == [line.strip(" \u3000") for line in LINES]
+    expected = translations([model], LINES)
+    assert [record["translation"] for record in records] == [each[0].text for each in expected]
+    suspect = sum(bool(record["flags"]) for record in records)
+    assert suspect > 0, "a model with random weights says nothing sensible"
+    assert f"{suspect} of 6 lines look wrong: " in err
+    result = json.loads(out)
+    assert result["suspect_lines"] == suspect
+    assert sum(result["flags"].values()) == sum(len(record["flags"]) for record in records)
+
+
+@pytest.mark.parametrize("on_suspect", ["retry", "empty", "copy"])
+def test_suspect_lines_are_dealt_with_and_every_line_keeps_its_place(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on_suspect: str
+) -> None:
+    options = ["--report", str(tmp_path / "report"), "--on-suspect", on_suspect, "--nbest", "2", "--alignments"]
+    out = run(model, options, "\n".join(LINES).encode(), monkeypatch, capsys).split("\n")[:-1]
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert len(out) == 2 * len(LINES) == 2 * len(records)
+    assert any(record["flags"] or record.get("helped") for record in records)
+    for record, text in zip(records, out[::2], strict=True):
+        assert text.split("\t")[0] == record["translation"]
+        if record["flags"] and on_suspect != "retry":
+            assert record["replaced_by"] == on_suspect
+            assert text == ("\t" if on_suspect == "empty" else f"{record['source']}\t")
+
+
+def test_on_suspect_fail_stops_there_and_keeps_what_was_before(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n\n\nder hund 1999 läuft\nhund\n".encode())
+    options = ["--on-suspect", "fail", "--report", str(tmp_path / "report")]
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
+    out, err = capsys.readouterr()
+    assert out == "\n\n\n"
+    assert "stdin:4: the translation is suspect: " in err
+    assert "number lost (a number of the source is missing)" in err
+    assert "--on-suspect retry" in err
+    assert (tmp_path / "report.unfinished").read_text().count("\n") == 3
+
+
+def test_a_page_draws_where_the_model_looked(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    out = run(model, ["--attention", str(page)], "\n".join(LINES).encode(), monkeypatch, capsys)
+    [data] = re.findall('<script type="application/json" id="data">(.*?)</script>', page.read_text(encoding="utf-8"))
+    examples = json.loads(data)
+    assert [each["label"] for each in examples] == ["line 1", "line 3", "line 5", "line 6"]
+    assert [each["output"] for each in examples] == [text for text in out.split("\n") if text]
+    for each in examples:
+        assert "".join(each["cross"]["to"]).replace("\u2581", " ").strip() == f"{each['source']}</s>"
+        assert "".join(each["cross"]["from"]).replace("\u2581", " ").strip() == f"{each['output']}</s>"
+        assert (each["cross"]["layers"], each["encoder"]["layers"], each["decoder"]["heads"]) == (2, 1, 2)
+
+
+def test_a_page_that_cannot_be_written_is_said_before_any_work(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate", "-m", str(model), "--attention", str(tmp_path / "nowhere" / "page.html")]) == 1
+    out, err = capsys.readouterr()
+    assert (out, "cannot write" in err) == ("", True)
+
+
+# ---- --score-against
+
+
+def score_against(
+    model: Path, folder: Path, targets: str, options: list[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], sources: str = "\n".join(LINES),
+) -> tuple[str, str]:  # fmt: skip
+    """stdout and stderr of scoring pairs."""
+    (folder / "targets").write_text(targets, encoding="utf-8")
+    feed_stdin(monkeypatch, sources.encode())
+    arguments = ["translate", "-m", str(model), "--precision", "fp32", "--score-against", str(folder / "targets")]
+    assert main([*arguments, *options]) == 0
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_a_translation_scores_what_the_search_said_of_it(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A text can be split in other ways than the search did, so that the ids are compared first.
+    expected = translations([model], LINES)
+    codec = Codec.load(model, TextConfig(), "de", "en")
+    out, err = score_against(model, tmp_path, best(expected), ["--batch-tokens", "30"], monkeypatch, capsys)
+    rows = [list(map(float, line.split("\t"))) for line in out.split("\n")[:-1]]
+    assert len(rows) == len(LINES)
+    compared, total, tokens = 0, 0.0, 0
+    for line, [output], (log_prob, perplexity) in zip(LINES, expected, rows, strict=True):
+        ids = codec.encode_tgt([output.text])[0]
+        if not line.strip():
+            assert math.isnan(log_prob)
+            assert math.isnan(perplexity)
+            continue
+        total, tokens = total + log_prob, tokens + len(ids) + 1
+        assert perplexity == pytest.approx(math.exp(-log_prob / (len(ids) + 1)), rel=1e-3)
+        if tuple(ids) == output.parts[0].tgt:
+            assert log_prob == pytest.approx(output.log_prob, abs=2e-3)
+            compared += 1
+    assert compared > 0
+    assert f"scored 6 pairs: perplexity {math.exp(-total / tokens):.4g} over {tokens} tokens, 2 without a score" in err
+    assert "line 2: a side is blank, unreadable or of more than 1,000 sub-words" in err
+
+
+def test_scores_as_json_name_each_token(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = '{"id": 1, "text": "der hund"}\n\n{"text": "hund"}\n'
+    targets = "die maus\nx\n" + "a " * 1001 + "\n"
+    out, _ = score_against(model, tmp_path, targets, ["--format", "jsonl"], monkeypatch, capsys, sources)
+    first, second, third = map(json.loads, out.split("\n")[:-1])
+    assert (first["id"], first["text"], first["translation"]) == (1, "der hund", "die maus")
+    assert "".join(piece for piece, _ in first["tokens"]).replace("\u2581", " ") == " die maus</s>"
+    assert sum(log_prob for _, log_prob in first["tokens"]) == pytest.approx(first["log_prob"], abs=1e-3)
+    assert (second["line"], second["log_prob"], second["perplexity"], second["tokens"]) == (2, None, None, [])
+    assert third["log_prob"] is None
+    result = json.loads(score_against(model, tmp_path, "die maus\n", ["--json"], monkeypatch, capsys, "der hund\n")[0])
+    assert result["scores"] == [
+        [pytest.approx(first["log_prob"], abs=1e-3), pytest.approx(first["perplexity"], rel=1e-3)]
+    ]
+    assert result["tokens"] == len(first["tokens"])
+
+
+def test_files_of_other_lengths_are_not_scored_against_each_other(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "targets").write_text("a\nb\n")
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate", "-m", str(model), "--score-against", str(tmp_path / "targets")]) == 1
+    assert "give one translation for each line" in capsys.readouterr().err
 
 
 # ---- as a process: pipes and signals

@@ -57,6 +57,21 @@ def test_loss_and_gradients_equal_torchs(
         torch.testing.assert_close(mine, torchs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 4, 23, 130, 1_000])
+def test_rows_after_the_targets_count_for_nothing(rows_at_once: int, blocks_of: Callable[[int], None]) -> None:
+    blocks_of(rows_at_once * 7)
+    hidden, weight, targets = some_inputs(200, 7)
+    used = targets[:180]
+    value, nll = smoothed_cross_entropy(hidden, weight, used, 0.1)
+    expected, expected_nll = torchs_loss(hidden[:180], weight, used, 0.1)
+    torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nll.double(), expected_nll, rtol=1e-5, atol=1e-5)
+    mine = gradients(value, hidden, weight)
+    for one, other in zip(mine, gradients(expected, hidden, weight), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert (mine[0][180:] == 0).all()
+
+
 def test_a_vocabulary_larger_than_a_block_is_taken_row_by_row(blocks_of: Callable[[int], None]) -> None:
     blocks_of(10)
     hidden, weight, targets = some_inputs(3, 50)

@@ -1,0 +1,78 @@
+"""What a second pass through the models finds out about outputs: scores of tokens, alignments, attention."""
+
+from collections.abc import Sequence
+
+import torch
+
+from aiayn_cli.data.codec import Codec
+from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
+from aiayn_cli.decoding.forced import Forced, Pair, force_decode
+from aiayn_cli.decoding.translation import Details, Part, Translation
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+
+
+class SecondPass:
+    """Looks at outputs with the models that made them.
+
+    Args:
+        models: in evaluation mode, on the device.
+        codec: their vocabulary.
+        device: theirs.
+        batch_tokens: padded tokens of the longer side that go through them together.
+    """
+
+    def __init__(
+        self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int
+    ) -> None:
+        self._models, self._codec, self._device, self._batch_tokens = models, codec, device, batch_tokens
+
+    def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
+        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
+        return force_decode(
+            self._models, pairs, device=self._device, batch_tokens=self._batch_tokens, with_attention=with_attention
+        )
+
+    def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
+        """Score each token of some outputs, and align their words with those of the source.
+
+        Raises:
+            AiaynError: alignments were asked for of a model that is no Transformer.
+        """
+        parts = [part for each in translations for part in each.parts]
+        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
+        found = []
+        for each in translations:
+            passes = [(part, next(forced)) for part in each.parts]
+            tokens = [token for part, result in passes for token in self._tokens(part, result)]
+            links = [self._links(part, result) for part, result in passes] if with_alignment else []
+            found.append(Details(tuple(tokens), join_links(links)))
+        return found
+
+    def attention(self, part: Part) -> tuple[AttentionMaps, list[str], list[str]]:
+        """Where the (first) model looks in one pass, and the sub-words of its source and output.
+
+        Raises:
+            AiaynError: the model is no Transformer.
+        """
+        model = self._models[0]
+        if not isinstance(model, Transformer):
+            raise AiaynError("the model is no Transformer, and shows no attention", "leave --attention away")
+        with torch.inference_mode():
+            src, tgt_in = (
+                torch.tensor([ids], device=self._device) for ids in ([*part.src, EOS_ID], [BOS_ID, *part.tgt])
+            )
+            maps = attention_maps(model, src, None, tgt_in)
+        return maps, self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
+
+    def _tokens(self, part: Part, forced: Forced) -> list[tuple[str, float]]:
+        return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], forced.token_log_probs, strict=True))
+
+    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
+        src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
+        assert forced.attention is not None
+        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
+        return align_words(forced.attention, src, tgt), n_src, n_tgt

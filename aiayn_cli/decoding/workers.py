@@ -1,0 +1,46 @@
+"""Several searches at once on a CPU, each in a thread of its own with its share of the processors.
+
+Small products gain little from a second thread, and everything between them nothing; two searches side by side use
+two cores fully. Python runs one of them at a time, but torch lets go of it in each operation.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """Raised in a task whose result is no longer wanted."""
+
+
+def run_together(tasks: Sequence[Callable[[threading.Event], T]]) -> list[T]:
+    """Run tasks side by side and return their results in order.
+
+    Args:
+        tasks: each looks at the event now and then, and raises Stopped where it is set: another task failed, or the
+            user pressed Ctrl-C.
+
+    Raises:
+        BaseException: what the first failing task raised.
+    """
+    stop = threading.Event()
+    if len(tasks) == 1:
+        return [tasks[0](stop)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(threads // len(tasks), 1))
+    try:
+        with ThreadPoolExecutor(len(tasks), "search") as pool:
+            futures = [pool.submit(task, stop) for task in tasks]
+            try:
+                for future in wait(futures, return_when="FIRST_EXCEPTION").done:
+                    future.result()
+            finally:
+                stop.set()
+            return [future.result() for future in futures]
+    finally:
+        torch.set_num_threads(threads)

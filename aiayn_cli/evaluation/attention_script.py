@@ -1,0 +1,181 @@
+"""Style and script of the page that draws attention (attention_page.py)."""
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.4 system-ui, sans-serif; margin: 1.5rem auto; max-width: 62rem; padding: 0 1rem; color: #1a1a1a;
+  background: #fff; }
+h1 { font-size: 1.3rem; }
+form { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: center; }
+select { font: inherit; max-width: 24rem; }
+button { font: inherit; padding: .2rem .7rem; }
+fieldset { border: 0; padding: 0; margin: 0; display: flex; flex-wrap: wrap; gap: .2rem .7rem; }
+legend { float: left; margin-right: .6rem; }
+fieldset label { display: inline-flex; align-items: center; gap: .2rem; }
+.swatch { width: .9rem; height: .9rem; border-radius: .2rem; display: inline-block; }
+#source, #output { margin: .5rem 0 0; overflow-wrap: anywhere; }
+#source::before { content: "source: "; color: #666; }
+#output::before { content: "output: "; color: #666; }
+#picture { overflow-x: auto; margin-top: .8rem; }
+svg .token { cursor: pointer; }
+.note { color: #555; font-size: .9rem; max-width: 46rem; }
+"""
+
+SCRIPT = """
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = id => document.getElementById(id);
+const [sentence, kind, layer, heads, picture] = ["sentence", "kind", "layer", "heads", "picture"].map(byId);
+const NS = "http://www.w3.org/2000/svg";
+const ROW = 24, TOP = 30, GAP = 260, FAINTEST = 0.02;
+const decoded = new Map();
+let pinned = null;  // the sub-word pointed at: {side: "from" or "to", index}
+
+function colour(head, count) { return `hsl(${Math.round(360 * head / count + 210) % 360} 70% 42%)`; }
+
+function bytes(number, name) {
+  const key = `${number} ${name}`;
+  if (!decoded.has(key)) {
+    decoded.set(key, Uint8Array.from(atob(data[number][name].weights), c => c.charCodeAt(0)));
+  }
+  return decoded.get(key);
+}
+
+function element(name, attributes, text) {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function option(select, value, text) {
+  const made = document.createElement("option");
+  made.value = value;
+  made.textContent = text;
+  select.append(made);
+}
+
+function chosenHeads() {
+  return [...heads.querySelectorAll("input")].filter(box => box.checked).map(box => Number(box.value));
+}
+
+function weight(shown, values, head, row, column) {
+  const rows = shown.from.length, columns = shown.to.length;
+  return values[((Number(layer.value) * shown.heads + head) * rows + row) * columns + column] / 255;
+}
+
+function choices() {  // layers and heads of the attention that is shown
+  const shown = data[sentence.value][kind.value];
+  const before = layer.value, boxes = heads.querySelectorAll("input").length;
+  layer.replaceChildren();
+  for (let i = 0; i < shown.layers; i++) option(layer, i, `${i + 1} of ${shown.layers}`);
+  layer.value = before !== "" && before < shown.layers ? before : Math.max(shown.layers - 2, 0);
+  if (boxes === shown.heads) return;
+  heads.querySelectorAll("label").forEach(label => label.remove());
+  for (let head = 0; head < shown.heads; head++) {
+    const label = document.createElement("label"), box = document.createElement("input");
+    const swatch = document.createElement("span");
+    box.type = "checkbox"; box.value = head; box.checked = true;
+    swatch.className = "swatch"; swatch.style.background = colour(head, shown.heads);
+    label.append(box, swatch, String(head + 1));
+    label.addEventListener("dblclick", () => { only(head); });
+    heads.append(label);
+  }
+}
+
+function only(head) {
+  for (const box of heads.querySelectorAll("input")) box.checked = Number(box.value) === head;
+  draw();
+}
+
+function draw() {
+  const example = data[sentence.value], shown = example[kind.value], values = bytes(sentence.value, kind.value);
+  const active = chosenHeads();
+  byId("source").textContent = example.source;
+  byId("output").textContent = example.output;
+  const longest = tokens => Math.max(...tokens.map(token => [...token].length), 4) * 10 + 70;
+  const left = longest(shown.from), right = left + GAP, width = right + longest(shown.to);
+  const height = TOP + ROW * Math.max(shown.from.length, shown.to.length) + 10;
+  const y = index => TOP + ROW * (index + 0.5);
+  const svg = element("svg", {xmlns: NS, width, height, viewBox: `0 0 ${width} ${height}`, role: "img"});
+  svg.append(element("rect", {width, height, fill: "#fff"}));
+  const style = "font: 15px monospace";
+  const titles = {cross: ["output", "source"], encoder: ["source", "source"], decoder: ["chooses", "has read"]};
+  svg.append(element("text", {x: left - 12, y: 18, "text-anchor": "end", style, fill: "#666"}, titles[kind.value][0]));
+  svg.append(element("text", {x: right + 12, y: 18, style, fill: "#666"}, titles[kind.value][1]));
+  const lines = element("g", {"stroke-width": 2.5});
+  for (const head of active) {
+    for (let row = 0; row < shown.from.length; row++) {
+      if (pinned && pinned.side === "from" && pinned.index !== row) continue;
+      for (let column = 0; column < shown.to.length; column++) {
+        if (pinned && pinned.side === "to" && pinned.index !== column) continue;
+        const value = weight(shown, values, head, row, column);
+        if (value < FAINTEST) continue;
+        const line = element("line", {
+          x1: left, y1: y(row), x2: right, y2: y(column), stroke: colour(head, shown.heads),
+          "stroke-opacity": (value / Math.sqrt(active.length)).toFixed(3),
+        });
+        const title = `head ${head + 1}: ${shown.from[row]} \\u2192 ${shown.to[column]} ${(100 * value).toFixed(0)} %`;
+        line.append(element("title", {}, title));
+        lines.append(line);
+      }
+    }
+  }
+  svg.append(lines);
+  const mean = (row, column) =>
+    active.reduce((sum, head) => sum + weight(shown, values, head, row, column), 0) / Math.max(active.length, 1);
+  const columns = [["from", shown.from, left - 12, "end"], ["to", shown.to, right + 12, "start"]];
+  for (const [side, tokens, x, anchor] of columns) {
+    tokens.forEach((token, index) => {
+      const place = {x, y: y(index) + 5, "text-anchor": anchor, style};
+      const marked = pinned && pinned.side === side && pinned.index === index;
+      const look = marked ? `${style}; font-weight: bold` : style;
+      const text = element("text", {...place, class: "token", style: look}, token);
+      text.addEventListener("mouseenter", () => { if (!marked) { pinned = {side, index}; draw(); } });
+      svg.append(text);
+      if (pinned && pinned.side !== side) {
+        const value = side === "to" ? mean(pinned.index, index) : mean(index, pinned.index);
+        if (value >= 0.005) {
+          const reach = side === "to" ? x + [...token].length * 9 + 12 : x - [...token].length * 9 - 12;
+          const percent = `${(100 * value).toFixed(0)} %`;
+          svg.append(element("text", {...place, x: reach, fill: "#b00020", class: "weight"}, percent));
+        }
+      }
+    });
+  }
+  svg.addEventListener("mouseleave", () => { if (pinned) { pinned = null; draw(); } });
+  picture.replaceChildren(svg);
+}
+
+function savePng() {
+  const svg = picture.querySelector("svg"), scale = 2;
+  const image = new Image(), canvas = document.createElement("canvas");
+  canvas.width = svg.width.baseVal.value * scale;
+  canvas.height = svg.height.baseVal.value * scale;
+  image.onload = () => {
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    const link = document.createElement("a");
+    link.download = `attention-${data[sentence.value].label.replace(/\\W+/g, "-")}-${kind.value}-layer-` +
+      `${Number(layer.value) + 1}.png`;
+    link.href = canvas.toDataURL("image/png");
+    document.body.append(link);
+    link.click();
+    link.remove();
+    document.body.dataset.saved = link.download;
+  };
+  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(new XMLSerializer().serializeToString(svg));
+}
+
+data.forEach((example, number) => option(sentence, number, `${example.label}: ${example.source}`));
+for (const select of [sentence, kind]) select.addEventListener("change", () => { pinned = null; choices(); draw(); });
+layer.addEventListener("change", draw);
+heads.addEventListener("change", draw);
+for (const [name, checked] of [["all", true], ["none", false]]) {
+  byId(name).addEventListener("click", () => {
+    heads.querySelectorAll("input").forEach(box => { box.checked = checked; });
+    draw();
+  });
+}
+byId("png").addEventListener("click", savePng);
+choices();
+draw();
+"""

@@ -1,0 +1,66 @@
+"""The feed-forward network for CPUs in one operation, with its gradients written out.
+
+oneDNN adds the first bias and applies the ReLU while it writes the product. Where the ReLU or dropout lost an element
+is read off the result that the backward pass needs anyway, and it is cleared in place.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from aiayn_cli.model.dropout import clear, kept_mask, rounded_probability, scale_of_kept
+
+
+def fused_feed_forward(
+    x: Tensor, w_1: Tensor, b_1: Tensor, w_2: Tensor, b_2: Tensor, dropout_probability: float
+) -> Tensor:
+    """Dropout(max(0, x W1 + b1)) W2 + b2.
+
+    Args:
+        x: [rows, d_model].
+        w_1: [d_ff, d_model].
+        b_1: [d_ff].
+        w_2: [d_model, d_ff].
+        b_2: [d_model].
+        dropout_probability: of losing an element of the hidden layer.
+    Returns:
+        [rows, d_model].
+    """
+    return _FeedForward.apply(x, w_1, b_1, w_2, b_2, dropout_probability)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _FeedForward(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, x: Tensor, w_1: Tensor, b_1: Tensor, w_2: Tensor, b_2: Tensor, probability: float
+    ) -> Tensor:
+        hidden = _linear(x, w_1, b_1, "relu")  # [rows, d_ff]
+        ctx.scale = 1.0
+        if probability:
+            rounded = rounded_probability(probability)
+            ctx.scale = scale_of_kept(rounded)
+            hidden = clear(hidden, kept_mask(hidden.shape, rounded)).mul_(ctx.scale)
+        ctx.save_for_backward(x, w_1, w_2, hidden)
+        return _linear(hidden, w_2, b_2, "none")
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None]:  # type: ignore[no-untyped-def]
+        x, w_1, w_2, hidden = ctx.saved_tensors
+        grad_hidden = grad @ w_2
+        torch.ops.aten.threshold_backward.grad_input(grad_hidden, hidden, 0, grad_input=grad_hidden)
+        if ctx.scale != 1:
+            grad_hidden.mul_(ctx.scale)
+        return (
+            grad_hidden @ w_1, grad_hidden.T @ x, grad_hidden.sum(0), grad.T @ hidden, grad.sum(0), None
+        )  # fmt: skip
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
+    """x W^T + b, and a ReLU if asked for, in one call of oneDNN where torch has it for the type."""
+    if _HAS_ONEDNN and x.dtype in (torch.bfloat16, torch.float32):
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")  # type: ignore[no-any-return]
+    y = functional.linear(x, weight, bias)
+    return y.relu_() if activation == "relu" else y
+
+
+_HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")

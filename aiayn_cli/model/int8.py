@@ -1,0 +1,92 @@
+"""8-bit weights for translation on a CPU: matrix products in whole numbers, everything else in float32.
+
+Each row of a weight matrix has a scale of its own, its largest magnitude / 127. What is multiplied by it is rounded to
+8 bits at each call, with one scale for all of it, and the sums are exact: torch's dynamic quantisation, whose kernels
+belong to torch itself.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.attention import MultiHeadAttention, Projection
+from aiayn_cli.model.layers import DecoderLayer
+from aiayn_cli.model.translation_model import TranslationModel
+
+_ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with 8-bit weights; it can be used for translation only.
+
+    Args:
+        weight: float32 [out_features, in_features].
+        bias: [out_features] or None.
+        parts: bounds of ranges of output features that rows() shall give, beside all of them.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, parts: tuple[tuple[int, int], ...] = ()) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        whole = (0, len(weight))
+        # Packed objects of torch's own, no tensors: they are neither moved nor saved with the module.
+        self._packed = {part: _pack(weight, bias, *part) for part in (whole, *parts)}
+        self._whole = self._packed[whole]
+        self._reduce_range = not _multiplies_without_overflow()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 [..., in_features] -> float32 [..., out_features]."""
+        return torch.ops.quantized.linear_dynamic(x, self._whole, self._reduce_range)  # type: ignore[no-any-return]
+
+    def rows(self, x: Tensor, first: int, last: int) -> Tensor:
+        """Output features first .. last - 1 only: one of the parts."""
+        return torch.ops.quantized.linear_dynamic(x, self._packed[first, last], self._reduce_range)  # type: ignore[no-any-return]
+
+
+def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) -> None:
+    """Replace the weights of all linear layers by 8-bit ones, in place; embeddings, biases and the rest stay float32.
+
+    Args:
+        model: in evaluation mode, float32, on the CPU.
+        cache_dtype: of keys and values in incremental decoding, most of what a step reads: bf16 where it is fast.
+    Raises:
+        AiaynError: this torch has no 8-bit kernels.
+    """
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, Projection) and isinstance(module, MultiHeadAttention):
+                qk = module.n_heads * module.d_k
+                parts = ((0, qk), (qk, child.out_features))
+                setattr(module, name, Int8Linear(child.weight, child.bias, parts))
+            elif isinstance(child, nn.Linear):
+                setattr(module, name, Int8Linear(child.weight, child.bias))
+        if isinstance(module, DecoderLayer):
+            module.cache_dtype = cache_dtype
+    model.vocab_projection = Int8Linear(model.output.weight, None)
+
+
+def _pack(weight: Tensor, bias: Tensor | None, first: int, last: int) -> object:
+    rows = weight.detach()[first:last].float()
+    scales = rows.abs().amax(dim=1).double().div(127).clamp_(min=1e-12)
+    zero_points = torch.zeros(len(rows), dtype=torch.int64)
+    own = None if bias is None else bias.detach()[first:last].float()
+    engine = torch.backends.quantized.engine
+    try:
+        torch.backends.quantized.engine = _engine()  # where it is packed decides who multiplies
+        quantised = torch.quantize_per_channel(rows.contiguous(), scales, zero_points, 0, torch.qint8)
+        return torch.ops.quantized.linear_prepack(quantised, own)
+    finally:
+        torch.backends.quantized.engine = engine
+
+
+def _engine() -> str:
+    for name in _ENGINES:
+        if name in torch.backends.quantized.supported_engines:
+            return name
+    raise AiaynError("this torch has no 8-bit products for this processor", "leave --int8 away")
+
+
+def _multiplies_without_overflow() -> bool:
+    """True where the processor adds products of 8 bits in 32; others may overflow 16, and take one bit less."""
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

@@ -1,0 +1,165 @@
+"""What `translate --score-against` does: how likely the model finds given translations."""
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from aiayn_cli import logs
+from aiayn_cli.config import Precision
+from aiayn_cli.data.codec import Codec
+from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
+from aiayn_cli.data.piped import PipedBytes
+from aiayn_cli.data.text import RecordReader, display_name, is_blank
+from aiayn_cli.decoding.forced import Forced
+from aiayn_cli.decoding.second_pass import SecondPass
+from aiayn_cli.stages.translate_input import groups, opened
+from aiayn_cli.stages.translate_models import Search, load_models
+from aiayn_cli.stages.translate_output import check_output, open_writer
+
+_LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
+_WARNINGS = 5  # pairs without a score named one by one
+
+
+@dataclass(frozen=True)
+class ScoreAgainstResult:
+    """What was scored.
+
+    Attributes:
+        models: the checkpoints that were used.
+        lines: pairs read and written.
+        unscored_lines: of them, those with a blank, unreadable or very long side.
+        log_prob: natural log of the probability of all scored translations together, end tokens included.
+        tokens: their sub-words and end tokens.
+        perplexity: exp(-log_prob / tokens).
+        scores: log p and perplexity of each pair, where they were to be part of the result.
+    """
+
+    models: tuple[str, ...]
+    lines: int
+    unscored_lines: int
+    log_prob: float
+    tokens: int
+    perplexity: float
+    scores: tuple[tuple[float, float], ...] | None = None
+
+    def summary(self) -> str:
+        """One line for a person."""
+        missing = f", {self.unscored_lines:,} without a score" if self.unscored_lines else ""
+        return f"scored {self.lines:,} pairs: perplexity {self.perplexity:.4g} over {self.tokens:,} tokens{missing}"
+
+
+def run_score_against(
+    target: Path,
+    models: Sequence[Path] = (),
+    *,
+    source: str = "-",
+    output: Path | None = None,
+    batch_tokens: int | None = None,
+    line_format: LineFormat = "text",
+    input_format: LineFormat | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    keep_scores: bool = False,
+) -> ScoreAgainstResult:
+    """Force the model through given translations.
+
+    For each pair one line is written: natural log p of the whole translation with its end token, a TAB, and the
+    perplexity per token. A pair with a blank, unreadable or very long side gives "nan" twice (null in JSON).
+
+    Args:
+        target: file with the translation of each line.
+        models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
+        source: file with the source lines, "-" for stdin.
+        output: file to write, under its name only when all is done; None = stdout.
+        batch_tokens: instead of the model's own setting.
+        line_format, input_format: as in run_translate; in JSON log p of each token is written too.
+        device, precision: as in choose_device().
+        keep_scores: give them in the result; without `output` they are then not written.
+    Raises:
+        AiaynError: no such model, file or device; files of different lengths.
+    """
+    check_output(output)
+    with ExitStack() as files:
+        file = files.enter_context(opened(source))
+        name = display_name(source)
+        reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
+        targets = RecordReader(files.enter_context(opened(target)), str(target), keep_going=True)
+        loaded = load_models(models, Search(batch_tokens=batch_tokens), device, precision)
+        lines = InputLines(reader, input_format or line_format, targets, "give one translation for each line")
+        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores)
+        write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
+        for group in groups(lines, file, "scoring"):
+            write(scorer.score(group))
+    if scorer.unscored > _WARNINGS:
+        logs.warning(f"{scorer.unscored:,} pairs in all have no score")
+    return ScoreAgainstResult(
+        models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
+        lines=scorer.lines,
+        unscored_lines=scorer.unscored,
+        log_prob=scorer.log_prob,
+        tokens=scorer.tokens,
+        perplexity=_perplexity(scorer.log_prob, scorer.tokens),
+        scores=tuple(scorer.scores) if keep_scores else None,
+    )
+
+
+class _PairScorer:
+    def __init__(self, codec: Codec, second_pass: SecondPass, line_format: LineFormat, keep_scores: bool) -> None:
+        self._codec, self._second_pass, self._line_format = codec, second_pass, line_format
+        self._keep_scores = keep_scores
+        self.scores: list[tuple[float, float]] = []
+        self.lines = self.unscored = self.tokens = 0
+        self.log_prob = 0.0
+
+    def score(self, group: Sequence[InputLine]) -> list[str]:
+        """The record of each pair."""
+        src = self._codec.encode([line.text for line in group])
+        tgt = self._codec.encode_tgt([line.prefix for line in group])
+        can_be = [
+            not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= _LONGEST
+            for line, s, t in zip(group, src, tgt, strict=True)
+        ]
+        forced = iter(self._second_pass.force([(s, t) for s, t, can in zip(src, tgt, can_be, strict=True) if can]))
+        records = []
+        for line, ids, can in zip(group, tgt, can_be, strict=True):
+            found = next(forced) if can else None
+            self._count(line, found)
+            records.append(self._record(line, ids, found))
+        return records
+
+    def _count(self, line: InputLine, forced: Forced | None) -> None:
+        self.lines += 1
+        if forced is not None:
+            self.log_prob += forced.log_prob
+            self.tokens += len(forced.token_log_probs)
+            return
+        self.unscored += 1
+        if self.unscored <= _WARNINGS:
+            logs.warning(f"line {line.number:,}: a side is blank, unreadable or of more than {_LONGEST:,} sub-words")
+
+    def _record(self, line: InputLine, ids: Sequence[int], forced: Forced | None) -> str:
+        log_prob = forced.log_prob if forced else math.nan
+        perplexity = _perplexity(log_prob, len(ids) + 1)
+        if self._keep_scores:
+            self.scores.append((log_prob, perplexity))
+        if self._line_format == "text":
+            return f"{log_prob:.4f}\t{perplexity:.4f}"
+        kept = {name: value for name, value in (line.fields or {"line": line.number}).items() if name != "prefix"}
+        pieces = [*self._codec.tgt_pieces(ids), "</s>"]
+        scored = {
+            "log_prob": round(log_prob, 5) if forced else None,
+            "perplexity": round(perplexity, 5) if math.isfinite(perplexity) else None,
+            "tokens": [[p, round(x, 5)] for p, x in zip(pieces, forced.token_log_probs, strict=True)] if forced else [],
+        }
+        return json.dumps({**kept, "translation": line.prefix, **scored}, ensure_ascii=False, allow_nan=False)
+
+
+def _perplexity(log_prob: float, tokens: int) -> float:
+    """exp(-log p / tokens), infinite where that is too large for a float, NaN for no tokens."""
+    if tokens == 0 or math.isnan(log_prob):
+        return math.nan
+    return math.exp(-log_prob / tokens) if -log_prob / tokens < 700 else math.inf
