@@ -94,17 +94,24 @@ class Checkpoint:
         Raises:
             CheckpointError: a weight is missing, left over, or of another shape.
         """
+        with torch.no_grad():
+            self.copy_into(dict(model.named_parameters()))
+
+    def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
+        """Copy the weights into tensors of the same names and shapes, which need no gradient here.
+
+        Raises:
+            CheckpointError: a weight is missing, left over, or of another shape.
+        """
         weights = self.weights()
-        parameters = dict(model.named_parameters())
         if weights.keys() != parameters.keys():
             odd = sorted(weights.keys() ^ parameters.keys())
             raise CheckpointError(f"{self.path}: weights and model differ in {odd[0]}", "the checkpoint is damaged")
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                if weights[name].shape != parameter.shape:
-                    shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
-                    raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
-                parameter.copy_(weights[name])
+        for name, parameter in parameters.items():
+            if weights[name].shape != parameter.shape:
+                shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
+                raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
+            parameter.copy_(weights[name])
 
 
 @dataclass(frozen=True)

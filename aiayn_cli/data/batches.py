@@ -126,26 +126,32 @@ def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Positio
         epoch, skip = epoch + 1, 0
 
 
-def split_update(store: TokenStore, pairs: Indices, max_tokens: int, n_ranks: int = 1) -> list[list[Indices]]:
-    """Divide an update's pairs into micro-batches, as many for each rank.
+def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of: int = 1) -> list[Indices]:
+    """Divide an update's pairs into micro-batches of about equal size.
 
     Args:
         store: of the pairs.
         pairs: sorted by length.
         max_tokens: most padded tokens of one side in a micro-batch; a single longer pair is one by itself.
-        n_ranks: devices to divide between.
+        multiple_of: their number is a multiple of this, so that so many devices have as many each.
     Returns:
-        For each rank a list of micro-batches of about equal size; some are empty where pairs are few.
+        Micro-batches; some are empty where pairs are few.
     """
     lengths = _lengths(store, pairs)
-    rounds = max(1, -(-int(lengths.sum()) // (max_tokens * n_ranks)))  # fewer cannot do
+    rounds = max(1, -(-int(lengths.sum()) // (max_tokens * multiple_of)))  # fewer cannot do
     while True:
-        parts = _cut_evenly(lengths, rounds * n_ranks)
-        bounds = np.concatenate(([0], parts, [len(pairs)]))
-        chunks = [pairs[a:b] for a, b in pairwise(bounds)]
-        if all(len(chunk) <= 1 or _padded(store, chunk) <= max_tokens for chunk in chunks):
-            return [chunks[rank::n_ranks] for rank in range(n_ranks)]
+        bounds = np.concatenate(([0], _cut_evenly(lengths, rounds * multiple_of), [len(pairs)]))
+        parts = [pairs[a:b] for a, b in pairwise(bounds)]
+        if all(len(part) <= 1 or _padded(store, part) <= max_tokens for part in parts):
+            return parts
         rounds += 1
+
+
+def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
+    """A micro-batch that takes as much memory as any may: as many of the longest pairs as fit in max_tokens."""
+    lengths = np.maximum(store.src_lengths, store.tgt_lengths).astype(np.int64) + 1
+    most = min(len(store), max(1, max_tokens // int(lengths.max())))
+    return _sorted_by_length(store, np.argpartition(lengths, len(store) - most)[len(store) - most :].astype(np.int64))
 
 
 def collate(store: TokenStore, pairs: Indices) -> Batch:
@@ -171,13 +177,15 @@ def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
     return FlatBatch(*(torch.from_numpy(x) for x in (src, src_lengths, tgt_in, tgt, tgt_lengths)))
 
 
-def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
+def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iterator[Indices]:
     """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side.
 
-    A single longer pair is a batch by itself.
+    A single longer pair is a batch by itself; one with a side of more than `longest` tokens, its end token included,
+    is left out.
     """
     pairs = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
     lengths = _lengths(store, pairs)
+    pairs, lengths = pairs[lengths <= longest], lengths[lengths <= longest]
     first = 0
     while first < len(pairs):
         some = lengths[first : first + max_tokens]  # no batch has more pairs, and the last is the longest of any first

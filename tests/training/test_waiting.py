@@ -47,7 +47,7 @@ def trainer_on(
             device=device,
             worker=Worker(),
             metrics=MetricsLog(None),
-            hooks=Hooks(lambda *_: None, None, lambda: "", TrainingCost(SHAPE, 31), 1e9),
+            hooks=Hooks(lambda *_: None, None, lambda: "", cost=TrainingCost(SHAPE, 31), matmul_rate=1e9),
             state=TrainingState(),
         )
 
@@ -83,15 +83,13 @@ def test_whoever_asks_is_found_out(
 def test_what_is_known_late_is_counted_all_the_same(trainer_on: Callable[..., Trainer]) -> None:
     trainer = trainer_on(torch.device("cpu"), torch.float32, max_updates=5, log_every_steps=2, save_every_steps=5)
     trainer._readback._lag = 1  # as on a GPU
-    gradient_norms: list[Tensor] = []
-    limit_norm = trainer.optimizer.limit_norm
+    limit_norm, count = trainer.optimizer.limit_norm, iter(range(5))
 
-    def watched(most: float) -> Tensor:
-        if len(gradient_norms) == 2:
+    def spoiling(*limits: float) -> tuple[Tensor, Tensor]:
+        if next(count) == 2:
             trainer.optimizer.gradient[0] = torch.nan
-        gradient_norms.append(limit_norm(most))
-        return gradient_norms[-1]
+        return limit_norm(*limits)
 
-    trainer.optimizer.limit_norm = watched  # type: ignore[method-assign]
+    trainer.optimizer.limit_norm = spoiling  # type: ignore[method-assign]
     assert trainer.train() == "max_updates"
     assert trainer.state.skipped == 1
