@@ -93,12 +93,15 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         )
 
 
-def load_newest(run: Path, weights: Mapping[str, Tensor]) -> tuple[TrainingState, dict[str, Tensor]] | None:
+def load_newest(
+    run: Path, weights: Mapping[str, Tensor], *, touch: bool = True
+) -> tuple[TrainingState, dict[str, Tensor]] | None:
     """Read a run's newest checkpoint that is whole; those after it are set aside.
 
     Args:
         run: its folder.
         weights: float32, to copy the checkpoint's into.
+        touch: whether to give damaged ones other names.
     Returns:
         The run's state and the optimizer's moments; None where no checkpoint was written yet.
     Raises:
@@ -117,7 +120,10 @@ def load_newest(run: Path, weights: Mapping[str, Tensor]) -> tuple[TrainingState
             damaged.append(path)
             continue
         for bad in damaged:
-            logs.warning(f"{first and first.problem}; it is set aside as {set_aside_damaged(bad).name}")
+            instead = f"{path.name} takes its place"
+            if touch:
+                instead += f", and it is kept as {set_aside_damaged(bad).name}"
+            logs.warning(f"the checkpoint {bad.name} is damaged: {instead}")
         return state, dict(snapshot.moments)
     if first is not None:
         raise first
