@@ -1,5 +1,6 @@
 """What is looked at before a run trains: whether data, recipe, memory and disk allow it, and where it goes on from."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,6 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device, free_memory
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.model.build import build_model
-from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
 from aiayn_cli.training.state import TrainingState
 
@@ -77,18 +77,17 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
     free = free_memory(device.device)
     try:
         with torch.device("meta"):  # shapes without numbers
-            parameters = count_parameters(build_model(recipe.model, vocab_size))
+            model = build_model(recipe.model, vocab_size)
+        parameters = sum(math.prod(p.shape) for p in model.parameters())  # as Python counts, without a largest number
     except RuntimeError as error:
         if "overflow" not in str(error).lower():
             raise
-        parameters = 1 << 62  # more numbers than can be counted
+        parameters = 1 << 62  # too many for torch to count
     needed = parameters * _BYTES[device.dtype]
     if free is not None and needed > free:
-        size = (
-            f"{parameters:,} parameters take {needed / 1e9:,.1f} GB" if parameters < 1 << 62 else "its size overflows"
-        )
         raise AiaynError(
-            f"the network is too large for this device: {size} to train, and {free / 1e9:,.1f} GB are free",
+            f"the network is too large for this device: {parameters:,} parameters take {needed / 1e9:,.1f} GB to "
+            f"train, and {free / 1e9:,.1f} GB are free",
             "lower model.d_model, d_ff or the number of layers, or train on a larger device",
         )
 
