@@ -34,6 +34,7 @@ from aiayn_cli.stages.train_start import (
     too_long,
     with_max_tokens,
 )
+from aiayn_cli.training.compilation import compile_layers
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
@@ -178,9 +179,7 @@ class Session:
     def _trainer(self, state: TrainingState, interrupted: Callable[[], str]) -> Trainer:
         config, device = self.recipe.training, self.device.device
         self.matmul_rate = matmul_rate(self.device)
-        if config.compile == "on" or (config.compile == "auto" and device.type == "cuda"):
-            for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
-                layer.compile(dynamic=True)
+        compile_layers(self.model, config.compile, device)
         return Trainer(
             self.model,
             self.optimizer,
