@@ -112,6 +112,12 @@ def translate(
             "write an empty line or the source instead, or stop."
         ),
     ] = "keep",
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b) in each line."
+        ),
+    ] = None,
     attention: Annotated[
         Path | None,
         typer.Option(
@@ -122,6 +128,13 @@ def translate(
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
     ] = "auto",
+    engine: Annotated[
+        Literal["torch", "ctranslate2"],
+        typer.Option(help="What searches; ctranslate2 needs that package, and what `aiayn export` writes."),
+    ] = "torch",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Multiply by 8-bit weights: faster on a CPU, a little less exact.")
+    ] = False,
     batch_tokens: Annotated[
         int | None,
         typer.Option(
@@ -185,9 +198,12 @@ def translate(
         with_alignments=alignments,
         report=report,
         on_suspect=on_suspect,
+        glossary=glossary,
         attention=attention,
         device=device,
         precision=precision,
+        engine=engine,
+        int8=int8,
         keep_translations=as_json and output is None,
     )
     logs.notice(result.summary())

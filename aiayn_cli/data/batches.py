@@ -65,9 +65,14 @@ class Batch:
     tgt_tokens: int
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device, copied without waiting where the memory allows it."""
-        mask = None if self.src_mask is None else self.src_mask.to(device, non_blocking=True)
-        src, tgt_in, tgt_out = (x.to(device, non_blocking=True) for x in (self.src, self.tgt_in, self.tgt_out))
+        """The same batch on a device; a GPU copies it when it gets there, and the host goes on meanwhile."""
+
+        def moved(x: Tensor) -> Tensor:
+            # Only from page-locked memory can a GPU copy by itself; torch keeps such memory for the next batch.
+            return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+        mask = None if self.src_mask is None else moved(self.src_mask)
+        src, tgt_in, tgt_out = (moved(x) for x in (self.src, self.tgt_in, self.tgt_out))
         return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
 
 

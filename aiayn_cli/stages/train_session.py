@@ -35,6 +35,7 @@ from aiayn_cli.stages.train_start import (
     too_long,
     with_max_tokens,
 )
+from aiayn_cli.training.compilation import compile_layers
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
@@ -194,9 +195,7 @@ class Session:
             valid: the pairs to validate on.
         """
         device = self.device.device
-        if config.compile == "on" or (config.compile == "auto" and device.type == "cuda"):
-            for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
-                layer.compile(dynamic=True)
+        compile_layers(self.model, config.compile, device)
         return Trainer(
             self.model,
             self.optimizer,

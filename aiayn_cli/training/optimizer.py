@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.moving_average import MovingAverage
 
 _NEW_IN_MEAN = 0.05  # share of the newest gradient's norm in the running mean
 
@@ -26,7 +27,7 @@ class MasterAdam:
     Args:
         model: its parameters become views of one flat tensor; call after moving it to its device and dtype.
         weights: float32 values to start from, by parameter name; None takes the model's own.
-        config: beta1, beta2 and eps.
+        config: beta1, beta2 and eps, and the decay of a moving average of the weights.
     """
 
     def __init__(self, model: nn.Module, config: TrainingConfig, weights: dict[str, Tensor] | None = None) -> None:
@@ -44,6 +45,7 @@ class MasterAdam:
         self._adam = torch.optim.Adam(
             [self._master], lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_eps, fused=True
         )
+        self._average = MovingAverage(self._master.detach(), config.ema_decay) if config.ema_decay else None
         self.usual_norm = torch.zeros((), device=device)
         self._bind_gradients()
 
@@ -91,6 +93,8 @@ class MasterAdam:
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.step()
         self._adam.found_inf = None  # type: ignore[attr-defined]
+        if self._average is not None:
+            self._average.update(self._master.detach())
         if self._dtype is not torch.float32:
             self._computed.copy_(self._master.detach())
         self.clear()
@@ -123,11 +127,12 @@ class MasterAdam:
         return {name: part.view(p.shape) for (name, p), part in zip(self._named.items(), parts, strict=True)}
 
     def moments(self) -> dict[str, Tensor]:
-        """Adam's running means of the gradient and of its square: float32 [parameters] each."""
-        state = self._adam.state.get(self._master)
-        if not state:
-            return {name: torch.zeros_like(self.gradient) for name in ("exp_avg", "exp_avg_sq")}
-        return {name: state[name] for name in ("exp_avg", "exp_avg_sq")}
+        """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""
+        state = self._adam.state.get(self._master) or dict.fromkeys(
+            ("exp_avg", "exp_avg_sq"), torch.zeros_like(self.gradient)
+        )
+        average = {} if self._average is None else self._average.state(self.weights())
+        return {**{name: state[name] for name in ("exp_avg", "exp_avg_sq")}, **average}
 
     def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
         """Take up where moments() was called after the given number of updates.
@@ -144,6 +149,8 @@ class MasterAdam:
                 )
             state[name] = moments[name].to(self._master.device).clone()
         self._adam.state[self._master] = state
+        if self._average is not None:
+            self._average.load(moments, self.weights())
 
     def _step_device(self) -> torch.device:
         return self._master.device if self._master.is_cuda else torch.device("cpu")
