@@ -127,18 +127,20 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, n_ranks: in
     Args:
         store: of the pairs.
         pairs: sorted by length.
-        max_tokens: most padded tokens of one side in a micro-batch; a single longer pair is one by itself.
+        max_tokens: padded tokens of one side in a micro-batch: at most 1/16 more, so that padding does not cut an
+            update of max_tokens into two halves; a single longer pair is one by itself.
         n_ranks: devices to divide between.
     Returns:
         For each rank a list of micro-batches of about equal size; some are empty where pairs are few.
     """
     lengths = _lengths(store, pairs)
-    rounds = max(1, -(-int(lengths.sum()) // (max_tokens * n_ranks)))  # fewer cannot do
+    most = max_tokens + max_tokens // 16
+    rounds = max(1, -(-int(lengths.sum()) // (most * n_ranks)))  # fewer cannot do
     while True:
         parts = _cut_evenly(lengths, rounds * n_ranks)
         bounds = np.concatenate(([0], parts, [len(pairs)]))
         chunks = [pairs[a:b] for a, b in pairwise(bounds)]
-        if all(len(chunk) <= 1 or _padded(store, chunk) <= max_tokens for chunk in chunks):
+        if all(len(chunk) <= 1 or _padded(store, chunk) <= most for chunk in chunks):
             return [chunks[rank::n_ranks] for rank in range(n_ranks)]
         rounds += 1
 

@@ -221,7 +221,17 @@ def test_an_update_is_divided_without_loss_and_no_part_is_too_large(
     assert sorted(pair for chunk in chunks for pair in chunk.tolist()) == list(range(len(lengths)))
     longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
     for chunk in chunks:
-        assert len(chunk) <= 1 or longer[chunk].max() * len(chunk) <= max_tokens
+        assert len(chunk) <= 1 or longer[chunk].max() * len(chunk) <= max_tokens * 17 / 16
+
+
+@pytest.mark.parametrize("batch_tokens", [4_096, 25_000])
+def test_an_update_as_large_as_a_micro_batch_is_one(
+    batch_tokens: int, store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
+) -> None:
+    store = store_of(multilingual_lengths)
+    updates = epoch(store, batch_tokens, seed=1)
+    divided = [len(split_update(store, update.pairs, batch_tokens)[0]) for update in updates]
+    assert divided.count(1) >= len(updates) - 2  # the pool's longest pairs differ most
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
