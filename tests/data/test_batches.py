@@ -231,7 +231,7 @@ def test_an_update_as_large_as_a_micro_batch_is_one(
     store = store_of(multilingual_lengths)
     updates = epoch(store, batch_tokens, seed=1)
     divided = [len(split_update(store, update.pairs, batch_tokens)[0]) for update in updates]
-    assert divided.count(1) >= len(updates) - 2  # the pool's longest pairs differ most
+    assert divided.count(1) >= 0.97 * len(updates)  # the longest and the shortest pairs of a pool differ most
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
