@@ -231,7 +231,7 @@ def test_an_update_as_large_as_a_micro_batch_is_one(
     store = store_of(multilingual_lengths)
     updates = epoch(store, batch_tokens, seed=1)
     divided = [len(split_update(store, update.pairs, batch_tokens)[0]) for update in updates]
-    assert divided.count(1) >= 0.97 * len(updates)  # the longest and the shortest pairs of a pool differ most
+    assert divided.count(1) >= 0.93 * len(updates)  # not where a token more or less is much, or pairs are few
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
@@ -252,9 +252,7 @@ def test_1x4_and_2x2_and_4x1_have_the_same_micro_batches(
     store = store_of(multilingual_lengths)
     pairs = next(plan_updates(store, 4_000, 1, Position())).pairs
     tokens = int((np.maximum(store.src_lengths, store.tgt_lengths)[pairs] + 1).sum())
-    divided = {
-        n_ranks: split_update(store, pairs, max_tokens=tokens // 4 + 300, n_ranks=n_ranks) for n_ranks in (1, 2, 4)
-    }
+    divided = {n_ranks: split_update(store, pairs, max_tokens=tokens // 4, n_ranks=n_ranks) for n_ranks in (1, 2, 4)}
     assert [len(divided[n][0]) for n in (1, 2, 4)] == [4, 2, 1]
     as_sets = [sorted(tuple(chunk.tolist()) for parts in ranks for chunk in parts) for ranks in divided.values()]
     assert as_sets[0] == as_sets[1] == as_sets[2]
