@@ -7,11 +7,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types check bench
+.PHONY: help setup demo test lint types check bench gpu table3
 
 help:
 	@echo "make TARGET (PYTHON=python3.12 chooses another Python for .venv)"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED)  ## create .venv and install aiayn into it, with what the tests need
 
@@ -39,6 +39,14 @@ check: lint types test  ## lint, types and tests
 
 bench: setup  ## print the benchmarks' figures for this machine
 	@for file in tests/benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+gpu: setup  ## check training and decoding on one GPU, in under six minutes
+	@sh tests/gpu/check.sh
+
+SCALE ?= multi30k
+# TABLE3 holds more options, such as TABLE3='--set training.max_updates=2000'
+table3: setup  ## the paper's Table 3 at the size of a recipe: make table3 SCALE=multi30k
+	$(BIN)/python tests/benchmarks/table3.py $(SCALE) $(TABLE3)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@if ! $(BIN)/python -c '' 2>/dev/null; then \

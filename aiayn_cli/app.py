@@ -1,4 +1,4 @@
-"""The command `aiayn`: five verbs, and the one place where an error becomes a message and an exit code.
+"""The command `aiayn`: six verbs, and the one place where an error becomes a message and an exit code.
 
 Exit codes: 0 done; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the reader of our output went away;
 143 SIGTERM after saving. Anything else is our own bug and keeps its traceback.
@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 from aiayn_cli import __version__
 from aiayn_cli.commands.average import average
+from aiayn_cli.commands.export import export
 from aiayn_cli.commands.prepare import PrepareCommand, prepare
 from aiayn_cli.commands.score import score
 from aiayn_cli.commands.train import train
@@ -100,6 +101,7 @@ app.command(cls=PrepareCommand, short_help="Turn text in two languages into trai
 app.command(short_help="Train a model, or go on with a run that stopped.")(train)
 app.command(short_help="Average a run's last checkpoints into one model.")(average)
 app.command(short_help="Translate text: one line in, one line out.")(translate)
+app.command(short_help="Write a model in the format of another engine.")(export)
 app.command(short_help="Score translations with BLEU, and print its signature.")(score)
 
 

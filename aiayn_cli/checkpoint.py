@@ -40,6 +40,7 @@ from aiayn_cli.errors import CheckpointError, ConfigError
 FORMAT = 1
 _WEIGHTS, _VOCAB, _TGT_VOCAB = "weights.safetensors", "vocab.model", "vocab.tgt.model"
 _STATE, _MOMENTS = "training/state.json", "training/moments.safetensors"
+EMA_PREFIX = "ema."  # begins the names of a moving average's tensors among the moments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,23 +89,54 @@ class Checkpoint:
         """
         return read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS))
 
+    def moving_average(self) -> dict[str, Tensor]:
+        """The moving average of the weights by parameter name, float32; empty where the run keeps none.
+
+        Raises:
+            CheckpointError: the checkpoint was not saved to train on from, or is damaged.
+        """
+        found = read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX)
+        return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
+
     def load_into(self, model: nn.Module) -> None:
         """Copy the weights into a model of the same shape, whatever its dtype and device.
+
+        Where a parameter is on torch's device "meta", the weight in the memory-mapped file takes its place.
 
         Raises:
             CheckpointError: a weight is missing, left over, or of another shape.
         """
-        weights = self.weights()
         parameters = dict(model.named_parameters())
+        weights = self._weights_for(parameters)
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                if parameter.is_meta:
+                    owner, _, attribute = name.rpartition(".")
+                    mapped = nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
+                    setattr(model.get_submodule(owner), attribute, mapped)
+                else:
+                    parameter.copy_(weights[name])
+
+    def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
+        """Copy the weights into tensors of the same names and shapes, which need no gradient here.
+
+        Raises:
+            CheckpointError: a weight is missing, left over, or of another shape.
+        """
+        weights = self._weights_for(parameters)
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+    def _weights_for(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        weights = self.weights()
         if weights.keys() != parameters.keys():
             odd = sorted(weights.keys() ^ parameters.keys())
             raise CheckpointError(f"{self.path}: weights and model differ in {odd[0]}", "the checkpoint is damaged")
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                if weights[name].shape != parameter.shape:
-                    shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
-                    raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
-                parameter.copy_(weights[name])
+        for name, parameter in parameters.items():
+            if weights[name].shape != parameter.shape:
+                shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
+                raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
+        return weights
 
 
 @dataclass(frozen=True)

@@ -73,25 +73,26 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as float32.
+    """Write tensors: numbers with a fraction as float32, others as they are.
 
     Raises:
         OSError: they cannot be written.
     """
     # Views of one flat tensor are stored as tensors of their own.
-    content = {name: tensor.detach().to("cpu", torch.float32).clone() for name, tensor in tensors.items()}
+    content = {name: _as_stored(tensor).clone() for name, tensor in tensors.items()}
     try:
         save_file(content, path)
     except SafetensorError as error:  # its own wrapping of an OSError
         raise OSError(str(error)) from error
 
 
-def read_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dict[str, Tensor]:
     """Read tensors, memory-mapped.
 
     Args:
         path: a safetensors file.
         sha256: what its content must hash to; None does not look.
+        prefix: only tensors whose names begin so.
     Raises:
         CheckpointError: the file is missing or damaged.
     """
@@ -99,7 +100,8 @@ def read_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         if sha256 is not None and path.exists() and sha256 != hash_of(path):
             raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
+            return {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", _DAMAGED) from error
 
@@ -121,8 +123,12 @@ def check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
     except CheckpointError as error:
         raise OSError(f"what was written cannot be read back: {error.problem}") from error
     for name, tensor in tensors.items():
-        if not torch.equal(written[name].nan_to_num(), tensor.detach().to("cpu", torch.float32).nan_to_num()):
+        if not torch.equal(written[name].nan_to_num(), _as_stored(tensor).nan_to_num()):
             raise OSError(f"{name} was read back other than it was written")
+
+
+def _as_stored(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", torch.float32 if tensor.is_floating_point() else tensor.dtype)
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

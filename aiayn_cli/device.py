@@ -5,7 +5,9 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.nn import functional
@@ -13,6 +15,11 @@ from torch.nn import functional
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError
 
+# Of a container: the limit of its memory, and what it has taken, in both versions of Linux's control groups.
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
 # glibc's names for mallopt's parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 # Compiled products that oneDNN keeps, of 0.6 MB each: its default of 1,024 is too few for the shapes of a large corpus
@@ -92,6 +99,21 @@ def matmul_rate(device: Device, seconds: float = 0.2) -> float:
     while best == math.inf or time.perf_counter() < end:
         best = min(best, timed())
     return at_once * 2.0 * rows * inner * columns / best
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that are free on a device; of the machine's memory what this process may take. None where nobody knows."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        meminfo = Path("/proc/meminfo").read_bytes().partition(b"MemAvailable:")[2]
+        free = int(meminfo.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    for limit, used in _CGROUPS:
+        with suppress(OSError, ValueError):  # no such limit
+            free = min(free, int(Path(limit).read_bytes()) - int(Path(used).read_bytes()))
+    return free
 
 
 def _named_device(name: str, local_rank: int) -> torch.device:

@@ -33,8 +33,23 @@ def interrupted_path(run: Path, step: int) -> Path:
 
 def newest_resumable(run: Path) -> Path | None:
     """The checkpoint of the latest update that training can go on from; None where there is none."""
-    found = [*list_checkpoints(run), *_interrupted(run)]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    return next(reversed(resumable(run)), None)
+
+
+def resumable(run: Path) -> list[Path]:
+    """All checkpoints that training can go on from, in the order of their updates."""
+    return sorted([*list_checkpoints(run), *_interrupted(run)], key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def set_aside_damaged(path: Path) -> Path:
+    """Give a checkpoint that cannot be read a name under which nothing looks for one; return it."""
+    aside = path.with_name(f"damaged-{path.name}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"damaged-{path.name}.{number}")
+    path.rename(aside)
+    return aside
 
 
 def remove_leftovers(run: Path) -> None:
@@ -81,7 +96,7 @@ def newest_run(runs: Path = Path("runs")) -> Path:
     Raises:
         CheckpointError: there is none.
     """
-    newest = {run: list_checkpoints(run)[-1] for run in sorted(runs.glob("*")) if list_checkpoints(run)}
+    newest = {run: path for run in sorted(runs.glob("*")) if (path := newest_resumable(run)) is not None}
     if not newest:
         raise CheckpointError(f"no trained model in {runs}/", "train one with `aiayn train`, or name a model's folder")
     return max(newest, key=lambda run: newest[run].stat().st_mtime_ns)
@@ -99,8 +114,12 @@ def find_model(path: Path | None = None) -> Path:
     run = newest_run() if path is None else path
     if (run / "model.json").is_file():
         return run
-    for candidate in (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run))):
+    interrupted = _interrupted(run)[-1:]  # all that a run has which was stopped before its first checkpoint
+    candidates = (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run)), *interrupted)
+    for candidate in candidates:
         if (candidate / "model.json").is_file():
+            if candidate in interrupted:
+                logs.notice(f"{run} was stopped before its first checkpoint; {candidate.name} is what there is")
             if candidate.name == "averaged" and (found := list_checkpoints(run)):
                 step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
                 if newest > step:
@@ -113,4 +132,5 @@ def find_model(path: Path | None = None) -> Path:
 
 
 def _interrupted(run: Path) -> list[Path]:
-    return [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]
+    found = [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]
+    return sorted(found, key=lambda path: int(path.name[12:]))

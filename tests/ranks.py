@@ -65,7 +65,7 @@ class Ranks:
         path = self._folder / f"err.{rank}"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def wait(self, seconds: float = 60) -> list[Ended]:
+    def wait(self, seconds: float = 120) -> list[Ended]:
         """Wait until all have ended; what has not by then fails the test."""
         ended: dict[int, Ended] = {}
         try:

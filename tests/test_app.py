@@ -207,7 +207,7 @@ def test_text_is_utf_8_whatever_the_locale() -> None:
 
 def test_every_command_and_option_says_what_it_does() -> None:
     group: Any = typer.main.get_command(aiayn_cli.app.app)
-    assert list(group.commands) == ["prepare", "train", "average", "translate", "score"]
+    assert list(group.commands) == ["prepare", "train", "average", "translate", "export", "score"]
     for name, sub in group.commands.items():
         assert sub.help, f"{name} has no help"
         for parameter in sub.params:

@@ -373,6 +373,11 @@ def test_weights_of_another_model_are_refused_by_name(saved: Callable[..., Path]
     model = Model(9).to(torch.bfloat16)
     found.load_into(model)
     assert torch.equal(model.embedding.weight, some_weights()["embedding.weight"].to(torch.bfloat16))
+    with torch.device("meta"):
+        empty = Model(9)
+    found.load_into(empty)
+    for name, parameter in empty.named_parameters():
+        assert torch.equal(parameter, found.weights()[name])
 
 
 def test_nothing_in_the_package_unpickles() -> None:

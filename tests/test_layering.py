@@ -216,7 +216,7 @@ def test_init_files_are_empty_but_for_the_version() -> None:
 
 def test_each_command_has_a_file_and_a_stage_of_its_name() -> None:
     commands = {path.stem for path in (PACKAGE / "commands").glob("*.py")} - {"__init__", "options"}
-    assert commands == {"prepare", "train", "average", "translate", "score"}
+    assert commands == {"prepare", "train", "average", "translate", "export", "score"}
     function_level = [found for found in imports(PACKAGE) if found.function]
     for name in commands:
         stages = {found.target for found in function_level if found.importer == f"commands.{name}"}

@@ -7,8 +7,19 @@ import time
 
 import pytest
 
-COMMANDS = ["prepare", "train", "average", "translate", "score"]
-HEAVY = ["torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "yaml", "rich", "requests", "urllib3"]
+COMMANDS = ["prepare", "train", "average", "translate", "export", "score"]
+HEAVY = [
+    "torch",
+    "numpy",
+    "sentencepiece",
+    "ctranslate2",
+    "sacrebleu",
+    "safetensors",
+    "yaml",
+    "rich",
+    "requests",
+    "urllib3",
+]
 PROGRAM = (
     "import atexit, sys\n"
     f"atexit.register(lambda: print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr))\n"

@@ -16,13 +16,32 @@ def average(
     last: Annotated[
         int | None, typer.Option(help="How many of the newest checkpoints; default: the recipe's average_last.", min=1)
     ] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="A range of updates instead, such as 3000-6000.", metavar="FROM-TO")
+    ] = None,
+    best: Annotated[
+        int | None, typer.Option(help="How many of the best checkpoints by validation instead.", min=1)
+    ] = None,
+    ema: Annotated[
+        bool, typer.Option("--ema", help="The moving average that training kept (training.ema_decay) instead.")
+    ] = False,
+    search: Annotated[
+        bool, typer.Option("--search", help="Try them all on the validation set, print a table, keep the best.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Prepared data for --search; default: what the run was trained on.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="For --search: auto, cpu, cuda or cuda:N.", metavar="NAME")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to; default: RUN/averaged.")] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Average the weights of a run's last checkpoints into one model (paper, Section 6.1)."""
+    """Average the weights of a run's checkpoints into one model (paper, Section 6.1)."""
     from aiayn_cli.stages.average import run_average  # here, because it imports torch
 
     start_logs(quiet, verbose)
-    print_result(run_average(paths or (), last=last, out=out), as_json)
+    result = run_average(
+        paths or (), last=last, steps=steps, best=best, ema=ema, search=search, data=data, device=device, out=out
+    )
+    print_result(result, as_json)

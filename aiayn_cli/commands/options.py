@@ -1,4 +1,4 @@
-"""What all five commands share: --quiet, --verbose, --json, and how a result is printed."""
+"""What all commands share: --quiet, --verbose, --json, and how a result is printed."""
 
 import json
 import math

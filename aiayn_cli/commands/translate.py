@@ -122,6 +122,13 @@ def translate(
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
     ] = "auto",
+    engine: Annotated[
+        Literal["torch", "ctranslate2"],
+        typer.Option(help="What searches; ctranslate2 needs that package, and what `aiayn export` writes."),
+    ] = "torch",
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Multiply by 8-bit weights: faster on a CPU, a little less exact.")
+    ] = False,
     batch_tokens: Annotated[
         int | None,
         typer.Option(
@@ -188,6 +195,8 @@ def translate(
         attention=attention,
         device=device,
         precision=precision,
+        engine=engine,
+        int8=int8,
         keep_translations=as_json and output is None,
     )
     logs.notice(result.summary())

@@ -65,9 +65,14 @@ class Batch:
     tgt_tokens: int
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device, copied without waiting where the memory allows it."""
-        mask = None if self.src_mask is None else self.src_mask.to(device, non_blocking=True)
-        src, tgt_in, tgt_out = (x.to(device, non_blocking=True) for x in (self.src, self.tgt_in, self.tgt_out))
+        """The same batch on a device; a GPU copies it when it gets there, and the host goes on meanwhile."""
+
+        def moved(x: Tensor) -> Tensor:
+            # Only from page-locked memory can a GPU copy by itself; torch keeps such memory for the next batch.
+            return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+        mask = None if self.src_mask is None else moved(self.src_mask)
+        src, tgt_in, tgt_out = (moved(x) for x in (self.src, self.tgt_in, self.tgt_out))
         return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
 
 
@@ -121,28 +126,34 @@ def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Positio
         epoch, skip = epoch + 1, 0
 
 
-def split_update(store: TokenStore, pairs: Indices, max_tokens: int, n_ranks: int = 1) -> list[list[Indices]]:
-    """Divide an update's pairs into micro-batches, as many for each rank.
+def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of: int = 1) -> list[Indices]:
+    """Divide an update's pairs into micro-batches of about equal size.
 
     Args:
         store: of the pairs.
         pairs: sorted by length.
         max_tokens: padded tokens of one side in a micro-batch: at most 1/16 more, so that padding does not cut an
             update of max_tokens into two halves; a single longer pair is one by itself.
-        n_ranks: devices to divide between.
+        multiple_of: their number is a multiple of this, so that so many devices have as many each.
     Returns:
-        For each rank a list of micro-batches of about equal size; some are empty where pairs are few.
+        Micro-batches; some are empty where pairs are few.
     """
     lengths = _lengths(store, pairs)
     most = max_tokens + max_tokens // 16
-    rounds = max(1, -(-int(lengths.sum()) // (most * n_ranks)))  # fewer cannot do
+    rounds = max(1, -(-int(lengths.sum()) // (most * multiple_of)))  # fewer cannot do
     while True:
-        parts = _cut_evenly(lengths, rounds * n_ranks)
-        bounds = np.concatenate(([0], parts, [len(pairs)]))
-        chunks = [pairs[a:b] for a, b in pairwise(bounds)]
-        if all(len(chunk) <= 1 or _padded(store, chunk) <= most for chunk in chunks):
-            return [chunks[rank::n_ranks] for rank in range(n_ranks)]
+        bounds = np.concatenate(([0], _cut_evenly(lengths, rounds * multiple_of), [len(pairs)]))
+        parts = [pairs[a:b] for a, b in pairwise(bounds)]
+        if all(len(part) <= 1 or _padded(store, part) <= most for part in parts):
+            return parts
         rounds += 1
+
+
+def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
+    """A micro-batch that takes as much memory as any may: as many of the longest pairs as fit in max_tokens."""
+    lengths = np.maximum(store.src_lengths, store.tgt_lengths).astype(np.int64) + 1
+    most = min(len(store), max(1, max_tokens // int(lengths.max())))
+    return _sorted_by_length(store, np.argpartition(lengths, len(store) - most)[len(store) - most :].astype(np.int64))
 
 
 def collate(store: TokenStore, pairs: Indices) -> Batch:
@@ -168,13 +179,15 @@ def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
     return FlatBatch(*(torch.from_numpy(x) for x in (src, src_lengths, tgt_in, tgt, tgt_lengths)))
 
 
-def in_order(store: TokenStore, max_tokens: int) -> Iterator[Indices]:
+def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iterator[Indices]:
     """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side.
 
-    A single longer pair is a batch by itself.
+    A single longer pair is a batch by itself; one with a side of more than `longest` tokens, its end token included,
+    is left out.
     """
     pairs = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
     lengths = _lengths(store, pairs)
+    pairs, lengths = pairs[lengths <= longest], lengths[lengths <= longest]
     first = 0
     while first < len(pairs):
         some = lengths[first : first + max_tokens]  # no batch has more pairs, and the last is the longest of any first

@@ -9,7 +9,8 @@ The rules, in the order in which they claim a pair. Each but the first two can b
 * no letters: a side has no letter of any script, only digits, marks or signs;
 * wrong script: most letters of a side belong to a script that its language is not written in (data/scripts.py);
 * overlap: the source side is the source side of a validation or test pair, or the target side its target side, so
-  that no sentence that is scored was ever trained on;
+  that no sentence that is scored was ever trained on (pairs are compared as they come, before any processing, and
+  copies in upper or title case are not compared again);
 * repeated: the same pair came before;
 * too long (tokens): a side has more than `max_length` sub-word tokens;
 * length ratio: the longer side has more than `max_ratio` * (shorter side + RATIO_SLACK) sub-word tokens. The slack

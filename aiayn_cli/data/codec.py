@@ -24,10 +24,12 @@ class Codec:
 
     Attributes:
         size: rows of an embedding matrix for either side.
+        src_size, tgt_size: ids that each side knows.
         sha256: names the vocabulary, or both.
     """
 
     def __init__(self, src: Vocab, tgt: Vocab, text: TextConfig, src_lang: str, tgt_lang: str) -> None:
+        self.src_size, self.tgt_size = src.size, tgt.size
         self.size = max(src.size, tgt.size)
         self.sha256 = joint_sha256(src, tgt)
         self._src, self._tgt = src, tgt

@@ -51,6 +51,11 @@ def check_disk(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise DataError(
-            f"{folder.parent} has {free / 1e9:,.1f} GB free, but preparing takes about {needed / 1e9:,.1f} GB",
+            f"{folder.parent} has {size_text(free)} free, but preparing takes about {size_text(needed)}",
             "free some space, or give an --out on another disk",
         )
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes as MB or GB."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -134,9 +134,10 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what steps kept in a folder that is finished."""
+    """Remove what steps kept in a folder that is finished, unless it cannot be changed."""
     shutil.rmtree(path / _STEPS, ignore_errors=True)
-    (path / _LOCK).unlink(missing_ok=True)  # last, since it is what tells our folder from others
+    with suppress(OSError):
+        (path / _LOCK).unlink()  # last, since it is what tells our folder from others
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:

@@ -68,6 +68,8 @@ def _map_in_processes(
     # Fresh processes and no forks, since a progress bar's thread may hold a lock at the moment of a fork.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(make, arguments))
+    others = set(multiprocessing.active_children())
+    finished = False
     pending: deque[tuple[Item, Future[Result]]] = deque()
     try:
         for item in items:
@@ -78,12 +80,16 @@ def _map_in_processes(
         while pending:
             item, future = pending.popleft()
             yield item, future.result()
+        finished = True
     except BrokenProcessPool as error:
         raise Unfinished(
             "a process that works on text was killed, perhaps for lack of memory",
             "try --workers 1; what is done stays done",
         ) from error
     finally:
+        if not finished:  # nobody wants what they are at, which may take seconds
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
         executor.shutdown(cancel_futures=True)
 
 

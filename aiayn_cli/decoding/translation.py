@@ -1,6 +1,8 @@
 """What a translator gives for a line, and what it can be asked for beside a recipe's settings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from aiayn_cli.decoding.sampling import Sampling
 
@@ -65,3 +67,32 @@ class SearchOptions:
     max_length: int = 0
     no_repeat_ngram: int = 0
     sampling: Sampling | None = None
+
+
+class SearchEngine(Protocol):
+    """Another program that searches, in the place of this package's own search and model."""
+
+    @property
+    def max_positions(self) -> int:
+        """The longest sequence that it can read or write, in tokens."""
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        max_lengths: Sequence[int],
+        *,
+        beam_size: int,
+        alpha: float,
+        n_best: int,
+        min_length: int,
+        no_repeat_ngram: int,
+    ) -> list[list[tuple[tuple[int, ...], float]]]:
+        """Give n_best outputs for each source, each as ids without special tokens and log p, EOS counted.
+
+        Args:
+            sources: ids without EOS.
+            prefixes: how the outputs of each begin.
+            max_lengths: the longest output of each, in tokens with EOS.
+            beam_size, alpha, n_best, min_length, no_repeat_ngram: see DecodingConfig, SearchOptions and Translator.
+        """

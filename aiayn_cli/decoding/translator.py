@@ -20,7 +20,7 @@ from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.split import split_points
-from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
+from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
@@ -62,6 +62,7 @@ class Translator:
         n_best: outputs for each line, at most decoding.beam_size unless they are sampled.
         tgt_lang: target language, which says how the parts of a long line are joined.
         options: what is asked for beside that.
+        engine: what searches instead of the models, which then only score outputs.
 
     Attributes:
         split_lines: how many lines were too long for one pass so far.
@@ -77,6 +78,7 @@ class Translator:
         n_best: int = 1,
         tgt_lang: str = "",
         options: SearchOptions = _NO_OPTIONS,
+        engine: SearchEngine | None = None,
     ) -> None:
         self._models = [_for_decoding(model, device) for model in models]
         self._vocab = vocab
@@ -84,9 +86,12 @@ class Translator:
         self._decoding = decoding
         self._n_best = n_best
         self._options = options
+        self._engine = engine
         self._longest_source = LONGEST_SOURCE
         self._joiner = "" if tgt_lang.lower().startswith(_WITHOUT_BLANKS) else " "
         self._max_positions = min((model.max_positions for model in self._models), default=NO_LIMIT)
+        if engine is not None:
+            self._max_positions = min(self._max_positions, engine.max_positions)
         self.split_lines = 0
 
     def variant(
@@ -156,6 +161,11 @@ class Translator:
             results[source.line].append((source, hypotheses))
         return [self._outputs(parts) for parts in results]
 
+    def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+        """The best output for each source, as ids without special tokens; no source is split."""
+        found = self._search([_Source(number, list(ids), []) for number, ids in enumerate(sources)])
+        return [hypotheses[0].tokens for hypotheses in found]
+
     def second_pass(self) -> SecondPass:
         """What finds out more about outputs with the same models."""
         return SecondPass(self._models, self._vocab, self._device, self._decoding.batch_tokens)
@@ -180,11 +190,34 @@ class Translator:
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _search(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
+        if self._engine is not None:
+            return self._search_with(self._engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for batches in self._bands([len(source.ids) for source in sources]):
             for number, hypotheses in self._search_band(batches, sources):
                 found[number] = hypotheses
         return found
+
+    def _search_with(self, engine: SearchEngine, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
+        alpha = self.decoding.alpha
+        results = engine.search(
+            [source.ids for source in sources],
+            [source.prefix for source in sources],
+            list(map(self._max_length, sources)),
+            beam_size=self.decoding.beam_size,
+            alpha=alpha,
+            n_best=self._n_best,
+            min_length=self.options.min_length,
+            no_repeat_ngram=self.options.no_repeat_ngram,
+        )
+        found = [
+            [
+                Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1, alpha))
+                for tokens, log_prob in each
+            ]
+            for each in results
+        ]
+        return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
 
     def _bands(self, lengths: Sequence[int]) -> Iterator[list[list[int]]]:
         """Batches of one size, one after the other, of which the last may be smaller."""

@@ -79,15 +79,8 @@ def compare(
         resamples: of the paired bootstrap.
         trials: of approximate randomisation.
     """
-    found = {}
-    for kind, number in (("bs", resamples), ("ar", trials)):
-        known = _Known(metric.backend, statistics)
-        systems = list(zip(names, known.stand_ins, strict=True))
-        signatures, scores = _sacrebleu().PairedTest(systems, {"": known}, None, kind, number)()
-        [signature] = signatures.values()
-        results = next(results for name, results in scores.items() if name != "System")
-        found[kind] = str(signature), results
-    (bootstrap_signature, by_bootstrap), (randomisation_signature, by_randomisation) = found["bs"], found["ar"]
+    bootstrap_signature, by_bootstrap = _paired_test("bs", metric, names, statistics, resamples)
+    randomisation_signature, by_randomisation = _paired_test("ar", metric, names, statistics, trials)
     return [
         Comparison(
             system=name,
@@ -102,6 +95,29 @@ def compare(
         for number, name in enumerate(names)
         if number > 0
     ]
+
+
+def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics, resamples: int = RESAMPLES) -> float:
+    """The p-value of one comparison, by paired bootstrap resampling alone.
+
+    Args:
+        metric: that took the statistics.
+        baseline, system: of the two systems' lines.
+        resamples: how many.
+    """
+    _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), resamples)
+    return float(results[1].p_value)
+
+
+def _paired_test(
+    kind: str, metric: Metric, names: Sequence[str], statistics: Sequence[Statistics], number: int
+) -> tuple[str, Sequence[Any]]:
+    """Let sacreBLEU test; give its signature, and its results in the order of the systems."""
+    known = _Known(metric.backend, statistics)
+    systems = list(zip(names, known.stand_ins, strict=True))
+    signatures, scores = _sacrebleu().PairedTest(systems, {"": known}, None, kind, number)()
+    [signature] = signatures.values()
+    return str(signature), next(results for name, results in scores.items() if name != "System")
 
 
 class _Known:

@@ -9,6 +9,10 @@ from torch.nn import functional
 from aiayn_cli.model.dropout import dropout
 from aiayn_cli.model.masks import additive
 from aiayn_cli.model.packed_attention import PackedPattern, packed_attention, project_apart
+from aiayn_cli.model.windowed_attention import Window, from_blocks, to_blocks
+
+WholeMask = Tensor | Window | None  # of sequences side by side
+Mask = WholeMask | PackedPattern
 
 # Queries x keys of one head below which a CPU is faster with the written-out form: up to ten times at lengths of
 # sentences, since the backward pass of torch's fused kernel is slow there (tests/benchmarks/attention.py, with the
@@ -16,7 +20,7 @@ from aiayn_cli.model.packed_attention import PackedPattern, packed_attention, pr
 _WRITTEN_OUT_BELOW = 512 * 512
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probability: float = 0.0) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: WholeMask, dropout_probability: float = 0.0) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) v: the one place that chooses how it is computed.
 
     Args:
@@ -24,11 +28,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probabi
         k: [batch, heads, src_len, d_k].
         v: [batch, heads, src_len, d_v].
         mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all. Or the
-            same as numbers to be added, as additive() makes them.
+            same as numbers to be added, as additive() makes them. Or a Window, for self-attention in blocks.
         dropout_probability: of losing an attention weight.
     Returns:
         [batch, heads, tgt_len, d_v].
     """
+    if isinstance(mask, Window):
+        blocks = attend(*to_blocks(q, k, v, mask), dropout_probability)
+        return from_blocks(blocks, len(q), q.shape[2])
     if q.device.type == "cpu" and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW:
         return written_out_attention(q, k, v, mask, dropout_probability)
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_probability)
@@ -78,14 +85,14 @@ class MultiHeadAttention(nn.Module):
         self.w_qkv = Projection(d_model, n_heads * (2 * d_k + d_v), bias=bias)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
-    def forward(self, queries: Tensor, memory: Tensor, mask: Tensor | PackedPattern | None) -> Tensor:
+    def forward(self, queries: Tensor, memory: Tensor, mask: Mask) -> Tensor:
         """Let each query read from memory.
 
         Args:
             queries: [batch, tgt_len, d_model], or packed [rows, d_model].
             memory: [batch, src_len, d_model]; the queries themselves for self-attention. Or packed likewise.
             mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
-                A PackedPattern for packed sequences, of heads whose d_k is their d_v.
+                A PackedPattern for packed sequences, of heads whose d_k is their d_v. A Window for self-attention.
         Returns:
             As the queries.
         """

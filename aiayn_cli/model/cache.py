@@ -139,6 +139,8 @@ class DecoderCache:
             positions = torch.tensor(self.lengths, device=device)[:, None] + steps  # [sentences, new]
             self._position = _resized(self._position, 1, slots.size).scatter_(1, slots.index, positions)
             visible = visible & (positions[:, :, None] - self._position[:, None, :] <= self._window)
+            # What the next token cannot reach lies on nobody's way any more, so that its slot is used again.
+            self._seen = self._seen & (positions[:, None, -1:] + 1 - self._position[:, None, :] <= self._window)
         self.lengths = [length + new_len for length in self.lengths]
         return slots, additive(visible[:, None], self.layers[0].memory_k.dtype)
 

@@ -5,6 +5,8 @@ Each row of a weight matrix has a scale of its own, its largest magnitude / 127.
 belong to torch itself.
 """
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +15,7 @@ from aiayn_cli.model.attention import MultiHeadAttention, Projection
 from aiayn_cli.model.layers import DecoderLayer
 from aiayn_cli.model.translation_model import TranslationModel
 
+_HINT = "leave --int8 away"
 _ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first
 
 
@@ -73,8 +76,14 @@ def _pack(weight: Tensor, bias: Tensor | None, first: int, last: int) -> object:
     engine = torch.backends.quantized.engine
     try:
         torch.backends.quantized.engine = _engine()  # where it is packed decides who multiplies
-        quantised = torch.quantize_per_channel(rows.contiguous(), scales, zero_points, 0, torch.qint8)
+        with warnings.catch_warnings():
+            # Packing takes a tensor of a kind that torch means to remove one day, without a successor so far that
+            # also rounds what is multiplied (pytorch issue 184982).
+            warnings.simplefilter("ignore", UserWarning)
+            quantised = torch.quantize_per_channel(rows.contiguous(), scales, zero_points, 0, torch.qint8)
         return torch.ops.quantized.linear_prepack(quantised, own)
+    except (AttributeError, NotImplementedError) as error:
+        raise AiaynError(f"torch {torch.__version__} has no 8-bit products any more: {error}", _HINT) from error
     finally:
         torch.backends.quantized.engine = engine
 
@@ -83,7 +92,7 @@ def _engine() -> str:
     for name in _ENGINES:
         if name in torch.backends.quantized.supported_engines:
             return name
-    raise AiaynError("this torch has no 8-bit products for this processor", "leave --int8 away")
+    raise AiaynError(f"torch {torch.__version__} has no 8-bit products for this processor", _HINT)
 
 
 def _multiplies_without_overflow() -> bool:

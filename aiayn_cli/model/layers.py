@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.model.attention import MultiHeadAttention, attend
+from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend
 from aiayn_cli.model.cache import LayerCache, NewSlots
 from aiayn_cli.model.dropout import dropout, dropout_add
 from aiayn_cli.model.fused_feed_forward import fused_feed_forward
@@ -62,13 +62,13 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(d_model, dropout, norm)
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Tensor | PackedPattern | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """One layer.
 
         Args:
             x: [batch, src_len, d_model], or packed [rows, d_model].
             mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all. A PackedPattern if x is
-                packed.
+                packed; or a Window.
         Returns:
             As x.
         """
@@ -100,7 +100,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | PackedPattern,
+        mask: Mask,
         memory: Tensor,
         memory_mask: Tensor | PackedPattern | None,
     ) -> Tensor:
@@ -108,7 +108,8 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: [batch, tgt_len, d_model], or packed [rows, d_model].
-            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend. A PackedPattern if x is packed.
+            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend. A PackedPattern if x is packed; or a
+                Window.
             memory: [batch, src_len, d_model], or packed likewise.
             memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding. Likewise.
         Returns:

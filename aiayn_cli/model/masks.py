@@ -24,26 +24,6 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
-def window_mask(length: int, reach: int, device: torch.device) -> Tensor:
-    """Let each position see its neighbourhood only: restricted self-attention (paper, Section 4).
-
-    Args:
-        length: positions.
-        reach: how many positions to each side are seen, at least 1.
-    Returns:
-        bool [1, 1, length, length].
-    """
-    positions = torch.arange(length, device=device)
-    return ((positions[:, None] - positions).abs() <= reach)[None, None]
-
-
-def combine(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """What both masks allow; None allows everything."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first & second
-
-
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """The same mask as numbers to be added to attention scores: 0 = may attend, -inf = hidden (Section 3.2.3)."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)

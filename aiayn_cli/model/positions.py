@@ -31,7 +31,8 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         # Not a parameter, and not saved: every entry follows from the formula.
-        self.register_buffer("table", sinusoids(256, d_model), persistent=False)
+        # On the CPU even where a model is built without weights, on torch's device "meta".
+        self.register_buffer("table", sinusoids(256, d_model, torch.device("cpu")), persistent=False)
 
     def forward(self, start: int | Sequence[int], length: int) -> Tensor:
         """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence."""

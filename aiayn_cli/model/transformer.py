@@ -1,10 +1,9 @@
 """The Transformer (paper, Section 3): embeddings, encoder, decoder, projection to the vocabulary."""
 
-import torch
 from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.attention import Mask, MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.embeddings import (
     Embeddings,
@@ -17,10 +16,11 @@ from aiayn_cli.model.embeddings import (
 )
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+from aiayn_cli.model.masks import causal_mask, padding_mask
 from aiayn_cli.model.packed_attention import PackedPattern
 from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
+from aiayn_cli.model.windowed_attention import Window
 
 
 class Transformer(TranslationModel):
@@ -58,7 +58,9 @@ class Transformer(TranslationModel):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
-        mask = self._src_mask(None if src_mask is None else padding_mask(src_mask), src.shape[1], src.device)
+        mask: Mask = None if src_mask is None else padding_mask(src_mask)
+        if self.attention_window:
+            mask = _window_or_mask(Window(self.attention_window, False, src_mask), src)
         for layer in self.encoder_layers:
             x = layer(x, mask)
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -67,7 +69,9 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask = self._past_mask(tgt_in.shape[1], tgt_in.device)
+        mask: Mask = causal_mask(tgt_in.shape[1], tgt_in.device)
+        if self.attention_window:
+            mask = _window_or_mask(Window(self.attention_window, True), tgt_in)
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
@@ -81,14 +85,17 @@ class Transformer(TranslationModel):
     def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
         """See TranslationModel."""
         padding = src_packing.padding_mask()
-        src_mask = self._src_mask(padding, src_packing.length, src.device)
-        assert src_mask is not None, "there is one for padding"
+        src_mask, tgt_mask = padding, causal_mask(tgt_packing.length, src.device)
+        if self.attention_window:  # a mask, since only short sequences are packed
+            src_window = Window(self.attention_window, False, src_packing.is_token)
+            src_mask = src_window.mask(src_packing.length, src.device)
+            tgt_mask = Window(self.attention_window, True).mask(tgt_packing.length, src.device)
         pattern = PackedPattern(src_packing, src_packing, src_mask)
         memory = embed_packed(src, src_packing, self.src_embedding, self.src_positions, self._dropout())
         for layer in self.encoder_layers:
             memory = layer(memory, pattern)
         memory = self.encoder_norm(memory)
-        tgt_pattern = PackedPattern(tgt_packing, tgt_packing, self._past_mask(tgt_packing.length, src.device))
+        tgt_pattern = PackedPattern(tgt_packing, tgt_packing, tgt_mask)
         memory_pattern = PackedPattern(tgt_packing, src_packing, padding)
         x = embed_packed(tgt_in, tgt_packing, self.tgt_embedding, self.tgt_positions, self._dropout())
         for layer in self.decoder_layers:
@@ -115,17 +122,6 @@ class Transformer(TranslationModel):
 
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder_layers)  # type: ignore[arg-type]
-
-    def _src_mask(self, padding: Tensor | None, length: int, device: torch.device) -> Tensor | None:
-        """What the encoder's positions may see: bool [batch or 1, 1, length or 1, length], or None for all."""
-        if not self.attention_window:
-            return padding
-        return _let_padding_see_itself(combine(padding, window_mask(length, self.attention_window, device)))
-
-    def _past_mask(self, length: int, device: torch.device) -> Tensor:
-        """What each target position may see: bool [1, 1, length, length]."""
-        mask = causal_mask(length, device)
-        return mask & window_mask(length, self.attention_window, device) if self.attention_window else mask
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0
@@ -167,8 +163,6 @@ def build_transformer(config: ModelConfig, vocab_size: int) -> Transformer:
     return model
 
 
-def _let_padding_see_itself(mask: Tensor | None) -> Tensor | None:
-    """Give every position at least itself, so that no softmax row is empty where a window meets padding."""
-    if mask is None or mask.shape[2] == 1:
-        return mask
-    return mask | torch.eye(mask.shape[3], dtype=torch.bool, device=mask.device)
+def _window_or_mask(window: Window, tokens: Tensor) -> Window | Tensor:
+    """The window itself where its blocks pay for [batch, length] tokens, else a mask."""
+    return window if window.pays(tokens.shape[1]) else window.mask(tokens.shape[1], tokens.device)

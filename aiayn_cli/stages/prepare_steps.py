@@ -14,7 +14,7 @@ from aiayn_cli.config import DataConfig
 from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText, TextRules
 from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpus import SPLITS
-from aiayn_cli.data.disk import check_disk, estimate_disk
+from aiayn_cli.data.disk import check_disk, estimate_disk, size_text
 from aiayn_cli.data.encoding import Dropout, EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.data.folders import Steps
 from aiayn_cli.data.pairs import Chunk, ReadCounts, TextSpool
@@ -51,7 +51,7 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     else:
         origins = (*plan.source.train, *plan.source.valid, *plan.source.test)
         needed = estimate_disk(origins, processed=plan.config.text.changes_text)
-        logs.detail(f"the work takes about {needed / 1e9:,.1f} GB of disk, the result among it")
+        logs.detail(f"the work takes about {size_text(needed)} of disk, the result among it")
         check_disk(folder, needed)
     counts: dict[str, ReadCounts] = {split: ReadCounts() for split in SPLITS}
     scored = _read_scored(plan, counts)

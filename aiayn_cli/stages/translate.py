@@ -15,7 +15,7 @@ from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_input import groups, opened
-from aiayn_cli.stages.translate_models import Search, load_models, make_sampling
+from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
@@ -95,6 +95,8 @@ def run_translate(
     attention: Path | None = None,
     device: str = "auto",
     precision: Precision = "auto",
+    engine: Engine = "torch",
+    int8: bool = False,
     keep_translations: bool = False,
 ) -> TranslateResult:
     """Translate every line of a file or pipe.
@@ -120,6 +122,7 @@ def run_translate(
             before.
         attention: page of HTML to write, which draws where the model looked for the first outputs.
         device, precision: as in choose_device().
+        engine, int8: as in load_models().
         keep_translations: give them in the result; without `output` they are then not written.
 
     Raises:
@@ -144,7 +147,7 @@ def run_translate(
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         prefixes = RecordReader(files.enter_context(opened(prefix)), str(prefix)) if prefix else None
-        loaded = load_models(models, search, device, precision)
+        loaded = load_models(models, search, device, precision, engine, int8)
         lines = InputLines(reader, input_format or line_format, prefixes)
         session = Session(
             loaded,

@@ -3,20 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.sampling import Sampling
-from aiayn_cli.decoding.translation import SearchOptions
+from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
 from aiayn_cli.decoding.translator import Translator
-from aiayn_cli.device import choose_device
+from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.model.build import build_model
+from aiayn_cli.model.int8 import use_int8
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.stages.exported import load_exported
+
+Engine = Literal["torch", "ctranslate2"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,20 +92,35 @@ class LoadedModels:
     translator: Translator
 
 
-def load_models(models: Sequence[Path], search: Search, device: str, precision: Precision) -> LoadedModels:
+def load_models(
+    models: Sequence[Path],
+    search: Search,
+    device: str,
+    precision: Precision,
+    engine: Engine = "torch",
+    int8: bool = False,
+) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
     Args:
         models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
         search: how they shall search.
         device, precision: as in choose_device().
+        engine: what searches.
+        int8: with 8-bit weights.
     Raises:
-        AiaynError: no such model or device; models or a vocabulary that do not belong together.
+        AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
+            installed, has no exported model, or cannot do what is asked for.
     """
     checkpoints = [load_checkpoint(path) for path in map(find_model, models or (None,))]
     first = checkpoints[0]
     decoding = search.over(first.decoding)
+    if engine == "ctranslate2":
+        _check_engine_can(search, len(checkpoints), precision)
+        precision = "fp32"  # its own; the models are only asked about outputs
     chosen = choose_device(device, precision)
+    if int8 and engine == "torch" and chosen.device.type != "cpu":
+        raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "add --device cpu, or leave it away")
     for checkpoint in checkpoints:
         logs.notice(f"model: {checkpoint.path}, {checkpoint.src_lang}-{checkpoint.tgt_lang}, step {checkpoint.step:,}")
         if checkpoint.vocab_sha256 != first.vocab_sha256:
@@ -107,21 +128,50 @@ def load_models(models: Sequence[Path], search: Search, device: str, precision: 
                 f"{first.path} and {checkpoint.path} have different vocabularies",
                 "an ensemble needs models that were trained on the same prepared data",
             )
-    logs.notice(chosen.explanation)
     codec = Codec.load(first.path, first.text, first.src_lang, first.tgt_lang)
     if codec.sha256 != first.vocab_sha256 or codec.size != first.vocab_size:
         raise CheckpointError(
             f"{first.vocab_path} is not the vocabulary that the model was trained with",
             "copy the checkpoint again, or take vocab.model from the run's prepared data",
         )
+    networks = list(map(load_network, checkpoints))
+    other: SearchEngine | None = None
+    if engine == "ctranslate2":
+        other, label = load_exported(first, codec, chosen, int8=int8)
+        logs.notice(label)
+    elif int8:
+        chosen = _use_int8(networks, chosen)
+    if other is None:
+        logs.notice(chosen.explanation)
     translator = Translator(
-        list(map(_model_of, checkpoints)), codec, chosen, decoding,
-        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options,
+        networks, codec, chosen, decoding,
+        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other,
     )  # fmt: skip
     return LoadedModels(checkpoints, codec, translator)
 
 
-def _model_of(checkpoint: Checkpoint) -> TranslationModel:
-    model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
+def _check_engine_can(search: Search, n_models: int, precision: Precision) -> None:
+    hint = "leave it away, or take --engine torch"
+    if n_models > 1:
+        raise UsageError(
+            "--engine ctranslate2 takes one model, not an ensemble", "average them, or take --engine torch"
+        )
+    if search.options.sampling is not None:
+        raise UsageError("--engine ctranslate2 does not sample from a seed of each line, as --sample promises", hint)
+    if precision == "bf16":
+        raise UsageError("--engine ctranslate2 computes in float32, or in 8 bits with --int8, not in bf16", hint)
+
+
+def _use_int8(networks: Sequence[TranslationModel], chosen: Device) -> Device:
+    """Turn the weights into 8 bits; the rest stays float32, but for what is kept between steps."""
+    for network in networks:
+        use_int8(network, chosen.dtype)
+    return replace(chosen, dtype=torch.float32, explanation=f"{chosen.explanation}; weights in 8 bits")
+
+
+def load_network(checkpoint: Checkpoint) -> TranslationModel:
+    """The model of a checkpoint, in evaluation mode, with the weights in its memory-mapped file."""
+    with torch.device("meta"):  # drawing weights that are not needed would take longer than all else
+        model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
     checkpoint.load_into(model)
     return model

@@ -5,20 +5,29 @@ weights) receives them. Being flat, it is updated by one kernel, its gradient is
 its norm is one operation.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.moving_average import MovingAverage
+
+_NEW_IN_MEAN = 0.05  # share of the newest gradient's norm in the running mean
 
 
 class MasterAdam:
     """Adam for a model whose weights it keeps in step with its own float32 ones.
 
+    Attributes:
+        usual_norm: running mean of the norms of gradients that were applied; a float32 scalar, 0 before the first.
+
     Args:
         model: its parameters become views of one flat tensor; call after moving it to its device and dtype.
         weights: float32 values to start from, by parameter name; None takes the model's own.
-        config: beta1, beta2 and eps.
+        config: beta1, beta2 and eps, and the decay of a moving average of the weights.
     """
 
     def __init__(self, model: nn.Module, config: TrainingConfig, weights: dict[str, Tensor] | None = None) -> None:
@@ -36,6 +45,8 @@ class MasterAdam:
         self._adam = torch.optim.Adam(
             [self._master], lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_eps, fused=True
         )
+        self._average = MovingAverage(self._master.detach(), config.ema_decay) if config.ema_decay else None
+        self.usual_norm = torch.zeros((), device=device)
         self._bind_gradients()
 
     @property
@@ -53,28 +64,37 @@ class MasterAdam:
                 total.add_(p.grad.flatten())
                 p.grad = None
 
-    def limit_norm(self, most: float) -> Tensor:
-        """Scale the gradient down to a norm; the next step leaves everything as it is where the norm is not finite.
+    def limit_norm(self, most: float, exploding: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Scale the gradient down to a norm; the next step leaves everything as it is where the gradient is no good.
 
-        Both are decided on the device, so that the host need not wait for it.
+        That is where its norm is not finite, or so many times the usual one: a running mean of the norms of what was
+        applied. All is decided on the device, so that the host need not wait for it.
 
         Args:
             most: largest norm; 0 = no limit.
+            exploding: how many times the usual norm is too much; 0 = no limit.
         Returns:
-            The norm before scaling, float32 scalar on the device.
+            The norm before scaling, and whether the step will be left out (1 or 0): float32 scalars on the device.
         """
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
         if most:
             self.gradient.mul_((most / norm).clamp(max=1.0))
+        good, usual = norm.isfinite(), self.usual_norm
+        if exploding:
+            good = good & ((norm <= exploding * usual) | (usual == 0))
+        mean = torch.where(usual == 0, norm, torch.lerp(usual, norm, _NEW_IN_MEAN))
+        self.usual_norm = torch.where(good, mean, usual)
         # The attribute by which torch's GradScaler tells a fused optimiser to skip a step (torch.amp.grad_scaler).
-        self._adam.found_inf = norm.isfinite().logical_not().float()  # type: ignore[attr-defined]
-        return norm
+        self._adam.found_inf = skipped = good.logical_not().float()  # type: ignore[attr-defined]
+        return norm, skipped
 
     def step(self, learning_rate: float) -> None:
         """Apply the gradient, then clear it."""
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.step()
         self._adam.found_inf = None  # type: ignore[attr-defined]
+        if self._average is not None:
+            self._average.update(self._master.detach())
         if self._dtype is not torch.float32:
             self._computed.copy_(self._master.detach())
         self.clear()
@@ -82,6 +102,24 @@ class MasterAdam:
     def clear(self) -> None:
         """Forget the gradient."""
         self.gradient.zero_()
+        if self._dtype is not torch.float32:
+            for p in self._named.values():
+                p.grad = None
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take other float32 weights, by parameter name."""
+        for name, mine in self.weights().items():
+            mine.copy_(weights[name])
+        self._computed.copy_(self._master.detach())
+
+    def spread(self, worker: Worker, step: int) -> None:
+        """Take rank 0's weights and moments, which are of so many updates; its disk alone need have them."""
+        moments = self.moments()
+        for tensor in (self._master.detach(), *moments.values()):
+            worker.spread(tensor)
+        self._computed.copy_(self._master.detach())
+        if step:
+            self.load_moments(moments, step)
 
     def weights(self) -> dict[str, Tensor]:
         """The float32 weights by parameter name, as views."""
@@ -89,11 +127,12 @@ class MasterAdam:
         return {name: part.view(p.shape) for (name, p), part in zip(self._named.items(), parts, strict=True)}
 
     def moments(self) -> dict[str, Tensor]:
-        """Adam's running means of the gradient and of its square: float32 [parameters] each."""
-        state = self._adam.state.get(self._master)
-        if not state:
-            return {name: torch.zeros_like(self.gradient) for name in ("exp_avg", "exp_avg_sq")}
-        return {name: state[name] for name in ("exp_avg", "exp_avg_sq")}
+        """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""
+        state = self._adam.state.get(self._master) or dict.fromkeys(
+            ("exp_avg", "exp_avg_sq"), torch.zeros_like(self.gradient)
+        )
+        average = {} if self._average is None else self._average.state(self.weights())
+        return {**{name: state[name] for name in ("exp_avg", "exp_avg_sq")}, **average}
 
     def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
         """Take up where moments() was called after the given number of updates.
@@ -110,6 +149,8 @@ class MasterAdam:
                 )
             state[name] = moments[name].to(self._master.device).clone()
         self._adam.state[self._master] = state
+        if self._average is not None:
+            self._average.load(moments, self.weights())
 
     def _step_device(self) -> torch.device:
         return self._master.device if self._master.is_cuda else torch.device("cpu")

@@ -1,77 +1,34 @@
-"""The training loop: updates from the plan, validation and checkpoints at their steps, an exact place to go on from."""
+"""The training loop: updates from the plan, validation and checkpoints when they are due, and what to do when an update
+goes wrong.
+"""
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.config import TrainingConfig
-from aiayn_cli.data.batches import Position, Update, mixed_seed, plan_updates, split_update
+from aiayn_cli.data.batches import Update, plan_updates
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.errors import AiaynError, CheckpointError
+from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.training.distributed import Worker
-from aiayn_cli.training.forward import teacher_forced
-from aiayn_cli.training.loss import smoothed_cross_entropy
+from aiayn_cli.training.gradient import Agreement, GradientOfUpdates
 from aiayn_cli.training.meter import Done, Meter
-from aiayn_cli.training.metrics import MetricsLog, progress_facts
+from aiayn_cli.training.metrics import MetricsLog, perplexity, progress_facts
 from aiayn_cli.training.optimizer import MasterAdam
 from aiayn_cli.training.readback import Readback
+from aiayn_cli.training.save_policy import due
 from aiayn_cli.training.schedule import learning_rate
+from aiayn_cli.training.state import TrainingState
 from aiayn_cli.training.validation import validation_loss
 
-_MOST_SKIPPED_IN_A_ROW = 10  # updates with a gradient that is not finite before training stops
-
-
-@dataclass(frozen=True)
-class TrainingState:
-    """Where a run stands; with weights and moments all that an exact continuation needs.
-
-    Attributes:
-        step: updates done.
-        position: in the data.
-        best_value, best_step: best validation so far by the recipe's metric; None before the first.
-        worse_validations: in a row, for patience.
-        tgt_tokens: target tokens learnt from, with end tokens, without padding.
-        seconds: spent in updates, without validation and checkpoints.
-        skipped: updates left out because their gradient was not finite.
-        flops: operations that learning took so far, counted as model/cost.py does.
-    """
-
-    step: int = 0
-    position: Position = field(default_factory=Position)
-    best_value: float | None = None
-    best_step: int | None = None
-    worse_validations: int = 0
-    tgt_tokens: int = 0
-    seconds: float = 0.0
-    skipped: int = 0
-    flops: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any], source: Path) -> "TrainingState":
-        """The reverse of to_json().
-
-        Args:
-            content: JSON values.
-            source: where they were read, for the message.
-        Raises:
-            CheckpointError: they are no training state.
-        """
-        try:
-            return cls(**{**content, "position": Position(**content["position"])})
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{source} is no training state: {error}", "use another checkpoint") from error
+_MOST_SKIPPED_IN_A_ROW = 10  # updates left out before training goes back to a checkpoint
+_MOST_RETURNS = 3  # to one checkpoint, before training stops
 
 
 @dataclass(frozen=True)
@@ -81,8 +38,10 @@ class Hooks:
     Attributes:
         save: write a checkpoint of the present weights, called as save(state, best, regular): `best` says that it is
             the best so far; `regular` is False where the step is not one of the run's checkpoints (an interruption).
-        bleu: translate validation pairs with the present weights and score them; None where none is wanted.
+        bleu: translate validation pairs with the present weights and score them; None where none is wanted. Rank 0.
         interrupted: name of the signal that asks for an end, or "".
+        go_back: put weights and moments of the newest checkpoint into the optimizer, and return its state; None where
+            there is no checkpoint.
         cost: counts operations; None counts none.
         matmul_rate: FLOP/s of large matrix products on one device, which MFU is the share of; NaN where unknown.
     """
@@ -90,6 +49,7 @@ class Hooks:
     save: Callable[[TrainingState, bool, bool], None]
     bleu: Callable[[], float] | None
     interrupted: Callable[[], str]
+    go_back: Callable[[], TrainingState | None] = lambda: None
     cost: TrainingCost | None = None
     matmul_rate: float = math.nan
 
@@ -108,6 +68,7 @@ class Trainer:
         metrics: where records go.
         hooks: saving, BLEU, interruption.
         state: where to go on from.
+        longest_validated: most tokens, with the end token, of a validation pair whose loss is measured.
     """
 
     def __init__(
@@ -124,13 +85,16 @@ class Trainer:
         metrics: MetricsLog,
         hooks: Hooks,
         state: TrainingState,
+        longest_validated: int = 1 << 30,
     ) -> None:
         self.model, self.optimizer, self.state = model, optimizer, state
         self._train, self._valid = train_store, valid_store
         self._config, self._d_model, self._device = config, d_model, device
         self._worker, self._metrics, self._hooks = worker, metrics, hooks
-        self._skipped_in_a_row = 0
+        self._longest_validated = longest_validated
+        self._gradient = GradientOfUpdates(model, optimizer, train_store, config, device, worker)
         self._readback: Readback[Done] = Readback(device)
+        self._returns: dict[int, int] = {}  # how often training went back to the checkpoint of an update
 
     def train(self) -> str:
         """Train until max_updates, patience or a signal.
@@ -138,59 +102,91 @@ class Trainer:
         Returns:
             Why it stopped: "max_updates", "patience" or the signal's name; in each case a checkpoint was written.
         Raises:
-            AiaynError: the gradient is not finite again and again.
+            AiaynError: update after update must be skipped, or not even a single pair fits into memory.
         """
         config = self._config
+        self.model.train()
+        self.optimizer.usual_norm.fill_(self.state.usual_norm)
+        self.make_room()
         meter = self._new_meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-        self.model.train()
         with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
             while self.state.step < config.max_updates:
-                self._update(next(updates))
+                agreement = self._update(next(updates))
                 progress.advance(1)
                 step, last = self.state.step, self.state.step == config.max_updates
-                regular, logged = (
-                    last or step % config.save_every_steps == 0,
-                    step % config.log_every_steps == 0 or last,
+                signal = "" if last else agreement.signal
+                what = due(
+                    config,
+                    step,
+                    self.state.saves,
+                    time_is_up=agreement.time_is_up,
+                    signal=signal,
+                    has_valid=self._valid is not None,
                 )
-                self._take_up_results(meter, all_of_them=regular or logged)
-                if logged:
+                self._take_up_results(meter, all_of_them=what.save or what.log)
+                if self.state.skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW:
+                    self._go_back()
+                    updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
+                    meter = self._new_meter()
+                    progress.advance(self.state.step - step)
+                    continue
+                if what.log:
                     progress.show(self._log(meter))
                     meter = self._new_meter()
-                if regular:
-                    self._save(last)
+                if what.save:
+                    self._save(validate=what.validate, regular=what.regular)
                     meter.restart_clock()
-                    if config.patience and self.state.worse_validations >= config.patience:
-                        return "patience"
-                signal = self._worker.agree(self._hooks.interrupted())
-                if signal and not last:
-                    self._take_up_results(meter, all_of_them=True)
-                    if not logged:
-                        self._log(meter)
-                    if not regular:
-                        self._hooks.save(self.state, False, False)
+                if what.validate and config.patience and self.state.worse_validations >= config.patience:
+                    return "patience"
+                if signal:
                     return signal
         return "max_updates"
 
-    def _update(self, update: Update) -> None:
+    @property
+    def _max_tokens(self) -> int:
+        return self.state.max_tokens or self._config.max_tokens
+
+    def make_room(self) -> None:
+        """Run the largest batch that may come before anything is learnt, with smaller micro-batches until it fits."""
+        while not self._gradient.fits(self._max_tokens):
+            self._halve()
+
+    def _halve(self) -> None:
+        """Make micro-batches half as large, after memory ran out.
+
+        Raises:
+            AiaynError: even a single pair is too much.
+        """
+        before = self._max_tokens
+        pairs, src, tgt = self._gradient.largest(before)
+        if pairs == 1:
+            raise AiaynError(
+                f"there is not enough memory for one pair of {src:,} source and {tgt:,} target tokens",
+                "prepare the data with a lower --max-length, or take a smaller model or a larger device",
+            )
+        self.state = replace(self.state, max_tokens=min(before // 2, pairs * max(src, tgt) // 2))
+        self._metrics.write("memory", step=self.state.step, max_tokens=self.state.max_tokens)
+        logs.warning(
+            f"memory ran out with {before:,} tokens in a micro-batch; it goes on with {self.state.max_tokens:,}, "
+            "and as many more micro-batches in each update"
+        )
+
+    def _update(self, update: Update) -> Agreement:
         """Learn from one update; nothing in here waits for a GPU, which may still be at the update before."""
         started = time.perf_counter()
         config, step = self._config, self.state.step + 1
-        nll = torch.zeros((), device=self._device)
-        # Every rank knows the whole update, so the token count that the loss is divided by needs no message.
-        parts = split_update(self._train, update.pairs, config.max_tokens, self._worker.world_size)[self._worker.rank]
-        for number, pairs in enumerate(parts):
-            if len(pairs) == 0:
-                continue
-            # Dropout depends on the place in the run alone, so that a continued run draws the same.
-            torch.manual_seed(mixed_seed(config.seed, step, self._worker.rank, number))
-            hidden, targets = teacher_forced(self.model, self._train, pairs, self._device)
-            loss, batch_nll = smoothed_cross_entropy(hidden, self.model.output.weight, targets, config.label_smoothing)
-            (loss / update.tgt_tokens).backward()  # type: ignore[no-untyped-call]
-            self.optimizer.accumulate()
-            nll += batch_nll
+        time_is_up = self.state.seconds - self.state.saved_seconds >= 60 * config.save_every_minutes
+        while True:
+            agreement, nll = self._gradient.of(
+                update, step, self._max_tokens, self.state.division, self._hooks.interrupted, time_is_up
+            )
+            if not agreement.out_of_memory:
+                break
+            self.optimizer.clear()
+            self._halve()
         self._worker.sum(self.optimizer.gradient)
-        norm = self.optimizer.limit_norm(config.clip_norm)
+        norm, skipped = self.optimizer.limit_norm(config.clip_norm, config.exploding_norm)
         rate = learning_rate(step, self._d_model, config.warmup_steps, config.learning_rate_scale)
         self.optimizer.step(rate)
         flops = 0
@@ -198,7 +194,7 @@ class Trainer:
             src_lengths, tgt_lengths = self._train.src_lengths[update.pairs], self._train.tgt_lengths[update.pairs]
             flops = self._hooks.cost.update_flops(src_lengths, tgt_lengths)
         done = Done(step, update.tgt_tokens, len(update.pairs), flops, rate)
-        self._readback.put(done, torch.stack((self._worker.sum(nll), norm)))
+        self._readback.put(done, torch.stack((self._worker.sum(nll), norm, skipped, self.optimizer.usual_norm)))
         self.state = replace(
             self.state,
             step=step,
@@ -207,28 +203,52 @@ class Trainer:
             seconds=self.state.seconds + time.perf_counter() - started,
             flops=self.state.flops + flops,
         )
+        return agreement
 
     def _take_up_results(self, meter: Meter, *, all_of_them: bool) -> None:
         """Take up what updates gave, as far as it is known, or wait for all of it."""
         started = time.perf_counter()
-        for done, (nll, norm) in self._readback.take(all_of_them=all_of_them):
-            if math.isfinite(norm):
-                self._skipped_in_a_row = 0
-                meter.add(done, nll, norm)
+        for done, (nll, norm, skipped, usual_norm) in self._readback.take(all_of_them=all_of_them):
+            if skipped:
+                in_a_row = self.state.skipped_in_a_row + 1
+                self.state = replace(self.state, skipped=self.state.skipped + 1, skipped_in_a_row=in_a_row)
+                self._metrics.write("skipped", step=done.step, gradient_norm=norm)
+                usual = f", {norm / usual_norm:,.0f} times the usual" if math.isfinite(norm) else ""
+                logs.warning(f"update {done.step} is skipped: its gradient norm is {norm:.4g}{usual}")
             else:
-                self.state = replace(self.state, skipped=self.state.skipped + 1)
-                self._note_skipped(done.step, norm)
+                self.state = replace(self.state, skipped_in_a_row=0, usual_norm=usual_norm)
+                meter.add(done, nll, norm)
         self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
-    def _note_skipped(self, step: int, norm: float) -> None:
-        self._skipped_in_a_row += 1
-        self._metrics.write("skipped", step=step, gradient_norm=norm)
-        logs.warning(f"update {step} is skipped: its gradient norm is {norm}")
-        if self._skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW:
-            raise AiaynError(
-                f"{self._skipped_in_a_row} updates in a row up to {step} had no finite gradient",
-                "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole",
-            )
+    def _go_back(self) -> None:
+        """Return to the weights of the newest checkpoint, and go on with the data that comes next.
+
+        Raises:
+            AiaynError: there is none, or training has returned to it too often.
+        """
+        at, now = self.state.step, self.state
+        problem = f"{now.skipped_in_a_row} updates in a row up to {at} had no finite gradient, or an exploding one"
+        hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
+        earlier = self._hooks.go_back()
+        if earlier is None:
+            raise AiaynError(problem, hint)
+        self._returns[earlier.step] = returns = self._returns.get(earlier.step, 0) + 1
+        if returns > _MOST_RETURNS:
+            raise AiaynError(f"{problem}, and again after {_MOST_RETURNS} returns to update {earlier.step}", hint)
+        list(self._readback.take(all_of_them=True))  # of updates that are undone
+        self.state = replace(
+            earlier,
+            position=now.position,
+            rollbacks=now.rollbacks + 1,
+            max_tokens=now.max_tokens,
+            division=now.division,
+            tgt_tokens=now.tgt_tokens,
+            seconds=now.seconds,
+            flops=now.flops,
+        )
+        self.optimizer.usual_norm.fill_(earlier.usual_norm)
+        self._metrics.write("rollback", step=earlier.step, undone=at)
+        logs.warning(f"{problem}; back to the weights of update {earlier.step:,}, and on with other pairs")
 
     def _new_meter(self) -> Meter:
         return Meter(self._hooks.matmul_rate * self._worker.world_size)
@@ -251,23 +271,25 @@ class Trainer:
         )
         return progress_facts(self.state.position.epoch, record, self._metrics.latest.get("validation"))
 
-    def _save(self, last: bool) -> None:
+    def _save(self, *, validate: bool, regular: bool) -> None:
         """Validate if it is time to, then write the checkpoint."""
-        config = self._config
-        number = -(-self.state.step // config.save_every_steps)
-        best = False
-        if self._valid is not None and (last or number % config.validate_every_saves == 0):
-            best = self._validate(self._valid)
-        self._hooks.save(self.state, best, True)
+        best = self._validate(self._valid) if validate and self._valid is not None else False
+        if regular:
+            self.state = replace(self.state, saves=self.state.saves + 1, saved_seconds=self.state.seconds)
+        self._hooks.save(self.state, best, regular)
 
     def _validate(self, store: TokenStore) -> bool:
         """Measure loss and BLEU on held-out pairs; return whether this is the best so far."""
         started = time.perf_counter()
-        result = validation_loss(self.model, store, self._config.max_tokens, self._device)
-        bleu = self._hooks.bleu() if self._hooks.bleu is not None else None
-        self.model.train()
+        measured: dict[str, float | None] = {}
+        if self._worker.rank == 0:  # one verdict for all: two devices may differ in the last digit
+            result = validation_loss(self.model, store, self._max_tokens, self._device, self._longest_validated)
+            measured = {"loss": result.loss, "bleu": self._hooks.bleu() if self._hooks.bleu is not None else None}
+            self.model.train()
+        measured = self._worker.share(measured)
+        loss, bleu = float(measured["loss"] or 0.0), measured["bleu"]
         higher_is_better = self._config.best_metric == "bleu" and bleu is not None
-        value = bleu if higher_is_better and bleu is not None else result.loss
+        value = bleu if higher_is_better and bleu is not None else loss
         before = self.state.best_value
         is_better = before is None or (value > before if higher_is_better else value < before)
         best = math.isfinite(value) and is_better
@@ -281,8 +303,8 @@ class Trainer:
         self._metrics.write(
             "validation",
             step=self.state.step,
-            loss=result.loss,
-            perplexity=result.perplexity,
+            loss=loss,
+            perplexity=perplexity(loss),
             bleu=bleu,
             best=best,
             validation_seconds=seconds,
@@ -290,7 +312,7 @@ class Trainer:
         )
         score = "" if bleu is None else f", BLEU {bleu:.2f}"
         logs.notice(
-            f"update {self.state.step:,}: validation loss {result.loss:.3f}, perplexity {result.perplexity:.2f}{score}"
+            f"update {self.state.step:,}: validation loss {loss:.3f}, perplexity {perplexity(loss):.2f}{score}"
             f"{', the best so far' if best else ''} ({logs.clock(self.state.seconds)} of training)"
         )
         return best

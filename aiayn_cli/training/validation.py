@@ -27,7 +27,7 @@ class ValidationLoss:
 
 @torch.no_grad()
 def validation_loss(
-    model: TranslationModel, store: TokenStore, max_tokens: int, device: torch.device
+    model: TranslationModel, store: TokenStore, max_tokens: int, device: torch.device, longest: int = 1 << 30
 ) -> ValidationLoss:
     """Loss of a model, with dropout off, on all pairs of a store.
 
@@ -36,11 +36,12 @@ def validation_loss(
         store: the held-out pairs.
         max_tokens: padded tokens of one side in a batch.
         device: the model's.
+        longest: most tokens of a side with its end token; longer pairs are left out.
     """
     was_training = model.training
     model.eval()
     total, tokens = 0.0, 0
-    for pairs in in_order(store, max_tokens):
+    for pairs in in_order(store, max_tokens, longest):
         hidden, targets = teacher_forced(model, store, pairs, device)
         _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
         total += float(nll)

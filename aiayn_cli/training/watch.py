@@ -86,7 +86,7 @@ class Watch:
         self._hosts: dict[int, str] = {}
         self._end: End | None = None
         self._found, self._stop, self._leaving = threading.Event(), threading.Event(), threading.Event()
-        self._main_knows = threading.Event()  # that it is over
+        self._main_knows, self._one_speaks = threading.Event(), threading.Lock()  # that it is over
         self._store_lost = False
         self._contact = time.monotonic()  # with the store
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._listen, self._guard)]
@@ -116,7 +116,8 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._main_knows.set()
+        with self._one_speaks:
+            self._main_knows.set()
         try:
             if error is None:
                 self._leave()
@@ -240,8 +241,15 @@ class Watch:
                 return
             if time.monotonic() - self._contact > self._silence:
                 self._note_lost_store(f"nothing was heard of it for {self._silence:g} s: the network is cut")
-        if self._stop.wait(_GRACE_SECONDS) or (self._main_knows.is_set() and self._stop.wait(2 * _SAID_SECONDS)):
+        if self._stop.wait(_GRACE_SECONDS):
             return
+        with self._one_speaks:  # so that the main thread, should it come after all, prints nothing
+            if not self._main_knows.is_set():
+                self._end_the_process()
+        if not self._stop.wait(2 * _SAID_SECONDS):
+            os._exit(self._the_end().code)
+
+    def _end_the_process(self) -> None:
         end = self._the_end()
         if end.is_silence:
             main = sys._current_frames()[threading.main_thread().ident or 0]
@@ -251,8 +259,7 @@ class Watch:
             print(f"error: {error.problem}\nhint: {error.hint}", file=sys.stderr, flush=True)
         if self._rank == 0:
             self._say(self._own_store)
-        if not self._stop.is_set():
-            os._exit(end.code)
+        os._exit(end.code)
 
     def _say_where(self, stack: traceback.StackSummary) -> None:
         """Print where the main thread stands."""

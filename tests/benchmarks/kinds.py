@@ -58,7 +58,7 @@ def measure(kind: str, src_lang: str, tgt_lang: str, arguments: argparse.Namespa
     source, reference = (arguments.data / f"test.{lang}" for lang in (src_lang, tgt_lang))
     aiayn("translate", "--model", run, "-i", source, "-o", hypotheses)
     score = aiayn("score", reference, "--hyp", hypotheses)
-    return {**train, "bleu": score["scores"][0]["score"]}
+    return {**train, "bleu": score["systems"][0]["scores"][0]["score"]}
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def score(folder: Path, chosen: list[int], hypotheses: list[str], references: li
     for path, lines in zip(paths, (hypotheses, references), strict=True):
         with path.open("wb") as file:
             write_records(file, [lines[number] for number in chosen])
-    return float(aiayn("score", paths[1], "--hyp", paths[0])["scores"][0]["score"])
+    return float(aiayn("score", paths[1], "--hyp", paths[0])["systems"][0]["scores"][0]["score"])
 
 
 if __name__ == "__main__":

@@ -263,7 +263,12 @@ def watch_peaks(watch: Watch, folder: Path, done: threading.Event) -> None:
     """Look at memory and disk until the work is done."""
     while not done.wait(0.2):
         watch.peak_memory = max(watch.peak_memory, sum(map(proportional_set_size, process_tree(os.getpid()))))
-        sizes = (size_of(path) for top in ("out.partial", "out") for path in (folder / top).rglob("*"))
+        sizes = (
+            size_of(Path(top) / name)
+            for out in ("out.partial", "out")
+            for top, _, names in os.walk(folder / out)
+            for name in names
+        )
         watch.peak_disk = max(watch.peak_disk, sum(sizes))
 
 

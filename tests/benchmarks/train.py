@@ -67,7 +67,8 @@ def measure(arguments: argparse.Namespace) -> None:
     from aiayn_cli.training.distributed import Worker
     from aiayn_cli.training.metrics import MetricsLog
     from aiayn_cli.training.optimizer import MasterAdam
-    from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+    from aiayn_cli.training.state import TrainingState
+    from aiayn_cli.training.trainer import Hooks, Trainer
 
     device = choose_device("auto", arguments.precision)
     rate = matmul_gflops(device.device, device.dtype)
@@ -131,7 +132,7 @@ def padding_share(store: object, config: object) -> float:
 
     places = tokens = 0
     for update in plan_updates(store, config.batch_tokens, config.seed, Position()):
-        for pairs in split_update(store, update.pairs, config.max_tokens)[0]:
+        for pairs in split_update(store, update.pairs, config.max_tokens):
             for lengths in (store.src_lengths[pairs] + 1, store.tgt_lengths[pairs] + 1):
                 places += len(pairs) * int(lengths.max())
                 tokens += int(lengths.sum())

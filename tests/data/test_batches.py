@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from aiayn_cli.data import batches
 from aiayn_cli.data.batches import (
+    Indices,
     Position,
     Update,
     collate,
     flatten,
     in_order,
+    largest_batch,
     mixed_seed,
     plan_updates,
     split_update,
@@ -148,7 +150,7 @@ def test_padding_is_below_5_percent_of_either_side_in_batches_of_4096_tokens(
     for lengths in (store.src_lengths, store.tgt_lengths):
         tokens = padded = 0
         for update in epoch(store, batch_tokens, seed=1):
-            for pairs in split_update(store, update.pairs, max_tokens=4_096)[0]:
+            for pairs in split_update(store, update.pairs, max_tokens=4_096):
                 tokens += int(lengths[pairs].sum()) + len(pairs)
                 padded += (int(lengths[pairs].max()) + 1) * len(pairs)
         assert 1 - tokens / padded < 0.05
@@ -215,9 +217,8 @@ def test_an_update_is_divided_without_loss_and_no_part_is_too_large(
 ) -> None:
     store = store_of(lengths)
     pairs = epoch(store, batch_tokens=10_000, seed=2)[0].pairs
-    ranks = split_update(store, pairs, max_tokens, n_ranks)
-    assert [len(parts) for parts in ranks] == [len(ranks[0])] * n_ranks
-    chunks = [chunk for parts in ranks for chunk in parts]
+    chunks = split_update(store, pairs, max_tokens, n_ranks)
+    assert len(chunks) % n_ranks == 0
     assert sorted(pair for chunk in chunks for pair in chunk.tolist()) == list(range(len(lengths)))
     longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
     for chunk in chunks:
@@ -230,7 +231,7 @@ def test_an_update_as_large_as_a_micro_batch_is_one(
 ) -> None:
     store = store_of(multilingual_lengths)
     updates = epoch(store, batch_tokens, seed=1)
-    divided = [len(split_update(store, update.pairs, batch_tokens)[0]) for update in updates]
+    divided = [len(split_update(store, update.pairs, batch_tokens)) for update in updates]
     assert divided.count(1) >= 0.93 * len(updates)  # not where a token more or less is much, or pairs are few
 
 
@@ -241,7 +242,7 @@ def test_parts_of_an_update_are_about_equal(
     store = store_of(multilingual_lengths)
     longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
     for update in islice(plan_updates(store, 25_000, 1, Position()), 6):
-        sizes = [longer[chunk].sum() for parts in split_update(store, update.pairs, 4_096, n_ranks) for chunk in parts]
+        sizes = [longer[chunk].sum() for chunk in split_update(store, update.pairs, 4_096, n_ranks)]
         assert len(sizes) <= 12 + n_ranks  # few more than 25,000 / 4,096, for padding
         assert max(sizes) - min(sizes) <= 2 * longer[update.pairs].max()
 
@@ -252,15 +253,39 @@ def test_1x4_and_2x2_and_4x1_have_the_same_micro_batches(
     store = store_of(multilingual_lengths)
     pairs = next(plan_updates(store, 4_000, 1, Position())).pairs
     tokens = int((np.maximum(store.src_lengths, store.tgt_lengths)[pairs] + 1).sum())
-    divided = {n_ranks: split_update(store, pairs, max_tokens=tokens // 4, n_ranks=n_ranks) for n_ranks in (1, 2, 4)}
-    assert [len(divided[n][0]) for n in (1, 2, 4)] == [4, 2, 1]
-    as_sets = [sorted(tuple(chunk.tolist()) for parts in ranks for chunk in parts) for ranks in divided.values()]
-    assert as_sets[0] == as_sets[1] == as_sets[2]
+    divided = [split_update(store, pairs, tokens // 4, n_ranks) for n_ranks in (1, 2, 4)]
+    assert [len(chunks) for chunks in divided] == [4, 4, 4]
+    assert all(np.array_equal(*pair) for other in divided[1:] for pair in zip(divided[0], other, strict=True))
 
 
 def test_more_ranks_than_pairs_leave_some_without_work(store_of: Callable[[Lengths], TokenStore]) -> None:
-    ranks = split_update(store_of([(3, 4), (2, 2)]), np.array([1, 0]), max_tokens=100, n_ranks=5)
-    assert sorted(len(chunk) for parts in ranks for chunk in parts) == [0, 0, 0, 1, 1]
+    chunks = split_update(store_of([(3, 4), (2, 2)]), np.array([1, 0]), 100, 5)
+    assert sorted(len(chunk) for chunk in chunks) == [0, 0, 0, 1, 1]
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths.filter(len), max_tokens=st.integers(1, 120), seed=st.integers(0, 9))
+def test_no_micro_batch_takes_more_than_the_largest_one(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, max_tokens: int, seed: int
+) -> None:
+    def area(pairs: Indices) -> int:  # of one side's attention weights, what grows fastest
+        return int(longer[pairs].max()) ** 2 * len(pairs)
+
+    store = store_of(lengths)
+    longer = (np.maximum(store.src_lengths, store.tgt_lengths) + 1).astype(np.int64)
+    largest = largest_batch(store, max_tokens)
+    assert len(largest) == 1 or longer[largest].max() * len(largest) <= max_tokens
+    for update in epoch(store, 70, seed):
+        for chunk in split_update(store, update.pairs, max_tokens):
+            # A batch of shorter pairs may fill max_tokens better, by less than one pair of the largest.
+            assert len(chunk) == 0 or area(chunk) <= area(largest) + int(longer.max()) ** 2
+
+
+def test_validation_leaves_out_what_is_too_long(store_of: Callable[[Lengths], TokenStore]) -> None:
+    store = store_of([(3, 4), (9, 2), (2, 10), (10, 10), (1, 1)])
+    assert sorted(np.concatenate(list(in_order(store, 20, longest=11))).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(np.concatenate(list(in_order(store, 20, longest=10))).tolist()) == [0, 1, 4]
+    assert list(in_order(store, 20, longest=1)) == []
 
 
 @settings(max_examples=50)

@@ -234,3 +234,12 @@ def test_leftovers_of_a_kill_at_the_very_end_can_be_removed(tmp_path: Path) -> N
     for _ in range(2):
         remove_leftovers(tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_leftovers_that_cannot_be_removed_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, refuse)
+    remove_leftovers(tmp_path)

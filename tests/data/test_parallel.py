@@ -98,6 +98,18 @@ def test_at_least_one_core_is_available(monkeypatch: pytest.MonkeyPatch) -> None
     assert default_workers() == min(available_cores(), MOST_WORKERS)
 
 
+def make_sleeper() -> Callable[[float], None]:
+    return time.sleep
+
+
+def test_an_interruption_does_not_wait_for_work_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 1)
+    results = map_in_order(make_sleeper, (), iter([0.0, 300.0, 300.0, 300.0]), 2)
+    next(results)
+    results.close()  # type: ignore[attr-defined]  # what an exception in the loop over them comes to
+    assert not multiprocessing.active_children()
+
+
 def fail(problem: str) -> Callable[[int], int]:
     raise DataError(problem, "a way out")
 

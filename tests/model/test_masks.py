@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiayn_cli.model.masks import causal_mask, combine, padding_mask, window_mask
+from aiayn_cli.model.masks import causal_mask, padding_mask
+from aiayn_cli.model.windowed_attention import Window
 
 _CPU = torch.device("cpu")
 
@@ -34,19 +35,6 @@ def test_the_causal_mask_shows_a_position_itself_and_its_past() -> None:
     ],
 )
 def test_a_window_shows_its_reach_to_each_side(reach: int, expected: list[str]) -> None:
-    assert window_mask(5, reach, _CPU).shape == (1, 1, 5, 5)
-    assert _rows(window_mask(5, reach, _CPU)) == expected
-
-
-def test_combined_masks_show_what_both_show() -> None:
-    padding = padding_mask(torch.tensor([[True, True, True, False]]))
-    both = combine(padding, window_mask(4, 1, _CPU))
-    assert both is not None
-    assert _rows(both) == ["xx..", "xxx.", ".xx.", "..x."]
-
-
-def test_no_mask_leaves_the_other_as_it_is() -> None:
-    mask = causal_mask(3, _CPU)
-    assert combine(None, mask) is mask
-    assert combine(mask, None) is mask
-    assert combine(None, None) is None
+    mask = Window(reach, causal=False).mask(5, _CPU)
+    assert mask.shape == (1, 1, 5, 5)
+    assert _rows(mask) == expected

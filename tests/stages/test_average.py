@@ -209,6 +209,99 @@ def test_sums_are_float32_whatever_the_weights_are(run: Path, monkeypatch: pytes
     assert found.item() == pytest.approx(264 / 9)
 
 
+def test_counters_are_not_averaged_but_taken_from_the_latest_update(
+    run: Path, monkeypatch: pytest.MonkeyPatch, small_data: PreparedData, tmp_path: Path
+) -> None:
+    paths = [run / "checkpoints" / name for name in ("step-9", "step-100", "step-99")]
+    checkpoints = [load_checkpoint(path) for path in paths]
+    monkeypatch.setattr(
+        Checkpoint, "weights", lambda self: {"a": torch.ones(2), "seen": torch.tensor([2**40 + self.step])}
+    )
+    found = mean_weights(checkpoints)
+    assert torch.equal(found["seen"], torch.tensor([2**40 + 100]))  # more than float32 could hold
+    monkeypatch.undo()
+    written = save_checkpoint(replace(checkpoints[0], path=tmp_path / "one"), found, small_data.vocab_path)
+    assert torch.equal(written.weights()["seen"], found["seen"])
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [("10-99", [10, 99]), ("10-", [10, 99, 100]), ("-99", [9, 10, 99]), ("99-99", [99]), ("0-1000", [9, 10, 99, 100])],
+)
+def test_a_range_of_updates_is_averaged(steps: str, expected: list[int], run: Path, small_data: PreparedData) -> None:
+    assert_mean(run_average([run], steps=steps).model, expected, small_data)
+
+
+def test_a_range_without_a_checkpoint_says_which_there_are(run: Path) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint of the updates 11-98") as error:
+        run_average([run], steps="11-98")
+    assert error.value.hint == "there are those of 9, 10, 99, 100"
+
+
+@pytest.mark.parametrize("steps", ["", "-", "9", "a-b", "9-10-11"])
+def test_what_is_no_range_is_refused(steps: str, run: Path) -> None:
+    with pytest.raises(UsageError, match="must be a range of updates"):
+        run_average([run], steps=steps)
+
+
+def validated(run: Path, best_metric: str, records: list[dict[str, Any]]) -> None:
+    """Give a run the records of validations."""
+    recipe = Recipe(training=replace(Recipe().training, best_metric=best_metric))  # type: ignore[arg-type]
+    (run / "recipe.yaml").write_text(recipe_to_yaml(recipe), encoding="utf-8")
+    lines = [json.dumps({"event": "validation", **record}) for record in records]
+    (run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in ['{"event": "train"}', *lines, '{"cut']))
+
+
+def test_the_best_by_validation_are_averaged(run: Path, small_data: PreparedData) -> None:
+    scores = [(9, 20.0, 3.0), (10, 30.0, 2.5), (99, 29.0, 2.0), (100, 10.0, 1.0), (100, 28.0, 9.0), (7, 99.0, 0.1)]
+    records = [{"step": step, "bleu": bleu, "loss": loss} for step, bleu, loss in scores]
+    validated(run, "bleu", records)
+    assert_mean(run_average([run], best=2).model, [10, 99], small_data)
+    assert_mean(run_average([run], best=3).model, [10, 99, 100], small_data)  # done again: its last record counts
+    validated(run, "loss", records)
+    assert_mean(run_average([run], best=2).model, [10, 99], small_data)
+    assert_mean(run_average([run], best=1).model, [99], small_data)
+
+
+def test_of_equally_good_ones_the_later_are_taken(run: Path, small_data: PreparedData) -> None:
+    validated(run, "bleu", [{"step": step, "bleu": 5.0, "loss": 1.0} for step in (9, 10, 99, 100)])
+    assert_mean(run_average([run], best=2).model, [99, 100], small_data)
+
+
+def test_the_best_without_enough_validations(
+    run: Path, small_data: PreparedData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* has a validation bleu") as error:
+        run_average([run], best=2)
+    assert "--last" in error.value.hint
+    validated(run, "bleu", [{"step": 10, "bleu": 5.0}, {"step": 99, "bleu": None}])
+    assert_mean(run_average([run], best=2).model, [10], small_data)
+    assert "has 1 checkpoints with a validation bleu, fewer than 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"last": 1, "best": 2}, "--last and --best contradict each other"),
+        ({"steps": "1-2", "best": 2}, "--steps and --best contradict each other"),
+        ({"ema": True, "last": 2}, "--ema takes one checkpoint's moving average"),
+        ({"search": True, "best": 2}, "--search tries them all"),
+        ({"search": True, "ema": True}, "--search tries them all"),
+        ({"data": Path("prepared")}, "--data without --search"),
+    ],
+)
+def test_choices_that_contradict_each_other_are_refused(run: Path, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        run_average([run], **options)
+
+
+def test_an_average_can_be_averaged_and_found_like_a_checkpoint(run: Path, small_data: PreparedData) -> None:
+    first = run_average([run], last=2).model
+    again = run_average([first], out=run.parent / "again")
+    assert again.checkpoints == ("averaged",)
+    assert_mean(again.model, [99, 100], small_data)
+
+
 def test_one_checkpoint_is_in_memory_at_a_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
@@ -272,7 +365,8 @@ def test_the_command_takes_the_newest_run_and_translate_takes_its_average(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert main(["average", "--last", "2", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) == {"model": "runs/small/averaged", "checkpoints": ["step-99", "step-100"]}
+    found = json.loads(out)
+    assert (found["model"], found["checkpoints"]) == ("runs/small/averaged", ["step-99", "step-100"])
     assert "averaging the newest run, runs/small" in err
     (tmp_path / "in").write_text("the dog runs\n\n", encoding="utf-8")
     precision = torch.get_float32_matmul_precision()

@@ -507,7 +507,7 @@ def test_an_empty_training_set_says_what_took_its_pairs(
 
 def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
-    with pytest.raises(DataError, match=r"has 0\.0 GB free, but preparing takes about 0\.0 GB"):
+    with pytest.raises(DataError, match=r"has 0\.0 MB free, but preparing takes about 0\.0 MB"):
         prepare(here)
     assert not list(here.glob("out*"))
 

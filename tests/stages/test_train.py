@@ -24,11 +24,12 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated
 from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
-from aiayn_cli.stages import train as module
+from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.run_folder import held
+from aiayn_cli.stages.signals import signals
 from aiayn_cli.stages.train import TrainResult, run_train
-from aiayn_cli.training import trainer as trainer_module
+from aiayn_cli.training import gradient as gradient_module
 from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.optimizer import MasterAdam
 
@@ -74,11 +75,11 @@ def ending_after(updates: int, how: str) -> Iterator[None]:
         return how
 
     @contextmanager
-    def signals() -> Iterator[Callable[[], str]]:
+    def counted() -> Iterator[Callable[[], str]]:
         yield interrupted
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_signals", signals)
+        patch.setattr(session_module, "signals", counted)
         yield
 
 
@@ -95,7 +96,7 @@ def result_of(run: Path) -> dict[str, Any]:
         "in the folder": sorted(path.name for path in (run / "checkpoints").iterdir()),
         "best": (run / "checkpoints" / "best").readlink(),
         "tensors": {name: tensor.numpy().tobytes() for name, tensor in tensors.items()},
-        "state": {name: value for name, value in training.state.items() if name != "seconds"},
+        "state": {name: value for name, value in training.state.items() if name not in ("seconds", "saved_seconds")},
         "validations": {
             key: (record["loss"], record["bleu"], record["best"])
             for key, record in events.items()
@@ -223,7 +224,7 @@ def test_a_kill_between_the_steps_of_saving_is_mended(
     if step > 4:
         with ending_after(step - 1, "SIGTERM"), pytest.raises(Terminated):
             train("run", *BY_LOSS)
-    save = getattr(module, where)
+    save = getattr(session_module, where)
 
     def killed(*args: Any) -> Any:
         if where == "save_checkpoint" or checkpoint_path(tmp_path / "run", step).exists():
@@ -231,7 +232,7 @@ def test_a_kill_between_the_steps_of_saving_is_mended(
         return save(*args)  # as on going on, before the first update
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, where, killed)
+        patch.setattr(session_module, where, killed)
         with pytest.raises(Killed):
             train("run", *BY_LOSS)
     train("run", *BY_LOSS)
@@ -254,7 +255,7 @@ def test_an_update_left_out_before_the_stop_is_left_out_of_adams_count_too(
         if len(calls) in (2, 3):  # the second and third update of a run
             self.gradient[0] = float("nan")
 
-    monkeypatch.setattr(trainer_module, "split_update", note)
+    monkeypatch.setattr(gradient_module, "split_update", note)
     monkeypatch.setattr(MasterAdam, "accumulate", spoilt)
     train("unbroken")
     expected = result_of(tmp_path / "unbroken")
@@ -331,7 +332,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
 def test_a_run_that_patience_ended_is_finished_too(
     train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module._Session, "_bleu", lambda _: lambda: 1.0)  # never better than the first
+    monkeypatch.setattr(session_module.Session, "_bleu", lambda _: lambda: 1.0)  # never better than the first
     assert train("run", "patience=2", "max_updates=60").stopped_by == "patience"
     steps = [path.name for path in list_checkpoints(tmp_path / "run")]
     capsys.readouterr()
@@ -603,7 +604,7 @@ def test_options_are_settings(small_recipe: Path, small_data: PreparedData, tmp_
 def test_a_second_signal_does_not_wait() -> None:
     child = os.fork()
     if child == 0:
-        with module._signals() as interrupted:
+        with signals() as interrupted:
             os.kill(os.getpid(), signal.SIGTERM)
             if interrupted() != "SIGTERM":
                 os._exit(1)
@@ -616,7 +617,7 @@ def test_a_second_signal_does_not_wait() -> None:
 
 def test_signals_mean_afterwards_what_they_meant_before() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with module._signals() as interrupted:
+    with signals() as interrupted:
         assert interrupted() == ""
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupted() == "SIGINT"

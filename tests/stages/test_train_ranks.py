@@ -16,9 +16,9 @@ from aiayn_cli.app import main
 from aiayn_cli.checkpoint import load_training
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
-from aiayn_cli.training import trainer as trainer_module
+from aiayn_cli.training import gradient as gradient_module
 
-QUICK = {"AIAYN_SILENCE_SECONDS": "4", "OMP_NUM_THREADS": "1"}
+QUICK = {"OMP_NUM_THREADS": "1"}
 Start = Callable[..., Ranks]
 
 
@@ -57,14 +57,14 @@ def start(command: Callable[..., list[str]], tmp_path: Path) -> Start:
 
 def on_update(number: int, act: Callable[[], None]) -> None:
     """Do something in the middle of an update of this process, before its gradients are summed."""
-    count, split = iter(range(1, 1_000)), trainer_module.split_update
+    count, split = iter(range(1, 1_000)), gradient_module.split_update
 
     def watched(*args: Any) -> Any:
         if next(count) == number:
             act()
         return split(*args)
 
-    trainer_module.split_update = watched
+    gradient_module.split_update = watched
 
 
 def test_two_processes_print_once_and_leave_one_run(
@@ -90,7 +90,7 @@ def fail_with_bug() -> None:
 
 def check_all_ended(ended: list[Ended], message: str) -> None:
     assert [e.code for e in ended] == [1] * len(ended), ended
-    assert all(e.seconds < 30 for e in ended)
+    assert all(e.seconds < 60 for e in ended)
     told = [line for line in ended[0].err.split("\n") if line.startswith("error:")]
     assert len(told) == 1, ended
     assert message in told[0]
@@ -129,7 +129,7 @@ def test_a_rank_that_hangs_ends_all_with_every_stack(
     ended = start(2, before=raising(lambda: time.sleep(1_000))).wait()
     check_all_ended(ended, "the others did not come in time")
     assert "rank 0 on " in ended[0].err
-    assert "self._worker.sum(" in ended[0].err
+    assert "self._worker.exchange(" in ended[0].err
     assert "rank 1 on " in ended[1].err
     assert "time.sleep(1_000)" in ended[1].err
 

@@ -12,7 +12,8 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
-from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+from aiayn_cli.training.state import TrainingState
+from aiayn_cli.training.trainer import Hooks, Trainer
 
 
 def learn(store: Path, out: Path, interrupted_rank: int, interrupted_update: int) -> None:
@@ -47,7 +48,7 @@ def learn(store: Path, out: Path, interrupted_rank: int, interrupted_update: int
                 save=lambda *_: worker.wait(),
                 bleu=None,
                 interrupted=lambda: (
-                    "SIGTERM" if (worker.rank, len(gradients)) == (interrupted_rank, interrupted_update) else ""
+                    "SIGTERM" if (worker.rank, len(gradients) + 1) == (interrupted_rank, interrupted_update) else ""
                 ),
             ),
             state=TrainingState(),

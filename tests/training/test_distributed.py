@@ -46,8 +46,10 @@ def test_two_processes_learn_what_one_does_and_stop_together(
 
     states = [json.loads((tmp_path / name).read_text()) for name in ("one/state-0.json", *TWO_STATES)]
     assert [(stopped_by, state["step"]) for stopped_by, state in states] == [("SIGTERM", UPDATES)] * 3
+    norm = states[0][1]["usual_norm"]
     for _, state in states:
         del state["seconds"]
+        assert state.pop("usual_norm") == pytest.approx(norm, rel=1e-3)
     assert states[0] == states[1] == states[2]
 
     weights = [load_file(tmp_path / f"two/weights-{rank}.safetensors") for rank in (0, 1)]

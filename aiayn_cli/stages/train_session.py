@@ -1,0 +1,307 @@
+"""One call of `aiayn train` on one run, from its folder to its result."""
+
+import math
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from aiayn_cli import logs
+from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
+from aiayn_cli.config import Recipe
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.decoding.translator import Translator
+from aiayn_cli.device import Device, matmul_rate
+from aiayn_cli.errors import Terminated
+from aiayn_cli.evaluation.bleu import bleu
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.cost import TrainingCost, beside_the_paper
+from aiayn_cli.model.translation_model import count_parameters
+from aiayn_cli.recipe import load_recipe
+from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
+from aiayn_cli.stages.changed_settings import continued_recipe
+from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, write_run
+from aiayn_cli.stages.run_report import REPORT, write_report
+from aiayn_cli.stages.signals import signals
+from aiayn_cli.stages.train_start import (
+    check_data,
+    check_memory,
+    finished,
+    load_newest,
+    longest_validated,
+    too_long,
+    with_max_tokens,
+)
+from aiayn_cli.training.compilation import compile_layers
+from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.metrics import MetricsLog, Record
+from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.state import TrainingState
+from aiayn_cli.training.tensorboard import TensorBoardLog
+from aiayn_cli.training.trainer import Hooks, Trainer
+
+_WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
+_SAMPLES = 6  # validation sentences whose translations the report shows
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What `aiayn train` prints.
+
+    Attributes:
+        run: the run folder.
+        stopped_by: "max_updates", "patience", or "already done".
+        updates: done in all.
+        epochs: times the training data was read whole.
+        parameters: of the model.
+        train_seconds: in updates, over all calls, without validation and checkpoints.
+        tokens_per_second: target tokens without padding, over train_seconds.
+        flops: operations of training, counted as model/cost.py does.
+        best_metric, best_value, best_step: the best validation; None without validation data.
+    """
+
+    run: Path
+    stopped_by: str
+    updates: int
+    epochs: int
+    parameters: int
+    train_seconds: float
+    tokens_per_second: float
+    flops: int
+    best_metric: str
+    best_value: float | None
+    best_step: int | None
+
+    def __str__(self) -> str:
+        best = ""
+        if self.best_value is not None:
+            best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
+        return (
+            f"{self.run}: {self.updates:,} updates, {self.epochs} epochs, {logs.clock(self.train_seconds)} of "
+            f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
+        )
+
+
+class Session:
+    """One call of `aiayn train` on one run."""
+
+    def __init__(
+        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, tensorboard: bool
+    ) -> None:
+        self.run, self.data, self.device, self.worker = run, data, device, worker
+        self.tensorboard = tensorboard
+        self.valid = data.valid if data.valid is not None and len(data.valid) else None
+        check_data(data, recipe)
+        check_memory(recipe, data.vocab_size, device)
+        self.run_id, self.changes = "", list[str]()
+        if worker.rank == 0:  # the run's folder need not be on other machines
+            if newest_resumable(run) is None:
+                check_is_free(run)
+                self.run_id = uuid.uuid4().hex
+            else:
+                self.run_id = check_is_of(data, run)
+                recipe, self.changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
+        self.written_recipe, self.recipe = recipe, with_max_tokens(recipe, device)
+        torch.manual_seed(recipe.training.seed)
+        self.model = build_model(recipe.model, data.vocab_size).to(device.device)
+        weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
+        self.model.to(device.dtype)
+        self.optimizer = MasterAdam(self.model, self.recipe.training, weights)
+        self.metrics = MetricsLog(None)
+        self.cost = TrainingCost(recipe.model, data.vocab_size)
+        self.matmul_rate = math.nan  # measured when there is something to train
+        self.samples: dict[str, list[str]] = {}  # of the last validation, until its checkpoint is there
+
+    def train(self) -> TrainResult:
+        """Train until the end, or a signal.
+
+        Raises:
+            AiaynError: the run cannot go on; each reason is named.
+            Terminated: SIGTERM arrived; a checkpoint was saved.
+            KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
+        """
+        found = self._load()
+        if self.worker.rank == 0 and found is not None:
+            finish_saving(self.run, found.best_step, self.recipe.training.keep_checkpoints)
+        state = self._begin(found)
+        if enough := finished(self.recipe.training, state):
+            logs.notice(f"{self.run} {enough}")
+            return self._result("already done", state)
+        self._open_run(state)
+        if found is not None:
+            logs.notice(f"going on with {self.run} from update {state.step:,}")
+            for change in self.changes:
+                logs.notice(f"changed setting applied: {change}")
+            if state.division != found.division:
+                logs.notice(
+                    f"updates are divided for {state.division} devices from here on, before for {found.division}; "
+                    "the pairs are the same, dropout is not"
+                )
+            self.metrics.write("resume", step=state.step)
+        with signals() as interrupted:
+            trainer = self._trainer(state, interrupted)
+            self._announce(state)
+            stopped_by = trainer.train()
+        if stopped_by == "SIGTERM":
+            raise Terminated(
+                f"stopped by SIGTERM at update {trainer.state.step:,}; {self.run} is saved",
+                "the same command goes on from there",
+            )
+        if stopped_by == "SIGINT":
+            logs.notice(
+                f"stopped at update {trainer.state.step:,}; {self.run} is saved: the same command goes on from there"
+            )
+            raise KeyboardInterrupt
+        return self._result(stopped_by, trainer.state)
+
+    def _load(self) -> TrainingState | None:
+        """Put weights and moments of the newest checkpoint into every process's optimizer."""
+        loaded = load_newest(self.run, self.optimizer.weights()) if self.worker.rank == 0 else None
+        content = self.worker.share({"state": None if loaded is None else loaded[0].to_json()})["state"]
+        state = None if content is None else TrainingState.from_json(content, self.run)
+        adam_steps = 0 if state is None else state.step - state.skipped  # Adam never saw the skipped ones
+        if loaded is not None:
+            self.optimizer.load_moments(loaded[1], adam_steps)
+        self.optimizer.spread(self.worker, adam_steps)
+        return state
+
+    def _begin(self, found: TrainingState | None) -> TrainingState:
+        """The state to go on with, under what is asked for now."""
+        state = (found or TrainingState()).for_devices(self.worker.world_size)
+        if any(change.startswith(_WHAT_BEST_MEANS) for change in self.changes):
+            state = replace(state, best_value=None, worse_validations=0)  # what is not comparable with the next
+        if any(change.startswith("training.max_tokens ") for change in self.changes):
+            state = replace(state, max_tokens=0)
+        return TrainingState.from_json(self.worker.share(state.to_json()), self.run)
+
+    def _trainer(self, state: TrainingState, interrupted: Callable[[], str]) -> Trainer:
+        config, device = self.recipe.training, self.device.device
+        self.matmul_rate = matmul_rate(self.device)
+        compile_layers(self.model, config.compile, device)
+        return Trainer(
+            self.model,
+            self.optimizer,
+            self.data.train,
+            self.valid,
+            config,
+            d_model=self.recipe.model.d_model,
+            device=device,
+            worker=self.worker,
+            metrics=self.metrics,
+            hooks=Hooks(self._save, self._bleu(), interrupted, self._load, self.cost, self.matmul_rate),
+            state=state,
+            longest_validated=longest_validated(self.data, self.recipe),
+        )
+
+    def _open_run(self, state: TrainingState) -> None:
+        """Create the run folder, or bring the existing one up to date."""
+        if self.worker.rank != 0:
+            return
+        write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
+        listeners = [self._renew_report]
+        if self.tensorboard:
+            listeners.append(TensorBoardLog(self.run / "tensorboard", state.step).write)
+        self.metrics = MetricsLog(self.run / "metrics.jsonl", listeners)
+
+    def _announce(self, state: TrainingState) -> None:
+        config, pairs = self.recipe.training, len(self.data.train)
+        src_tokens = int(self.data.train.src_lengths.sum()) + pairs
+        tgt_tokens = int(self.data.train.tgt_lengths.sum()) + pairs
+        logs.notice(
+            f"model: {count_parameters(self.model):,} parameters; data: {self.data.folder}, {pairs:,} pairs, "
+            f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
+            f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
+        )
+        run_flops = self.cost.run_flops(
+            self.data.train.src_lengths, self.data.train.tgt_lengths, config.batch_tokens, config.max_updates
+        )
+        logs.notice(
+            f"cost: {beside_the_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
+            f"{self.matmul_rate / 1e12:.3g} TFLOP/s here, on each of {self.worker.world_size} devices"
+        )
+        self.metrics.write(
+            "start",
+            step=state.step,
+            updates=config.max_updates,
+            run_flops=run_flops,
+            matmul_rate=round(self.matmul_rate),
+            devices=self.worker.world_size,
+            device=self.device.explanation,
+        )
+        if self.valid is not None and (n := too_long(self.valid, longest_validated(self.data, self.recipe))):
+            logs.notice(f"{n:,} validation pairs are too long for the network and left out of the validation loss")
+        if self.valid is None:
+            logs.notice("no validation data: nothing says which checkpoint is the best")
+
+    def _save(self, state: TrainingState, best: bool, regular: bool) -> None:
+        if self.worker.rank == 0:
+            path = checkpoint_path(self.run, state.step) if regular else interrupted_path(self.run, state.step)
+            checkpoint = Checkpoint(
+                path=path,
+                step=state.step,
+                model=self.recipe.model,
+                decoding=self.recipe.decoding,
+                vocab_size=self.data.vocab_size,
+                vocab_sha256=self.data.vocab_sha256,
+                data_sha256=self.data.sha256,
+                src_lang=self.data.src_lang,
+                tgt_lang=self.data.tgt_lang,
+                run_id=self.run_id,
+                text=self.data.text,
+            )
+            snapshot = TrainingSnapshot(state.to_json(), self.optimizer.moments())
+            save_checkpoint(checkpoint, self.optimizer.weights(), self.data.vocab_path, snapshot)
+            if best:
+                mark_best(self.run, path)
+            prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
+            if self.samples:
+                self.metrics.write("samples", step=state.step, **self.samples)
+                self.samples = {}
+            self.metrics.write("checkpoint", step=state.step, path=path.name)
+        self.worker.wait()
+
+    def _bleu(self) -> Callable[[], float] | None:
+        wanted = self.recipe.training.validation_bleu_pairs
+        if self.valid is None or wanted == 0 or self.worker.rank != 0:
+            return None
+        sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
+        every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
+        sources, references = sources[::every][:wanted], references[::every][:wanted]
+        codec = self.data.codec()
+
+        def score() -> float:
+            translator = Translator([self.model], codec, self.device, self.recipe.decoding)
+            translations = translator.translate(sources)
+            shown = slice(None, None, max(1, len(sources) // _SAMPLES))
+            columns = {"sources": sources, "references": references, "translations": translations}
+            self.samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
+            return bleu(translations, [references], tgt_lang=self.data.tgt_lang).score
+
+        return score
+
+    def _renew_report(self, record: Record) -> None:
+        """Bring report.html up to date with each checkpoint, and when a call begins."""
+        if record["event"] not in ("start", "checkpoint"):
+            return
+        try:
+            write_report(self.run)
+        except OSError as error:  # a page to look at is no reason to stop training
+            logs.warning(f"{self.run / REPORT} cannot be written: {error.strerror or error}")
+
+    def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
+        has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"
+        return TrainResult(
+            run=self.run,
+            stopped_by=stopped_by,
+            updates=state.step,
+            epochs=state.position.epoch,
+            parameters=count_parameters(self.model),
+            train_seconds=state.seconds,
+            tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0,
+            flops=state.flops,
+            best_metric="BLEU" if has_bleu else "loss",
+            best_value=state.best_value,
+            best_step=state.best_step,
+        )

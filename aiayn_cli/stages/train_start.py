@@ -1,0 +1,145 @@
+"""What is looked at before a run trains: whether data, recipe, memory and disk allow it, and where it goes on from."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aiayn_cli import logs
+from aiayn_cli.checkpoint import load_checkpoint, load_training
+from aiayn_cli.config import Recipe, TrainingConfig
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.device import Device, free_memory
+from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import count_parameters
+from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
+from aiayn_cli.training.state import TrainingState
+
+# Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with.
+_BYTES = {torch.float32: 16, torch.bfloat16: 20}
+
+
+def check_data(data: PreparedData, recipe: Recipe) -> None:
+    """Make sure that there is something to learn from, and that the network can read it.
+
+    Raises:
+        DataError: there are no pairs, or token ids outside the vocabulary.
+        ConfigError: the recipe's network cannot take such data.
+    """
+    if len(data.train) == 0:
+        raise DataError(f"{data.folder} has no training pairs", "look at the drops in its manifest.json")
+    if data.separate_vocabs and recipe.model.share_embeddings == "all":
+        raise ConfigError(
+            f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
+            "add --set model.share_embeddings=decoder, or prepare with --joint-vocab",
+            key="model.share_embeddings",
+        )
+    if data.text.trees and recipe.training.validation_bleu_pairs:
+        raise ConfigError(
+            f"training.validation_bleu_pairs is {recipe.training.validation_bleu_pairs}, but {data.folder} holds trees",
+            "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
+            key="training.validation_bleu_pairs",
+        )
+    longest = 1 + max(int(data.train.src_lengths.max()), int(data.train.tgt_lengths.max()))
+    if recipe.model.positions == "learned" and longest > recipe.model.max_positions:
+        raise ConfigError(
+            f"model.max_positions is {recipe.model.max_positions:,}, but a training pair has {longest:,} tokens",
+            f"set it to {longest} or more, use positions: sinusoidal, or prepare with a lower --max-length",
+            key="model.max_positions",
+        )
+
+
+def longest_validated(data: PreparedData, recipe: Recipe) -> int:
+    """Most tokens, with the end token, of either side of a validation pair whose loss is measured.
+
+    What training may meet, and at least 1,024; a learned position table has no more rows than it has.
+    """
+    longest = 1 + max(int(data.train.src_lengths.max()), int(data.train.tgt_lengths.max()))
+    return recipe.model.max_positions if recipe.model.positions == "learned" else max(longest, 1_024)
+
+
+def too_long(store: TokenStore, longest: int) -> int:
+    """How many pairs of a store have a side of more tokens, with the end token."""
+    return int(np.count_nonzero(np.maximum(store.src_lengths, store.tgt_lengths) + 1 > longest))
+
+
+def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
+    """Make sure that a network fits into the device's memory, before it is built.
+
+    Raises:
+        AiaynError: weights, gradient and the optimizer's moments alone would take more than is free.
+    """
+    free = free_memory(device.device)
+    try:
+        with torch.device("meta"):  # shapes without numbers
+            parameters = count_parameters(build_model(recipe.model, vocab_size))
+    except RuntimeError as error:
+        if "overflow" not in str(error).lower():
+            raise
+        parameters = 1 << 62  # more numbers than can be counted
+    needed = parameters * _BYTES[device.dtype]
+    if free is not None and needed > free:
+        size = (
+            f"{parameters:,} parameters take {needed / 1e9:,.1f} GB" if parameters < 1 << 62 else "its size overflows"
+        )
+        raise AiaynError(
+            f"the network is too large for this device: {size} to train, and {free / 1e9:,.1f} GB are free",
+            "lower model.d_model, d_ff or the number of layers, or train on a larger device",
+        )
+
+
+def load_newest(run: Path, weights: Mapping[str, Tensor]) -> tuple[TrainingState, dict[str, Tensor]] | None:
+    """Read a run's newest checkpoint that is whole; those after it are set aside.
+
+    Args:
+        run: its folder.
+        weights: float32, to copy the checkpoint's into.
+    Returns:
+        The run's state and the optimizer's moments; None where no checkpoint was written yet.
+    Raises:
+        CheckpointError: there are checkpoints, and all are damaged; the newest is named.
+    """
+    first: CheckpointError | None = None
+    damaged = []
+    for path in reversed(resumable(run)):
+        try:
+            found = load_checkpoint(path)
+            snapshot = load_training(path)
+            state = TrainingState.from_json(snapshot.state, path / "training" / "state.json")
+            found.copy_into(weights)
+        except CheckpointError as error:
+            first = first or error
+            damaged.append(path)
+            continue
+        for bad in damaged:
+            logs.warning(f"{first and first.problem}; it is set aside as {set_aside_damaged(bad).name}")
+        return state, dict(snapshot.moments)
+    if first is not None:
+        raise first
+    return None
+
+
+def finished(config: TrainingConfig, state: TrainingState) -> str:
+    """Why a run needs no more training, and what would change that; "" if it does."""
+    if state.step >= config.max_updates:
+        return f"already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
+    if config.patience and state.worse_validations >= config.patience:
+        return (
+            f"ended at update {state.step:,}, after {state.worse_validations} validations without a better one; "
+            "--set training.patience=... goes on"
+        )
+    return ""
+
+
+def with_max_tokens(recipe: Recipe, device: Device) -> Recipe:
+    """Choose what one forward pass holds, where the recipe leaves it to the device."""
+    if recipe.training.max_tokens:
+        return recipe
+    # A CPU gains nothing from more than its caches hold; a GPU wants to be full.
+    most = 4_096 if device.device.type == "cpu" else 25_000
+    return replace(recipe, training=replace(recipe.training, max_tokens=most))

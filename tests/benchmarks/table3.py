@@ -1,0 +1,221 @@
+"""The paper's Table 3: what varies the Transformer, row by row.
+
+    python tests/benchmarks/table3.py               the rows with their parameters, beside the printed ones
+    python tests/benchmarks/table3.py multi30k      train each row at the size of a smaller recipe, and print the table
+
+Each recipe in recipes/table3 says how a row differs from base. At another size its ratio to base is kept: where the
+paper halves d_model, half of the smaller recipe's d_model is taken. As in the paper, each row is scored on the
+validation text, with the last checkpoint alone and the recipe's beam.
+
+A row that is done is kept in OUT/ROW/result.json, and a run that was stopped goes on where it was: the same command
+again does what is left.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aiayn_cli import logs
+from aiayn_cli.config import ModelConfig, Recipe
+from aiayn_cli.data.prepared import PreparedData, find_prepared
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.transformer import build_transformer
+from aiayn_cli.model.translation_model import count_parameters
+from aiayn_cli.recipe import load_recipe, run_name
+from aiayn_cli.run_checkpoints import list_checkpoints
+from aiayn_cli.stages.score import run_score
+from aiayn_cli.stages.train import run_train
+from aiayn_cli.stages.translate import run_translate
+
+# Recipe of each row: perplexity, BLEU, millions of parameters as printed (newstest2013, en-de).
+PAPER: dict[str, tuple[float, float, int | None]] = {
+    "base": (4.92, 25.8, 65),
+    "a-heads-1": (5.29, 24.9, None),
+    "a-heads-4": (5.00, 25.5, None),
+    "a-heads-16": (4.91, 25.8, None),
+    "a-heads-32": (5.01, 25.4, None),
+    "b-keys-16": (5.16, 25.1, 58),
+    "b-keys-32": (5.01, 25.4, 60),
+    "c-layers-2": (6.11, 23.7, 36),
+    "c-layers-4": (5.19, 25.3, 50),
+    "c-layers-8": (4.88, 25.5, 80),
+    "c-width-256": (5.75, 24.5, 28),
+    "c-width-1024": (4.66, 26.0, 168),
+    "c-ff-1024": (5.12, 25.4, 53),
+    "c-ff-4096": (4.75, 26.2, 90),
+    "d-dropout-0": (5.77, 24.6, None),
+    "d-dropout-20": (4.95, 25.5, None),
+    "d-smoothing-0": (4.67, 25.3, None),
+    "d-smoothing-20": (5.47, 25.7, None),
+    "e-learned-positions": (4.92, 25.7, None),
+    "big": (4.33, 26.4, 213),
+}
+COLUMNS: list[tuple[str, Callable[[Recipe], Any]]] = [
+    ("N", lambda recipe: recipe.model.n_encoder_layers),
+    ("d_model", lambda recipe: recipe.model.d_model),
+    ("d_ff", lambda recipe: recipe.model.d_ff),
+    ("h", lambda recipe: recipe.model.n_heads),
+    ("d_k", lambda recipe: recipe.model.d_k),
+    ("d_v", lambda recipe: recipe.model.d_v),
+    ("P_drop", lambda recipe: recipe.model.dropout),
+    ("e_ls", lambda recipe: recipe.training.label_smoothing),
+    ("steps", lambda recipe: recipe.training.max_updates),
+]
+ROWS_OF_THE_CODE, TARGET_SPACE_ROWS = 40_960, 32  # of the authors' first code; see recipes/README.md
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """What a row gave.
+
+    Attributes:
+        settings: the overrides of the smaller recipe.
+        perplexity: of the validation text, for each sub-word.
+        bleu: of the validation text.
+        parameters: of the model.
+        seconds: of training.
+    """
+
+    settings: list[str]
+    perplexity: float
+    bleu: float
+    parameters: int
+    seconds: float
+
+
+def row_recipe(row: str) -> Recipe:
+    """The recipe of a row at the paper's size."""
+    return load_recipe("base" if row == "base" else f"table3/{row}")
+
+
+def at_size_of(small: Recipe, row: Recipe) -> list[str]:
+    """The overrides that make of a smaller recipe what the row is of base; ratios to base are kept."""
+    base = load_recipe("base")
+    values: dict[str, str | float] = {}
+    names = [f"model.{field.name}" for field in fields(ModelConfig)]
+    for name in (*names, "training.label_smoothing", "training.max_updates"):
+        section, key = name.split(".")
+        of_base, of_row, of_small = (getattr(getattr(recipe, section), key) for recipe in (base, row, small))
+        if of_row == of_base:
+            continue
+        if isinstance(of_row, str):
+            values[name] = of_row
+        else:
+            value = of_small * of_row / of_base
+            values[name] = max(round(value), 1) if isinstance(of_small, int) else round(value, 6)
+    heads = values.get("model.n_heads")
+    if heads and row.model.n_heads * row.model.d_k == base.model.n_heads * base.model.d_k:
+        # Rows A: other numbers of heads, of the same width together, even where an eighth of the heads is below one.
+        values |= {
+            f"model.{name}": small.model.n_heads * getattr(small.model, name) // int(heads) for name in ("d_k", "d_v")
+        }
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def run_row(row: str, scale: str, overrides: Sequence[str], data: Path, out: Path) -> RowResult:
+    """Train and score a row, or take what an earlier call found out."""
+    small = load_recipe(scale, overrides)
+    settings = [*overrides, *at_size_of(small, row_recipe(row))]
+    updates = load_recipe(scale, settings).training.max_updates
+    path = out / row / "result.json"
+    if path.exists():
+        done = RowResult(**json.loads(path.read_text(encoding="utf-8")))
+        if done.settings != settings:
+            raise AiaynError(f"{path} is of {done.settings}, not of {settings}", "give another --out, or remove it")
+        return done
+    training = {
+        "save_every_steps": max(updates // 4, 1), "validate_every_saves": 1, "keep_checkpoints": 1, "average_last": 1,
+        "best_metric": "loss", "validation_bleu_pairs": 0, "patience": 0,
+    }  # fmt: skip
+    logs.notice(f"row {row}: {' '.join(settings) or 'as it is'}")
+    all_settings = [*settings, *(f"training.{name}={value}" for name, value in training.items())]
+    trained = run_train(scale, all_settings, data=data, out=out / row)
+    prepared = PreparedData.load(data)
+    hypotheses = out / row / "valid.hyp"
+    langs = f"{prepared.src_lang}-{prepared.tgt_lang}"
+    run_translate([list_checkpoints(out / row)[-1]], source=str(data / f"valid.{prepared.src_lang}"), output=hypotheses)
+    bleu = run_score([data / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
+    metrics = [
+        json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
+    ]
+    last = [each for each in metrics if each["event"] == "validation"][-1]
+    result = RowResult(
+        settings, last["perplexity"], bleu.systems[0].scores[0].score, trained.parameters, trained.train_seconds
+    )
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+    return result
+
+
+def print_sizes() -> None:
+    """Print each row's parameters at the paper's size."""
+    print(f"{'':<20} {'printed':>8} {'first code':>10} {'37,000 rows':>11}   parameters in millions")
+    for row, (_, _, printed) in PAPER.items():
+        model = row_recipe(row).model
+        settings = asdict(model) | {"attention_bias": True}
+        with torch.device("meta"):  # shapes without numbers
+            ours = count_parameters(build_transformer(model, 37_000)) / 1e6
+            code = count_parameters(build_transformer(ModelConfig(**settings), ROWS_OF_THE_CODE))
+        code_and_space = (code + TARGET_SPACE_ROWS * model.d_model) / 1e6
+        print(f"{row:<20} {printed or '':>8} {code_and_space:>10.2f} {ours:>11.2f}")
+
+
+def print_table(scale: str, overrides: Sequence[str], results: dict[str, RowResult]) -> None:
+    """Print the rows that are done as the paper does: blank is as in base."""
+    head = "".join(f"{name:>8}" for name, _ in COLUMNS)
+    print(
+        f"{'':<20}{head}{'PPL':>9}{'BLEU':>7}{'params':>9}{'minutes':>9}   | paper:{'PPL':>6}{'BLEU':>6}{'params':>8}"
+    )
+    base = load_recipe(scale, overrides)
+    for row, result in results.items():
+        recipe = load_recipe(scale, result.settings)
+        values = (get(recipe) if row == "base" or get(recipe) != get(base) else "" for _, get in COLUMNS)
+        ppl, bleu, params = PAPER[row]
+        ours = (
+            f"{result.perplexity:>9.2f}{result.bleu:>7.2f}{result.parameters / 1e6:>8.2f}M{result.seconds / 60:>9.1f}"
+        )
+        print(
+            f"{row:<20}{''.join(f'{value:>8}' for value in values)}{ours}   |       {ppl:>6}{bleu:>6}{params or '':>8}"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the rows, or train them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scale", nargs="?", help="recipe whose size is taken; none: nothing is trained")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="setting of all rows; repeatable"
+    )
+    parser.add_argument("--rows", nargs="+", choices=list(PAPER), default=list(PAPER), metavar="ROW")
+    parser.add_argument("--data", type=Path, help="prepared data (default: the recipe's corpus)")
+    parser.add_argument("--out", type=Path, help="where runs and results are kept (default: runs/table3-SCALE)")
+    options = parser.parse_args(arguments)
+    if options.scale is None:
+        print_sizes()
+        return 0
+    logs.setup()
+    try:
+        recipe = load_recipe(options.scale, options.set)
+        data = options.data or find_prepared(recipe.data.corpus)
+        out = options.out or Path("runs") / f"table3-{run_name(options.scale)}"
+        started = time.monotonic()
+        results = {}
+        for row in options.rows:
+            results[row] = run_row(row, options.scale, options.set, data, out)
+            logs.notice(f"{len(results)} of {len(options.rows)} rows after {logs.clock(time.monotonic() - started)}")
+        print_table(options.scale, options.set, results)
+    except AiaynError as error:
+        print(f"error: {error.problem}\nhint: {error.hint}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,50 @@
+import pytest
+import torch
+from torch import nn
+
+from aiayn_cli.config import ModelConfig
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.int8 import Int8Linear, use_int8
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_of_8_bits_comes_near_the_exact_one(bias: bool) -> None:
+    exact = nn.Linear(64, 48, bias=bias)
+    with torch.no_grad():
+        exact.weight[5] *= 100  # each row has a scale of its own
+        exact.weight[6] = 0
+    rounded = Int8Linear(exact.weight, exact.bias, ((0, 10), (10, 48)))
+    x = torch.randn(3, 7, 64)
+    expected, found = exact(x), rounded(x)
+    assert found.shape == expected.shape
+    scale = expected.abs().amax(dim=(0, 1)).clamp(min=1e-3)
+    assert ((found - expected).abs().amax(dim=(0, 1)) / scale).max() < 0.03
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(rounded.rows(x, 10, 48), found[..., 10:])
+    torch.testing.assert_close(rounded.rows(x, 0, 10), found[..., :10])
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
+@pytest.mark.parametrize("cache_dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_a_model_of_8_bits_says_nearly_the_same_step_by_step(kind: str, cache_dtype: torch.dtype) -> None:
+    config = ModelConfig(
+        kind=kind, n_encoder_layers=1, n_decoder_layers=2, d_model=32, d_ff=64, n_heads=4, d_k=8, d_v=8, kernel_size=3,
+    )  # type: ignore[arg-type]  # fmt: skip
+    torch.manual_seed(2)
+    model = build_model(config, 50).eval()
+    src, tokens = torch.randint(4, 50, (3, 6)), torch.randint(4, 50, (3, 5))
+    expected = model(src, None, tokens).log_softmax(-1)
+    use_int8(model, cache_dtype)
+    cache = model.start(model.encode(src, None), None)
+    for position in range(5):
+        found = model.step(tokens[:, position : position + 1], cache).log_softmax(-1)
+        assert (found - expected[:, position]).abs().mean() < 0.1
+    assert not any(type(module) is nn.Linear for module in model.modules())
+
+
+def test_a_torch_without_8_bit_products_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiayn_cli.model.int8._ENGINES", ("abacus",))
+    with pytest.raises(AiaynError, match="no 8-bit products for this processor"):
+        Int8Linear(torch.randn(3, 4), None)
