@@ -32,7 +32,7 @@ WORDS = [
     ",",
     " ",
 ]
-texts_with_markup = st.lists(st.sampled_from([*TAGS, *ATOMS]), max_size=14).map("".join)
+texts_with_markup = st.lists(st.sampled_from([*TAGS, *WORDS]), max_size=14).map("".join)
 
 
 @pytest.mark.parametrize(
