@@ -57,6 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--small", action="store_true", help="tiny networks for seconds: does this program work?")
+    parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"), help="auto = on a GPU only")
     parser.add_argument("--seconds", type=float, help="measured seconds of each size; default 25, with --small 1")
     parser.add_argument("--only", default="", help="names of checks, with commas; default: all")
     parser.add_argument("--out", type=Path, default=Path("gpu-check.json"), help="the JSON to write")
@@ -75,7 +76,7 @@ def main() -> int:
     wanted = [name for name in arguments.only.split(",") if name] or list(checks)
     results: Figures = {"machine": machine(device), "checks": {}}
     with tempfile.TemporaryDirectory() as folder:
-        setting = Setting(device, arguments.device, Path(folder), arguments.small, arguments.seconds)
+        setting = Setting(arguments, device, Path(folder))
         for name in wanted:
             started = time.perf_counter()
             try:
@@ -97,9 +98,10 @@ def main() -> int:
 class Setting:
     """Where and how large the checks are."""
 
-    def __init__(self, device: Device, device_name: str, folder: Path, small: bool, seconds: float | None) -> None:
-        self.device, self.device_name, self.folder, self.small = device, device_name, folder, small
-        self.seconds = seconds if seconds is not None else 1.0 if small else 25.0
+    def __init__(self, arguments: argparse.Namespace, device: Device, folder: Path) -> None:
+        self.device, self.device_name, self.folder = device, arguments.device, folder
+        self.small, self.compile = arguments.small, arguments.compile
+        self.seconds = arguments.seconds if arguments.seconds is not None else 1.0 if self.small else 25.0
 
     def wait(self) -> None:
         """Until the device has done what it was asked to do."""
@@ -123,7 +125,7 @@ def speed(setting: Setting, size: str) -> Figures:
     rate = matmul_rate(setting.device)
     torch.manual_seed(1)
     model = build_model(shape, vocab_size).to(setting.device.device, setting.device.dtype)
-    compiled = compile_layers(model, config.compile, setting.device.device)
+    compiled = compile_layers(model, setting.compile, setting.device.device)
     marks: list[tuple[float, TrainingState]] = []
     started = time.perf_counter()
 
@@ -188,6 +190,8 @@ def precision(setting: Setting) -> Figures:
         torch.manual_seed(3)
         model = build_model(shape, vocab_size).to(setting.device.device)
         weights = {key: weight.detach().clone() for key, weight in model.named_parameters()}
+        if name == "bf16":  # as it is trained; float32 as it is written
+            compile_layers(model, setting.compile, setting.device.device)
         log = MetricsLog(setting.folder / f"{name}.jsonl")
         trainer = a_trainer(model.to(dtype), shape, store, config, setting, lambda: "", log, math.nan, weights)
         trainer.train()
