@@ -8,9 +8,6 @@ English-German in 37,000 sub-words, and the built-in corpus for the runs that ar
 import argparse
 import json
 import math
-import os
-import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
+from figures import Figures, as_text, graphs_made, machine
 from made_sentences import sentences_like_wmt
 from torch import distributed as dist
 
@@ -49,8 +46,6 @@ from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
 
 GOALS = {"base": 0.40, "big": 0.50}  # MFU on one H100, as a share of its measured rate in large products
 TINY = ModelConfig(n_encoder_layers=2, n_decoder_layers=2, d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16)
-
-Figures = dict[str, Any]
 
 
 def main() -> int:
@@ -127,10 +122,13 @@ def speed(setting: Setting, size: str) -> Figures:
     model = build_model(shape, vocab_size).to(setting.device.device, setting.device.dtype)
     compiled = compile_layers(model, setting.compile, setting.device.device)
     marks: list[tuple[float, TrainingState]] = []
-    started = time.perf_counter()
+    started, graphs = time.perf_counter(), 0
 
     def enough() -> str:
+        nonlocal graphs
         now, state = time.perf_counter(), trainer.state
+        if graphs != (graphs := graphs_made()):
+            marks.clear()  # something was compiled: a batch without padding, perhaps the first one
         if not marks and state.step >= 20 and now - started > setting.seconds / 5:  # compiled, and caches are warm
             setting.wait()
             marks.append((time.perf_counter(), state))
@@ -162,7 +160,7 @@ def speed(setting: Setting, size: str) -> Figures:
         "compiled": compiled,
     }
     if compiled:
-        figures["graphs"] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        figures["graphs"] = graphs_made()
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
     if setting.device.device.type == "cuda":
@@ -366,28 +364,6 @@ def group_of_one(backend: str, store: Path) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
-
-
-def machine(device: Device) -> Figures:
-    found: Figures = {
-        "device": device.explanation,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "free_disk_gib": round(shutil.disk_usage(tempfile.gettempdir()).free / 2**30, 1),
-    }
-    if device.device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device.device)
-        found |= {"cuda": torch.version.cuda, "memory_gib": round(properties.total_memory / 2**30, 1)}
-    return found
-
-
-def as_text(figures: Figures) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {value:.4g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
-        for name, value in figures.items()
-        if name != "passed"
-    )
 
 
 if __name__ == "__main__":
