@@ -24,6 +24,7 @@ from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
+from aiayn_cli.decoding.markup import find_markup
 from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
@@ -461,6 +462,22 @@ def test_a_glossary_is_obeyed_and_its_misses_are_reported(
     feed_stdin(monkeypatch, b"hund\n")
     assert main(["translate", "-m", str(model), "--sample", *options]) == 2
     assert "--glossary needs a search" in capsys.readouterr().err
+
+
+def test_markup_comes_through_in_every_mode_and_is_flagged_where_it_does_not(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["der <b>hund</b> und %s", "", "die {name} <br/>", "hund"]
+    data = "\n".join(lines).encode()
+    options = ["--markup", "--on-suspect", "retry", "--nbest", "2", "--report", str(tmp_path / "report")]
+    out = run(model, options, data, monkeypatch, capsys).split("\n")[:-1]
+    for line, *outputs in zip(lines, out[::2], out[1::2], strict=True):
+        assert [find_markup(output) for output in outputs] == [find_markup(line)] * 2
+    assert "markup_lost" not in (tmp_path / "report").read_text(encoding="utf-8")
+    monkeypatch.setattr("aiayn_cli.decoding.markup_translator.put_back", lambda plain, items, output, links: output)
+    run(model, options, data, monkeypatch, capsys)
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert ["markup_lost" in record["flags"] for record in records] == [True, False, True, False]
 
 
 # ---- --score-against
