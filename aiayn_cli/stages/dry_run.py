@@ -97,7 +97,8 @@ def try_out(session: Session) -> DryRunResult:
     pairs, src, tgt = trainer.largest_batch()
     (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
     seconds = (ended - began) / max(last - first, 1)
-    checkpoint = 3 * bytes_of(session.optimizer.weights().values())  # with two moments
+    kept = 4 if recipe.training.ema_decay else 3  # weights, two moments, perhaps their moving average
+    checkpoint = kept * bytes_of(session.optimizer.weights().values())
     left = max(0, recipe.training.max_updates - state.step)
     max_tokens = trainer.state.max_tokens or recipe.training.max_tokens
     return DryRunResult(

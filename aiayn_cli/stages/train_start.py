@@ -20,7 +20,8 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
 from aiayn_cli.training.state import TrainingState
 
-# Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with.
+# Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with. A
+# moving average of the weights adds four.
 _BYTES = {torch.float32: 16, torch.bfloat16: 20}
 
 
@@ -83,7 +84,7 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         if "overflow" not in str(error).lower():
             raise
         parameters = 1 << 62  # too many for torch to count
-    needed = parameters * _BYTES[device.dtype]
+    needed = parameters * (_BYTES[device.dtype] + (4 if recipe.training.ema_decay else 0))
     if free is not None and needed > free:
         raise AiaynError(
             f"the network is too large for this device: {parameters:,} parameters take {needed / 1e9:,.1f} GB to "
