@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import resource
 import sys
 import time
 from contextlib import suppress
@@ -15,6 +16,8 @@ from torch.nn import functional
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError
 
+# How torch's allocator of CPU memory says that there is none, in a RuntimeError with other words around.
+_NO_CPU_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 # Of a container: the limit of its memory, and what it has taken, in both versions of Linux's control groups.
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -114,6 +117,20 @@ def free_memory(device: torch.device) -> int | None:
         with suppress(OSError, ValueError):  # no such limit
             free = min(free, int(Path(limit).read_bytes()) - int(Path(used).read_bytes()))
     return free
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that the device's memory, or the machine's, has run out."""
+    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, kinds) or any(words in str(error) for words in _NO_CPU_MEMORY)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes that this process has taken at most so far: of a GPU's memory, or of the machine's."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved(device))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kilobytes elsewhere
 
 
 def _named_device(name: str, local_rank: int) -> torch.device:

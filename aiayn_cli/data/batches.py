@@ -132,17 +132,19 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
     Args:
         store: of the pairs.
         pairs: sorted by length.
-        max_tokens: most padded tokens of one side in a micro-batch; a single longer pair is one by itself.
+        max_tokens: padded tokens of one side in a micro-batch: at most 1/16 more, so that padding does not cut an
+            update of max_tokens into two halves; a single longer pair is one by itself.
         multiple_of: their number is a multiple of this, so that so many devices have as many each.
     Returns:
         Micro-batches; some are empty where pairs are few.
     """
     lengths = _lengths(store, pairs)
-    rounds = max(1, -(-int(lengths.sum()) // (max_tokens * multiple_of)))  # fewer cannot do
+    most = _with_slack(max_tokens)
+    rounds = max(1, -(-int(lengths.sum()) // (most * multiple_of)))  # fewer cannot do
     while True:
         bounds = np.concatenate(([0], _cut_evenly(lengths, rounds * multiple_of), [len(pairs)]))
         parts = [pairs[a:b] for a, b in pairwise(bounds)]
-        if all(len(part) <= 1 or _padded(store, part) <= max_tokens for part in parts):
+        if all(len(part) <= 1 or _padded(store, part) <= most for part in parts):
             return parts
         rounds += 1
 
@@ -150,7 +152,7 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
 def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
     """A micro-batch that takes as much memory as any may: as many of the longest pairs as fit in max_tokens."""
     lengths = np.maximum(store.src_lengths, store.tgt_lengths).astype(np.int64) + 1
-    most = min(len(store), max(1, max_tokens // int(lengths.max())))
+    most = min(len(store), max(1, _with_slack(max_tokens) // int(lengths.max())))
     return _sorted_by_length(store, np.argpartition(lengths, len(store) - most)[len(store) - most :].astype(np.int64))
 
 
@@ -251,6 +253,10 @@ def _sorted_by_length(store: TokenStore, pairs: Indices) -> Indices:
 def _lengths(store: TokenStore, pairs: Indices) -> Indices:
     """Tokens that each pair counts for: its longer side with its end token."""
     return np.maximum(store.src_lengths[pairs], store.tgt_lengths[pairs]).astype(np.int64) + 1
+
+
+def _with_slack(max_tokens: int) -> int:
+    return max_tokens + max_tokens // 16
 
 
 def _padded(store: TokenStore, pairs: Indices) -> int:
