@@ -5,10 +5,13 @@ import json
 import lzma
 import math
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -618,3 +621,36 @@ def test_a_reader_that_goes_away_ends_it_quietly(model: Path) -> None:
         err = process.stderr.read()
         assert b"Traceback" not in err
         assert b"rror" not in err
+
+
+def test_a_terminal_shows_a_prompt_and_gets_each_answer_at_once(model: Path) -> None:
+    master, slave = pty.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    command = [sys.executable, "-m", "aiayn_cli", "translate", "-m", str(model), "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+    shown = b""
+
+    def read_until(text: bytes, times: int) -> None:
+        nonlocal shown
+        deadline = time.monotonic() + 60
+        while shown.count(text) < times and time.monotonic() < deadline:
+            if select.select([master], [], [], 1)[0]:
+                shown += os.read(master, 1 << 16)
+        assert shown.count(text) >= times, shown
+
+    with subprocess.Popen(command, stdin=slave, stderr=slave, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        read_until(b"\n> ", 1)
+        for number, line in enumerate((b"hund\n", b"\n", b"katze\n"), start=1):
+            os.write(master, line)
+            answer = process.stdout.readline()
+            assert (answer == b"\n") == (line == b"\n")
+            read_until(b"> ", number + 1)
+        os.write(master, b"\x04")
+        assert process.wait(timeout=30) == 0
+    read_until(b"translated 3 lines", 1)
+    assert b"type a line to translate it; Ctrl-D ends" in shown
+    os.close(master)
+    os.close(slave)
