@@ -31,6 +31,7 @@ LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer one
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
 _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
 _MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
+_FEWEST_IN_A_THREAD = 4  # sentences; fewer are not shared out
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 _NOTICES = 5  # long lines named one by one; the rest are only counted
 _WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # target languages that put no blank between sentences
@@ -243,15 +244,17 @@ class Translator:
         self, batches: Sequence[list[int]], sources: Sequence[_Source]
     ) -> list[tuple[int, list[Hypothesis]]]:
         """Search the sentences of some batches, by their numbers: on a CPU side by side, a share in each thread."""
-        n_workers = min(self._threads, len(batches)) if self._device.type == "cpu" else 1
-        # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
         numbers = [number for batch in batches for number in batch]
+        n_workers = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self._device.type == "cpu" else 1
+        # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
         shares = [numbers[worker::n_workers] for worker in range(n_workers)]
 
         def task(share: list[int]) -> Callable[[Event], list[list[Hypothesis]]]:
             return lambda stop: self._search_share([sources[number] for number in share], len(batches[0]), stop)
 
-        results = run_together([task(share) for share in shares])
+        # A second thread would be waited for in each product, and the products of a few rows are too small for that.
+        threads = max(self._threads // n_workers, 1) if len(shares[0]) > _FEWEST_IN_A_THREAD else 1
+        results = run_together([task(share) for share in shares], threads)
         return [pair for share, found in zip(shares, results, strict=True) for pair in zip(share, found, strict=True)]
 
     def _search_share(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
