@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types check bench table3
+.PHONY: help setup demo test lint types check bench gpu table3
 
 help:
 	@echo "make TARGET (PYTHON=python3.12 chooses another Python for .venv)"
@@ -39,6 +39,9 @@ check: lint types test  ## lint, types and tests
 
 bench: setup  ## print the benchmarks' figures for this machine
 	@for file in tests/benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+gpu: setup  ## check training and decoding on one GPU, in under six minutes
+	@sh tests/gpu/check.sh
 
 SCALE ?= multi30k
 # TABLE3 holds more options, such as TABLE3='--set training.max_updates=2000'

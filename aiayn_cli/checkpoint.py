@@ -234,8 +234,9 @@ def load_training(path: Path) -> TrainingSnapshot:
     Raises:
         CheckpointError: the checkpoint was not saved for that, or is damaged.
     """
-    state = read_json(path / _STATE, "a checkpoint that training can go on from")
-    return TrainingSnapshot(state, read_tensors(path / _MOMENTS, load_checkpoint(path).files.get(_MOMENTS)))
+    hashes = load_checkpoint(path).files
+    state = read_json(path / _STATE, "a checkpoint that training can go on from", hashes.get(_STATE))
+    return TrainingSnapshot(state, read_tensors(path / _MOMENTS, hashes.get(_MOMENTS)))
 
 
 def at(checkpoint: Checkpoint, path: Path, **changes: Any) -> Checkpoint:

@@ -24,8 +24,8 @@ _DAMAGED = "it is damaged; use another checkpoint"
 T = TypeVar("T")
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read one JSON object.
+def read_json(path: Path, what: str, sha256: str | None = None) -> dict[str, Any]:
+    """Read one JSON object, which must have the given SHA-256 if one is given.
 
     Raises:
         CheckpointError: it is missing or damaged; `what` says what its folder was taken for.
@@ -36,6 +36,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}", "check the path") from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", _DAMAGED) from error
+    if sha256 is not None and sha256 != hash_of(path):
+        raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no JSON object", _DAMAGED)
     return content

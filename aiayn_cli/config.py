@@ -169,7 +169,7 @@ class TrainingConfig:
     """How the network learns (Section 5), and what is kept on the way."""
 
     batch_tokens: int = 25_000  # tokens in one update over all devices, the longer side of each pair (Section 5.1)
-    max_tokens: int = 0  # padded tokens of one side in one forward pass on one device; 0 = what the device suits
+    max_tokens: int = 0  # padded tokens of a side in one forward pass on one device (+ 1/16); 0 = what the device suits
     max_updates: int = 100_000  # updates in all (Section 5.2: base 100,000; big 300,000)
     learning_rate_scale: float = 1.0  # factor on the paper's schedule (Section 5.3)
     warmup_steps: int = 4_000  # updates of linear rise (Section 5.3)

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import resource
 import sys
 import time
 from contextlib import suppress
@@ -114,6 +115,14 @@ def free_memory(device: torch.device) -> int | None:
         with suppress(OSError, ValueError):  # no such limit
             free = min(free, int(Path(limit).read_bytes()) - int(Path(used).read_bytes()))
     return free
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes that this process has taken at most so far: of a GPU's memory, or of the machine's."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved(device))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kilobytes elsewhere
 
 
 def _named_device(name: str, local_rank: int) -> torch.device:

@@ -122,7 +122,7 @@ class _Lines:
         self._description, self._total, self._unit = description, total, unit
         self._done = self._done_before = done
         self._started = self._last_line = time.monotonic()
-        self._written = False
+        self._written, self._done_at_line = False, done
         self._facts: Sequence[str] = ()
 
     def advance(self, n: int = 1) -> None:
@@ -139,7 +139,7 @@ class _Lines:
         self._facts = facts
 
     def finish(self) -> None:
-        if self._written:
+        if self._written and self._done != self._done_at_line:
             self._write_line(time.monotonic())
 
     def _write_line(self, now: float) -> None:
@@ -158,7 +158,7 @@ class _Lines:
         else:
             parts.append(f"{clock(seconds)} so far")
         _write(", ".join(parts))
-        self._written = True
+        self._written, self._done_at_line = True, self._done
 
 
 @contextmanager

@@ -30,7 +30,7 @@ MAY_IMPORT_WITHIN_ROW = {("config", "errors")}
 LIGHT = {"__main__", "app", "commands", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 FUNCTION_LEVEL_ELSEWHERE = {("logs", "rich"), ("app", "importlib")}  # by module and what it imports, with reason there
-FURTHER_STAGES = {"train": ("launch",)}  # of a command, for options that make something else of it
+FURTHER_STAGES = {"train": ("launch", "verify_resume")}  # of a command, for options that make something else of it
 READS_LINES = "data/text.py"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sacrebleu.dataset import DATASETS
 
 from aiayn_cli.app import main
 from aiayn_cli.data.corpora import find_corpus
@@ -104,6 +105,18 @@ def test_the_commands_for_own_text_run_and_keep_every_line(run: Run) -> None:
     out = run(own)
     assert re.search(r"BLEU.* = [0-9.]+", out)
     assert lines_of(run.work / "test.hyp") == 6
+    # Its run is what the commands for averages and scores start from.
+    out = run(next(block for block in blocks("sh") if "--search" in block))
+    assert lines_of(run.work / "best.hyp") == lines_of(run.work / "last.hyp") == 6
+    for words in (
+        "validation pairs",
+        "difference  p bootstrap",
+        "compound-split tokenised BLEU",
+        "0-10 words",
+        "line ",
+    ):
+        assert words in out
+    assert (run.work / "compare.html").read_text(encoding="utf-8").count("<article ") == 6
 
 
 def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +141,21 @@ def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.M
     assert len(asked) == 5
 
 
+def test_the_commands_for_test_sets_name_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = README.partition("## Averages and scores")[2].partition("\n## ")[0]
+    commands = re.findall(r"aiayn (score -t [^<|\n]*)", section)
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr("aiayn_cli.stages.score.load_set", lambda name, langs, _: asked.append((name, langs)) or 1 / 0)
+    for command in commands:
+        with pytest.raises(ZeroDivisionError):
+            main(command.split())
+    assert asked == [("wmt14/full", "en-de")] * 2
+    assert all(langs in DATASETS[name].langpairs for name, langs in asked)
+
+
 def test_no_other_command_of_the_readme_goes_without_a_test() -> None:
     for block in blocks("sh"):
-        assert "prepare demo" in block or "--train train.en train.de" in block, block
+        assert any(words in block for words in ("prepare demo", "--train train.en train.de", "--search")), block
     assert not re.findall(r"^```(?!sh$|bash$)\w+$", README, flags=re.MULTILINE)
 
 

@@ -1,5 +1,6 @@
 """The command `aiayn train`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 from aiayn_cli import logs
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
+from aiayn_cli.errors import UsageError
 
 
 def train(
@@ -36,6 +38,12 @@ def train(
         Compile | None, typer.Option("--compile", help="Compile the layers with torch.compile; auto = on a GPU.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Find out memory, disk, speed and hours with a few updates, then stop.")
+    ] = False,
+    verify_resume: Annotated[
+        bool, typer.Option("--verify-resume", help="Prove that a killed run goes on exactly, with two short runs.")
+    ] = False,
     gpus: Annotated[
         int | None, typer.Option(help="GPUs of this machine to train on; with --device cpu, processes.", min=1)
     ] = None,
@@ -55,29 +63,49 @@ def train(
 
     start_logs(quiet, verbose)
     named = {"seed": seed, "precision": precision, "compile": compile_layers}
+    result: object
     overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
-    if gpus is not None:
-        options = {"--recipe": recipe, "--data": data, "--out": out, "--device": device}
-        flags = {
-            "--fresh": not resume,
-            "--tensorboard": tensorboard,
-            "--quiet": quiet,
-            "--verbose": verbose,
-            "--json": as_json,
-        }
-        arguments = [
-            "train",
-            *(text for name, value in options.items() if value is not None for text in (name, str(value))),
-            *(name for name, wanted in flags.items() if wanted),
-            *(text for override in overrides for text in ("--set", override)),
-        ]
-        _launch(arguments, recipe, overrides, data, device, gpus, max_restarts)
-        return
-    result = run_train(
-        recipe, overrides, data=data, out=out, resume=resume, device_name=device, tensorboard=tensorboard
+    if dry_run and verify_resume:
+        raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
+    arguments = _as_arguments(
+        {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides},
+        {"--fresh": not resume, "--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose},
     )
+    if verify_resume:
+        several = {} if gpus is None else {"--gpus": gpus}
+        result = _verify_resume([*arguments, *_as_arguments(several, {})], recipe, out)
+    elif gpus is not None:
+        arguments += _as_arguments({"--out": out}, {"--quiet": quiet, "--json": as_json})
+        _launch(["train", *arguments], recipe, overrides, data, device, gpus, max_restarts)
+        return
+    else:
+        result = run_train(
+            recipe,
+            overrides,
+            data=data,
+            out=out,
+            resume=resume,
+            device_name=device,
+            tensorboard=tensorboard,
+            dry_run=dry_run,
+        )
     if logs.is_first():
         print_result(result, as_json)
+
+
+def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> list[str]:
+    """The command line that says the same; an option with a list of values is given once for each."""
+    words = []
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [name, str(each)]
+    return words + [name for name, is_given in flags.items() if is_given]
+
+
+def _verify_resume(arguments: list[str], recipe: str, out: Path | None) -> object:
+    from aiayn_cli.stages.verify_resume import run_verify_resume  # here, because it imports torch
+
+    return run_verify_resume(arguments, recipe, out)
 
 
 def _launch(

@@ -112,6 +112,12 @@ def translate(
             "write an empty line or the source instead, or stop."
         ),
     ] = "keep",
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b) in each line."
+        ),
+    ] = None,
     attention: Annotated[
         Path | None,
         typer.Option(
@@ -192,6 +198,7 @@ def translate(
         with_alignments=alignments,
         report=report,
         on_suspect=on_suspect,
+        glossary=glossary,
         attention=attention,
         device=device,
         precision=precision,

@@ -65,9 +65,14 @@ class Batch:
     tgt_tokens: int
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device, copied without waiting where the memory allows it."""
-        mask = None if self.src_mask is None else self.src_mask.to(device, non_blocking=True)
-        src, tgt_in, tgt_out = (x.to(device, non_blocking=True) for x in (self.src, self.tgt_in, self.tgt_out))
+        """The same batch on a device; a GPU copies it when it gets there, and the host goes on meanwhile."""
+
+        def moved(x: Tensor) -> Tensor:
+            # Only from page-locked memory can a GPU copy by itself; torch keeps such memory for the next batch.
+            return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+        mask = None if self.src_mask is None else moved(self.src_mask)
+        src, tgt_in, tgt_out = (moved(x) for x in (self.src, self.tgt_in, self.tgt_out))
         return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
 
 
@@ -127,17 +132,19 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
     Args:
         store: of the pairs.
         pairs: sorted by length.
-        max_tokens: most padded tokens of one side in a micro-batch; a single longer pair is one by itself.
+        max_tokens: padded tokens of one side in a micro-batch: at most 1/16 more, so that padding does not cut an
+            update of max_tokens into two halves; a single longer pair is one by itself.
         multiple_of: their number is a multiple of this, so that so many devices have as many each.
     Returns:
         Micro-batches; some are empty where pairs are few.
     """
     lengths = _lengths(store, pairs)
-    rounds = max(1, -(-int(lengths.sum()) // (max_tokens * multiple_of)))  # fewer cannot do
+    most = max_tokens + max_tokens // 16
+    rounds = max(1, -(-int(lengths.sum()) // (most * multiple_of)))  # fewer cannot do
     while True:
         bounds = np.concatenate(([0], _cut_evenly(lengths, rounds * multiple_of), [len(pairs)]))
         parts = [pairs[a:b] for a, b in pairwise(bounds)]
-        if all(len(part) <= 1 or _padded(store, part) <= max_tokens for part in parts):
+        if all(len(part) <= 1 or _padded(store, part) <= most for part in parts):
             return parts
         rounds += 1
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from aiayn_cli.data.scripts import find_letters, find_members, scripts_of
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.special_tokens import UNK_ID
 
@@ -46,9 +47,11 @@ class OutputChecks:
     Args:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
         is_text: False where outputs are trees or the like, of which only lengths and unknown symbols are looked at.
+        glossary: terms that are looked for.
     """
 
-    def __init__(self, src_lang: str, tgt_lang: str, *, is_text: bool = True) -> None:
+    def __init__(self, src_lang: str, tgt_lang: str, *, is_text: bool = True, glossary: Glossary | None = None) -> None:
+        self._glossary = glossary
         self._is_text = is_text
         scripts = scripts_of(tgt_lang)
         self._letters = find_letters()
@@ -79,6 +82,7 @@ class OutputChecks:
             "wrong_script": self._is_foreign(output.text),
             "number_lost": bool(lost_numbers(source, output.text)),
             "url_lost": bool(lost_addresses(source, output.text)),
+            "glossary_missed": self._glossary is not None and bool(self._glossary.missing(source, output.text)),
         }
 
     def _is_foreign(self, text: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,9 @@ from aiayn_cli.decoding.flags import FLAGS
 from aiayn_cli.decoding.suspects import Judged
 
 
-def report_record(number: int, source: str, judged: Judged, line_id: Any = None) -> str:
+def report_record(
+    number: int, source: str, judged: Judged, line_id: Any = None, more: Mapping[str, Any] | None = None
+) -> str:
     """One line of the report.
 
     Args:
@@ -18,6 +21,7 @@ def report_record(number: int, source: str, judged: Judged, line_id: Any = None)
         source: its text.
         judged: what came of it; the report is about the best output.
         line_id: the "id" of a JSON record.
+        more: what else there is to say, in JSON's types.
     """
     best = judged.outputs[0]
     src_tokens = sum(len(part.src) for part in best.parts)
@@ -36,7 +40,7 @@ def report_record(number: int, source: str, judged: Judged, line_id: Any = None)
         record |= {"first_flags": list(judged.first_flags), "tried": list(judged.tried), "helped": judged.helped}
     if judged.replaced_by:
         record["replaced_by"] = judged.replaced_by
-    record |= {"source": source, "translation": best.text}
+    record |= {**(more or {}), "source": source, "translation": best.text}
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 

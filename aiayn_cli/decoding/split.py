@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # languages that put no blank between words or sentences
 _BLANK_MARK = "\u2581"  # what SentencePiece writes at the start of a word
 _SENTENCE_MARKS = (".", "!", "?", "…", "。", "！", "？", "．")
 _MARKS_WITHOUT_BLANK = ("。", "！", "？")  # scripts that put no blank after a sentence

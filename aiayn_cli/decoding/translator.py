@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Self
 
@@ -14,12 +14,15 @@ from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.constrained_search import Constraint, constrained_search, groups_of_one_beam, phrase_tokens
+from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.decoding.split import split_points
+from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.decoding.workers import Stopped, run_together
 from aiayn_cli.device import Device
@@ -34,7 +37,6 @@ _MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
 _FEWEST_IN_A_THREAD = 4  # sentences; fewer are not shared out
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 _NOTICES = 5  # long lines named one by one; the rest are only counted
-_WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # target languages that put no blank between sentences
 
 
 _NO_OPTIONS = SearchOptions()
@@ -47,6 +49,7 @@ class _Source:
     line: int  # position among the lines of one call
     ids: list[int]  # without EOS
     prefix: list[int]  # how its output begins
+    phrases: list[Constraint] = field(default_factory=list)  # what its output holds
 
 
 class Translator:
@@ -63,6 +66,7 @@ class Translator:
         n_best: outputs for each line, at most decoding.beam_size unless they are sampled.
         tgt_lang: target language, which says how the parts of a long line are joined.
         options: what is asked for beside that.
+        glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
 
     Attributes:
@@ -79,6 +83,7 @@ class Translator:
         n_best: int = 1,
         tgt_lang: str = "",
         options: SearchOptions = _NO_OPTIONS,
+        glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
     ) -> None:
         self._models = [_for_decoding(model, device) for model in models]
@@ -87,9 +92,10 @@ class Translator:
         self._decoding = decoding
         self._n_best = n_best
         self._options = options
+        self._glossary = glossary
         self._engine = engine
         self._longest_source = LONGEST_SOURCE
-        self._joiner = "" if tgt_lang.lower().startswith(_WITHOUT_BLANKS) else " "
+        self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self._max_positions = min((model.max_positions for model in self._models), default=NO_LIMIT)
         if engine is not None:
             self._max_positions = min(self._max_positions, engine.max_positions)
@@ -154,8 +160,10 @@ class Translator:
         sources: list[_Source] = []
         for number, ids in zip(wanted, self._vocab.encode([lines[number] for number in wanted]), strict=True):
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes else []
-            for part in self._parts(ids, first_line + number):
-                sources.append(_Source(number, part, prefix))
+            parts = self._parts(ids, first_line + number)
+            for part in parts:
+                phrases = self._phrases(part, lines[number] if len(parts) == 1 else None)
+                sources.append(_Source(number, part, prefix, phrases))
                 prefix = []
         results: list[list[tuple[_Source, list[Hypothesis]]]] = [[] for _ in lines]
         for source, hypotheses in zip(sources, self._search(sources), strict=True):
@@ -190,13 +198,22 @@ class Translator:
             )
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
+    def _phrases(self, ids: list[int], text: str | None) -> list[Constraint]:
+        """What the glossary wants in the output of a source; the text of a part is made of its sub-words."""
+        if self._glossary is None:
+            return []
+        return self._glossary.constraints(text or "".join(self._vocab.pieces(ids)).replace(BLANK_MARK, " "))
+
     def _search(self, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
         if self._engine is not None:
             return self._search_with(self._engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for batches in self._bands([len(source.ids) for source in sources]):
-            for number, hypotheses in self._search_band(batches, sources):
-                found[number] = hypotheses
+        for wanted in (False, True):  # those with phrases are searched in another way
+            numbers = [number for number, source in enumerate(sources) if bool(source.phrases) == wanted]
+            chosen = [sources[number] for number in numbers]
+            for batches in self._bands([len(source.ids) for source in chosen]):
+                for place, hypotheses in self._search_band(batches, chosen):
+                    found[numbers[place]] = hypotheses
         return found
 
     def _search_with(self, engine: SearchEngine, sources: Sequence[_Source]) -> list[list[Hypothesis]]:
@@ -261,7 +278,9 @@ class Translator:
         """Search sentences in one thread, at_once of them together."""
         sampling = self._options.sampling
         with torch.inference_mode():
-            if sampling is None:
+            if sources[0].phrases:
+                results = self._constrained_search(sources, at_once, stop)
+            elif sampling is None:
                 results = self._beam_search(sources, at_once, stop)
             else:
                 groups = [sources[start : start + at_once] for start in range(0, len(sources), at_once)]
@@ -286,6 +305,27 @@ class Translator:
             waiting=scorers,
             at_once=at_once,
         )
+
+    def _constrained_search(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
+        assert self._glossary is not None
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        # One beam for each group, so that no output depends on how many phrases its neighbours have.
+        for beam_size, numbers in groups_of_one_beam([s.phrases for s in sources], self._decoding.beam_size, at_once):
+            chosen = [sources[number] for number in numbers]
+            results = constrained_search(
+                _StoppableScorer(stop, self._models, *self._padded(chosen)),
+                list(map(self._max_length, chosen)),
+                [source.phrases for source in chosen],
+                beam_size=beam_size,
+                alpha=self._decoding.alpha,
+                n_best=self._n_best,
+                restrictions=self._restrictions(chosen),
+                word_continuations=self._glossary.word_continuations,
+                word_starts=self._glossary.word_starts,
+            )
+            for number, hypotheses in zip(numbers, results, strict=True):
+                found[number] = hypotheses
+        return found
 
     def _sample(self, sources: Sequence[_Source], sampling: Sampling, stop: Event) -> list[list[Hypothesis]]:
         return sample(
@@ -317,7 +357,7 @@ class Translator:
         longest = min(len(source.ids) + 1 + self._decoding.max_extra, _LONGEST_OUTPUT)
         if self._options.max_length:
             longest = min(longest, self._options.max_length + 1)
-        return min(max(longest, len(source.prefix) + 1), self._max_positions)
+        return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self._max_positions)
 
     def _outputs(self, parts: list[tuple[_Source, list[Hypothesis]]]) -> list[Translation]:
         if not parts:

@@ -61,6 +61,7 @@ class SentenceScore:
         crossing: brackets of the output that cross one of the reference.
         words: words compared.
         tags: words with the right tag.
+        lost_gold, lost_test: of a sentence that is not valid: the brackets that would have counted.
     """
 
     status: int
@@ -71,11 +72,13 @@ class SentenceScore:
     crossing: int = 0
     words: int = 0
     tags: int = 0
+    lost_gold: int = 0
+    lost_test: int = 0
 
 
 @dataclass(frozen=True)
 class BracketScore:
-    """EVALB's summary over sentences; shares are per cent, and 0 where there is nothing to share.
+    """EVALB's summary over sentences, and one figure more; shares are per cent, and 0 where there is nothing to share.
 
     Attributes:
         sentences: all of them.
@@ -86,6 +89,8 @@ class BracketScore:
         crossing: brackets that cross one of the reference, for each valid sentence.
         no_crossing, two_or_less: valid sentences with none, or at most two, such brackets.
         tagging: words with the right part of speech.
+        strict_f1: F1 where the brackets of sentences that could not be compared count as wrong, which EVALB leaves out:
+            the same as f1 where there are none.
     """
 
     sentences: int
@@ -99,6 +104,7 @@ class BracketScore:
     no_crossing: float
     two_or_less: float
     tagging: float
+    strict_f1: float
 
     @property
     def valid(self) -> int:
@@ -106,7 +112,7 @@ class BracketScore:
         return self.sentences - self.errors - self.skipped
 
     def rows(self) -> list[tuple[str, float]]:
-        """Each figure with EVALB's name for it."""
+        """Each figure with EVALB's name for it; the last one is ours."""
         return [
             ("Number of sentence", self.sentences),
             ("Number of Error sentence", self.errors),
@@ -120,6 +126,7 @@ class BracketScore:
             ("No crossing", self.no_crossing),
             ("2 or less crossing", self.two_or_less),
             ("Tagging accuracy", self.tagging),
+            ("FMeasure, errors counted", self.strict_f1),
         ]
 
 
@@ -132,13 +139,14 @@ def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
         rules: EVALB's parameters.
     """
     a, b = _read(gold, rules), _read(test, rules)
+    lost = len(_counted(a.brackets, rules)), len(_counted(b.brackets, rules))
     if not b.words:
-        return SentenceScore(_SKIP, a.length)
+        return SentenceScore(_SKIP, a.length, lost_gold=lost[0], lost_test=lost[1])
     if len(a.words) != len(b.words):
         _fix_quotes(a, b, rules)
     same_words = len(a.words) == len(b.words) and all(map(rules.same_word, a.words, b.words))
     if a.faulty or b.faulty or not same_words:
-        return SentenceScore(_ERROR, a.length)
+        return SentenceScore(_ERROR, a.length, lost_gold=lost[0], lost_test=lost[1])
     gold_brackets, test_brackets = _counted(a.brackets, rules), _counted(b.brackets, rules)
     return SentenceScore(
         _VALID,
@@ -172,6 +180,7 @@ def summarise(sentences: Sequence[SentenceScore]) -> BracketScore:
     valid = [each for each in sentences if each.status == _VALID]
     total = {each.name: sum(getattr(score, each.name) for score in valid) for each in fields(SentenceScore)}
     recall, precision = _percent(total["matched"], total["gold"]), _percent(total["matched"], total["test"])
+    brackets = total["gold"] + total["test"] + sum(each.lost_gold + each.lost_test for each in sentences)
     return BracketScore(
         sentences=len(sentences),
         errors=sum(each.status == _ERROR for each in sentences),
@@ -184,6 +193,7 @@ def summarise(sentences: Sequence[SentenceScore]) -> BracketScore:
         no_crossing=_percent(sum(each.crossing == 0 for each in valid), len(valid)),
         two_or_less=_percent(sum(each.crossing <= 2 for each in valid), len(valid)),
         tagging=_percent(total["tags"], total["words"]),
+        strict_f1=_percent(2 * total["matched"], brackets),
     )
 
 

@@ -8,6 +8,7 @@ from aiayn_cli import logs
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.device import choose_device
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
+from aiayn_cli.stages.dry_run import DryRunResult, try_out
 from aiayn_cli.stages.run_folder import held, set_aside
 from aiayn_cli.stages.train_session import Session, TrainResult
 from aiayn_cli.training.distributed import Worker
@@ -23,7 +24,8 @@ def run_train(
     resume: bool = True,
     device_name: str = "auto",
     tensorboard: bool = False,
-) -> TrainResult:
+    dry_run: bool = False,
+) -> TrainResult | DryRunResult:
     """Train a model, or go on with an existing run exactly where it stopped.
 
     Args:
@@ -33,6 +35,7 @@ def run_train(
         out: run folder; None = runs/RECIPE.
         resume: go on with an existing run; False sets it aside and starts again.
         device_name: "auto", "cpu", "cuda" or "cuda:N".
+        dry_run: only find out what it will take, and leave no trace.
         tensorboard: also write what TensorBoard draws, into the run's folder.
     Raises:
         AiaynError: the recipe, data or an existing run cannot be used; each says which and why.
@@ -51,6 +54,9 @@ def run_train(
         logs.notice(device.explanation)
         worker.join(device.device)
         worker.check_same({"data": prepared.sha256, "recipe": recipe_to_yaml(recipe)})
+        if dry_run:
+            there = run if resume else run.with_name(f".{run.name}.fresh")  # where nothing is
+            return try_out(Session(there, recipe, prepared, device, worker, tensorboard=False))
         if not resume and worker.rank == 0 and worker.attempt == 0:  # what a restart finds is the fresh one
             with held(run):
                 set_aside(run)

@@ -10,8 +10,9 @@ import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
-from aiayn_cli.config import Recipe
+from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, matmul_rate
 from aiayn_cli.errors import Terminated
@@ -34,6 +35,7 @@ from aiayn_cli.stages.train_start import (
     too_long,
     with_max_tokens,
 )
+from aiayn_cli.training.compilation import compile_layers
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, Record
 from aiayn_cli.training.optimizer import MasterAdam
@@ -121,26 +123,20 @@ class Session:
             Terminated: SIGTERM arrived; a checkpoint was saved.
             KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
         """
-        found = self._load()
-        if self.worker.rank == 0 and found is not None:
-            finish_saving(self.run, found.best_step, self.recipe.training.keep_checkpoints)
-        state = self._begin(found)
+        state = self.start_state(touch=True)
         if enough := finished(self.recipe.training, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
         self._open_run(state)
-        if found is not None:
+        if state.step:
             logs.notice(f"going on with {self.run} from update {state.step:,}")
             for change in self.changes:
                 logs.notice(f"changed setting applied: {change}")
-            if state.division != found.division:
-                logs.notice(
-                    f"updates are divided for {state.division} devices from here on, before for {found.division}; "
-                    "the pairs are the same, dropout is not"
-                )
             self.metrics.write("resume", step=state.step)
+        self.matmul_rate = matmul_rate(self.device)
         with signals() as interrupted:
-            trainer = self._trainer(state, interrupted)
+            hooks = Hooks(self._save, self._bleu(), interrupted, self._load, self.cost, self.matmul_rate)
+            trainer = self.trainer(state, hooks, config=self.recipe.training, valid=self.valid)
             self._announce(state)
             stopped_by = trainer.train()
         if stopped_by == "SIGTERM":
@@ -155,9 +151,30 @@ class Session:
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def _load(self) -> TrainingState | None:
-        """Put weights and moments of the newest checkpoint into every process's optimizer."""
-        loaded = load_newest(self.run, self.optimizer.weights()) if self.worker.rank == 0 else None
+    def start_state(self, *, touch: bool) -> TrainingState:
+        """Where to begin, with weights and moments in every process's optimizer.
+
+        Args:
+            touch: whether to mend what a crash left in the run's folder.
+        """
+        found = self._load(touch=touch)
+        if touch and self.worker.rank == 0 and found is not None:
+            finish_saving(self.run, found.best_step, self.recipe.training.keep_checkpoints)
+        state = (found or TrainingState()).for_devices(self.worker.world_size)
+        if found is not None and state.division != found.division:
+            logs.notice(
+                f"updates are divided for {state.division} devices from here on, before for {found.division}: "
+                "the pairs are the same, dropout is not"
+            )
+        if any(change.startswith(_WHAT_BEST_MEANS) for change in self.changes):
+            state = replace(state, best_value=None, worse_validations=0)  # what is not comparable with the next
+        if any(change.startswith("training.max_tokens ") for change in self.changes):
+            state = replace(state, max_tokens=0)
+        return TrainingState.from_json(self.worker.share(state.to_json()), self.run)
+
+    def _load(self, *, touch: bool = True) -> TrainingState | None:
+        """Put weights and moments of the newest checkpoint into every process's optimizer; give its state."""
+        loaded = load_newest(self.run, self.optimizer.weights(), touch=touch) if self.worker.rank == 0 else None
         content = self.worker.share({"state": None if loaded is None else loaded[0].to_json()})["state"]
         state = None if content is None else TrainingState.from_json(content, self.run)
         adam_steps = 0 if state is None else state.step - state.skipped  # Adam never saw the skipped ones
@@ -166,32 +183,30 @@ class Session:
         self.optimizer.spread(self.worker, adam_steps)
         return state
 
-    def _begin(self, found: TrainingState | None) -> TrainingState:
-        """The state to go on with, under what is asked for now."""
-        state = (found or TrainingState()).for_devices(self.worker.world_size)
-        if any(change.startswith(_WHAT_BEST_MEANS) for change in self.changes):
-            state = replace(state, best_value=None, worse_validations=0)  # what is not comparable with the next
-        if any(change.startswith("training.max_tokens ") for change in self.changes):
-            state = replace(state, max_tokens=0)
-        return TrainingState.from_json(self.worker.share(state.to_json()), self.run)
+    def trainer(
+        self, state: TrainingState, hooks: Hooks, *, config: TrainingConfig, valid: TokenStore | None
+    ) -> Trainer:
+        """The loop, ready to train.
 
-    def _trainer(self, state: TrainingState, interrupted: Callable[[], str]) -> Trainer:
-        config, device = self.recipe.training, self.device.device
-        self.matmul_rate = matmul_rate(self.device)
-        if config.compile == "on" or (config.compile == "auto" and device.type == "cuda"):
-            for layer in (*self.model.encoder_layers, *self.model.decoder_layers):
-                layer.compile(dynamic=True)
+        Args:
+            state: where to begin.
+            hooks: what the loop asks of its surroundings.
+            config: the recipe's training section, or a changed one.
+            valid: the pairs to validate on.
+        """
+        device = self.device.device
+        compile_layers(self.model, config.compile, device)
         return Trainer(
             self.model,
             self.optimizer,
             self.data.train,
-            self.valid,
+            valid,
             config,
             d_model=self.recipe.model.d_model,
             device=device,
             worker=self.worker,
             metrics=self.metrics,
-            hooks=Hooks(self._save, self._bleu(), interrupted, self._load, self.cost, self.matmul_rate),
+            hooks=hooks,
             state=state,
             longest_validated=longest_validated(self.data, self.recipe),
         )

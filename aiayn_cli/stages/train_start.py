@@ -1,5 +1,6 @@
 """What is looked at before a run trains: whether data, recipe, memory and disk allow it, and where it goes on from."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,6 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device, free_memory
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.model.build import build_model
-from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
 from aiayn_cli.training.state import TrainingState
 
@@ -77,28 +77,30 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
     free = free_memory(device.device)
     try:
         with torch.device("meta"):  # shapes without numbers
-            parameters = count_parameters(build_model(recipe.model, vocab_size))
+            model = build_model(recipe.model, vocab_size)
+        parameters = sum(math.prod(p.shape) for p in model.parameters())  # as Python counts, without a largest number
     except RuntimeError as error:
         if "overflow" not in str(error).lower():
             raise
-        parameters = 1 << 62  # more numbers than can be counted
+        parameters = 1 << 62  # too many for torch to count
     needed = parameters * _BYTES[device.dtype]
     if free is not None and needed > free:
-        size = (
-            f"{parameters:,} parameters take {needed / 1e9:,.1f} GB" if parameters < 1 << 62 else "its size overflows"
-        )
         raise AiaynError(
-            f"the network is too large for this device: {size} to train, and {free / 1e9:,.1f} GB are free",
+            f"the network is too large for this device: {parameters:,} parameters take {needed / 1e9:,.1f} GB to "
+            f"train, and {free / 1e9:,.1f} GB are free",
             "lower model.d_model, d_ff or the number of layers, or train on a larger device",
         )
 
 
-def load_newest(run: Path, weights: Mapping[str, Tensor]) -> tuple[TrainingState, dict[str, Tensor]] | None:
+def load_newest(
+    run: Path, weights: Mapping[str, Tensor], *, touch: bool = True
+) -> tuple[TrainingState, dict[str, Tensor]] | None:
     """Read a run's newest checkpoint that is whole; those after it are set aside.
 
     Args:
         run: its folder.
         weights: float32, to copy the checkpoint's into.
+        touch: whether to give damaged ones other names.
     Returns:
         The run's state and the optimizer's moments; None where no checkpoint was written yet.
     Raises:
@@ -117,7 +119,10 @@ def load_newest(run: Path, weights: Mapping[str, Tensor]) -> tuple[TrainingState
             damaged.append(path)
             continue
         for bad in damaged:
-            logs.warning(f"{first and first.problem}; it is set aside as {set_aside_damaged(bad).name}")
+            instead = f"{path.name} takes its place"
+            if touch:
+                instead += f", and it is kept as {set_aside_damaged(bad).name}"
+            logs.warning(f"the checkpoint {bad.name} is damaged: {instead}")
         return state, dict(snapshot.moments)
     if first is not None:
         raise first

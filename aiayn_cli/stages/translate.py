@@ -13,6 +13,7 @@ from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
+from aiayn_cli.errors import UsageError
 from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_input import groups, opened
 from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
@@ -92,6 +93,7 @@ def run_translate(
     with_alignments: bool = False,
     report: Path | None = None,
     on_suspect: OnSuspect = "keep",
+    glossary: Path | None = None,
     attention: Path | None = None,
     device: str = "auto",
     precision: Precision = "auto",
@@ -120,6 +122,7 @@ def run_translate(
         report: file for a JSON object on each line's best output.
         on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
             before.
+        glossary: file of terms that outputs must use, as in load_glossary().
         attention: page of HTML to write, which draws where the model looked for the first outputs.
         device, precision: as in choose_device().
         engine, int8: as in load_models().
@@ -130,6 +133,8 @@ def run_translate(
             do not belong together.
     """
     check_output(output)
+    if sample and glossary is not None:
+        raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")
     sampling = make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     search = Search(
         beam_size=beam_size,
@@ -147,7 +152,7 @@ def run_translate(
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         prefixes = RecordReader(files.enter_context(opened(prefix)), str(prefix)) if prefix else None
-        loaded = load_models(models, search, device, precision, engine, int8)
+        loaded = load_models(models, search, device, precision, engine, int8, glossary)
         lines = InputLines(reader, input_format or line_format, prefixes)
         session = Session(
             loaded,

@@ -11,6 +11,7 @@ from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
+from aiayn_cli.decoding.glossary import Glossary, load_glossary
 from aiayn_cli.decoding.sampling import Sampling
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
 from aiayn_cli.decoding.translator import Translator
@@ -85,11 +86,13 @@ class LoadedModels:
         checkpoints: where they come from.
         codec: their vocabulary.
         translator: all of them, as an ensemble where there are several.
+        glossary: the terms that they must use.
     """
 
     checkpoints: Sequence[Checkpoint]
     codec: Codec
     translator: Translator
+    glossary: Glossary | None = None
 
 
 def load_models(
@@ -99,6 +102,7 @@ def load_models(
     precision: Precision,
     engine: Engine = "torch",
     int8: bool = False,
+    glossary: Path | None = None,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
@@ -108,6 +112,7 @@ def load_models(
         device, precision: as in choose_device().
         engine: what searches.
         int8: with 8-bit weights.
+        glossary: file of terms, as in load_glossary().
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
             installed, has no exported model, or cannot do what is asked for.
@@ -116,7 +121,7 @@ def load_models(
     first = checkpoints[0]
     decoding = search.over(first.decoding)
     if engine == "ctranslate2":
-        _check_engine_can(search, len(checkpoints), precision)
+        _check_engine_can(search, len(checkpoints), precision, glossary is not None)
         precision = "fp32"  # its own; the models are only asked about outputs
     chosen = choose_device(device, precision)
     if int8 and engine == "torch" and chosen.device.type != "cpu":
@@ -143,14 +148,15 @@ def load_models(
         chosen = _use_int8(networks, chosen)
     if other is None:
         logs.notice(chosen.explanation)
+    terms = load_glossary(glossary, codec, first.tgt_lang) if glossary is not None else None
     translator = Translator(
         networks, codec, chosen, decoding,
-        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other,
+        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
     )  # fmt: skip
-    return LoadedModels(checkpoints, codec, translator)
+    return LoadedModels(checkpoints, codec, translator, terms)
 
 
-def _check_engine_can(search: Search, n_models: int, precision: Precision) -> None:
+def _check_engine_can(search: Search, n_models: int, precision: Precision, has_glossary: bool) -> None:
     hint = "leave it away, or take --engine torch"
     if n_models > 1:
         raise UsageError(
@@ -158,6 +164,8 @@ def _check_engine_can(search: Search, n_models: int, precision: Precision) -> No
         )
     if search.options.sampling is not None:
         raise UsageError("--engine ctranslate2 does not sample from a seed of each line, as --sample promises", hint)
+    if has_glossary:
+        raise UsageError("--engine ctranslate2 knows no glossary", hint)
     if precision == "bf16":
         raise UsageError("--engine ctranslate2 computes in float32, or in 8 bits with --int8, not in bf16", hint)
 

@@ -65,7 +65,8 @@ class Session:
         self._translator = loaded.translator
         first = loaded.checkpoints[0]
         self._title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
-        checks = OutputChecks(first.src_lang, first.tgt_lang, is_text=not first.text.trees)
+        checks = OutputChecks(first.src_lang, first.tgt_lang, is_text=not first.text.trees, glossary=loaded.glossary)
+        self._glossary = loaded.glossary
         self._judge = Judge(loaded.translator, checks, on_suspect)
         self._style, self._on_suspect, self._name = style, on_suspect, name
         self._write, self._write_report = write, write_report
@@ -129,7 +130,7 @@ class Session:
             for record in self._style.records(line, each.outputs, details)
         )
         self._write_report(
-            report_record(line.number, line.text, each, (line.fields or {}).get("id"))
+            report_record(line.number, line.text, each, (line.fields or {}).get("id"), self._missing_terms(line, each))
             for line, each in zip(group, judged, strict=True)
         )
         self._picture.take(group, judged)
@@ -137,6 +138,12 @@ class Session:
             self.suspects.take(each)
         if self._keep_outputs:
             self.kept += (tuple(Output(o.text, o.log_prob, o.score) for o in each.outputs) for each in judged)
+
+    def _missing_terms(self, line: InputLine, judged: Judged) -> dict[str, list[str]]:
+        if self._glossary is None or "glossary_missed" not in judged.flags:
+            return {}
+        missing = self._glossary.missing(line.text, judged.outputs[0].text)
+        return {"missing_terms": [f"{term.source} = {'|'.join(term.targets)}" for term in missing]}
 
     def _details(self, judged: Sequence[Judged]) -> list[list[Details | None]]:
         """What a second pass finds out about each output of each line; None where nobody asked."""

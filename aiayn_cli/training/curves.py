@@ -93,7 +93,10 @@ def ticks(low: float, high: float) -> list[float]:
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ValueError(f"no ticks from {low} to {high}")
-    span = high - low or abs(high) or 1.0
+    size = max(abs(low), abs(high))
+    span = high - low
+    if span <= 1e-9 * size or size < 1e-100:  # one number, as far as labels could tell
+        span = size if size >= 1e-100 else 1.0
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
     step = next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= _TICKS)
     first = math.floor(low / step)

@@ -34,8 +34,10 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> N
         Terminated: SIGTERM arrived, and was passed on.
         KeyboardInterrupt: Ctrl-C, likewise.
     """
+    launcher_log = logging.getLogger("torch.distributed.elastic")
     if not logs.is_verbose():
-        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL + 1)
+        launcher_log.propagate = False
+        launcher_log.handlers = [_Failures() if max_restarts else logging.NullHandler()]
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
@@ -60,6 +62,15 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> N
         raise Terminated(
             f"stopped by {signal.Signals(error.sigval).name}", "the same command goes on from where it was saved"
         ) from error
+
+
+class _Failures(logging.Handler):
+    """Says which process failed, where all go on after that."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass on what torch's launcher holds for an error."""
+        if record.levelno >= logging.ERROR:
+            logs.warning(f"torch's launcher: {record.getMessage()}")
 
 
 def _explained(rank: int, failure: ProcessFailure, max_restarts: int) -> AiaynError:

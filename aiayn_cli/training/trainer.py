@@ -107,7 +107,7 @@ class Trainer:
         config = self._config
         self.model.train()
         self.optimizer.usual_norm.fill_(self.state.usual_norm)
-        self.make_room()
+        self._make_room()
         meter = self._new_meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
         with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
@@ -147,10 +147,14 @@ class Trainer:
     def _max_tokens(self) -> int:
         return self.state.max_tokens or self._config.max_tokens
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Run the largest batch that may come before anything is learnt, with smaller micro-batches until it fits."""
         while not self._gradient.fits(self._max_tokens):
             self._halve()
+
+    def largest_batch(self) -> tuple[int, int, int]:
+        """The largest micro-batch that may come: its pairs, and the longest source and target in tokens."""
+        return self._gradient.largest(self._max_tokens)
 
     def _halve(self) -> None:
         """Make micro-batches half as large, after memory ran out.
@@ -159,7 +163,7 @@ class Trainer:
             AiaynError: even a single pair is too much.
         """
         before = self._max_tokens
-        pairs, src, tgt = self._gradient.largest(before)
+        pairs, src, tgt = self.largest_batch()
         if pairs == 1:
             raise AiaynError(
                 f"there is not enough memory for one pair of {src:,} source and {tgt:,} target tokens",

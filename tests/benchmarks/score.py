@@ -1,9 +1,10 @@
 """How long `aiayn score` takes beside the sacrebleu command, start-up included: seconds of fresh processes.
 
-The hypotheses are the reference with some words left out and others exchanged, unless a file is given. The two
-commands take turns, so that other work on the machine hits both.
+The hypotheses are the reference with some words left out and others exchanged, unless files are given; without a
+reference it is 3,003 lines of words that mean nothing. The two commands take turns, so that other work on the machine
+hits both.
 
-Run: python tests/benchmarks/score.py --reference test.de [--hypotheses FILE] [--runs 15] [--equality]
+Run: python tests/benchmarks/score.py [--reference test.de] [--hypotheses FILE FILE] [--runs 15] [--equality]
 With --equality it also compares scores and signatures with those of the sacrebleu command over many options.
 """
 
@@ -45,18 +46,32 @@ SYSTEM_OPTIONS = [
 def main() -> None:
     """Print the times, and what --equality asks for."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--reference", type=Path)
     parser.add_argument("--hypotheses", type=Path, nargs="*", default=[])
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--equality", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        files = options.hypotheses or [
-            noisy_copy(options.reference, Path(folder) / f"hyp{seed}", seed) for seed in (1, 2)
-        ]
-        print_times(options.reference, files[0], options.runs)
+        reference = options.reference or made_up(Path(folder) / "reference")
+        files = options.hypotheses or [noisy_copy(reference, Path(folder) / f"hyp{seed}", seed) for seed in (1, 2)]
+        print_times(reference, files[0], options.runs)
         if options.equality:
-            print_equality(options.reference, files, Path(folder))
+            print_equality(reference, files, Path(folder))
+
+
+def made_up(target: Path) -> Path:
+    """Write 3,003 lines of about 20 words, with commas and full stops."""
+    chance = random.Random(1)
+    words = ["".join(chance.choices("abdefghiklmnorstuwz", k=chance.randint(2, 9))) for _ in range(5_000)]
+    lines = []
+    for _ in range(3_003):
+        # A few words are frequent and most are rare, as in any language.
+        line = [words[int(5_000 ** chance.random()) - 1] for _ in range(chance.randint(4, 36))]
+        line[0], line[-1] = line[0].capitalize(), f"{line[-1]}."
+        line[len(line) // 2] += ","
+        lines.append(" ".join(line))
+    target.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return target
 
 
 def noisy_copy(reference: Path, target: Path, seed: int) -> Path:

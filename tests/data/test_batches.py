@@ -222,7 +222,17 @@ def test_an_update_is_divided_without_loss_and_no_part_is_too_large(
     assert sorted(pair for chunk in chunks for pair in chunk.tolist()) == list(range(len(lengths)))
     longer = np.maximum(store.src_lengths, store.tgt_lengths) + 1
     for chunk in chunks:
-        assert len(chunk) <= 1 or longer[chunk].max() * len(chunk) <= max_tokens
+        assert len(chunk) <= 1 or longer[chunk].max() * len(chunk) <= max_tokens * 17 / 16
+
+
+@pytest.mark.parametrize("batch_tokens", [4_096, 25_000])
+def test_an_update_as_large_as_a_micro_batch_is_one(
+    batch_tokens: int, store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
+) -> None:
+    store = store_of(multilingual_lengths)
+    updates = epoch(store, batch_tokens, seed=1)
+    divided = [len(split_update(store, update.pairs, batch_tokens)) for update in updates]
+    assert divided.count(1) >= 0.93 * len(updates)  # not where a token more or less is much, or pairs are few
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 8])
@@ -243,7 +253,7 @@ def test_1x4_and_2x2_and_4x1_have_the_same_micro_batches(
     store = store_of(multilingual_lengths)
     pairs = next(plan_updates(store, 4_000, 1, Position())).pairs
     tokens = int((np.maximum(store.src_lengths, store.tgt_lengths)[pairs] + 1).sum())
-    divided = [split_update(store, pairs, tokens // 4 + 300, n_ranks) for n_ranks in (1, 2, 4)]
+    divided = [split_update(store, pairs, tokens // 4, n_ranks) for n_ranks in (1, 2, 4)]
     assert [len(chunks) for chunks in divided] == [4, 4, 4]
     assert all(np.array_equal(*pair) for other in divided[1:] for pair in zip(divided[0], other, strict=True))
 

@@ -50,12 +50,13 @@ def test_brackets_and_tags_are_counted(test: str, matched: int, brackets: int, c
     ],
 )
 def test_what_cannot_be_compared_is_an_error_sentence(test: str) -> None:
-    assert score_sentence(GOLD, test, RULES) == SentenceScore(1, length=5)
+    found = score_sentence(GOLD, test, RULES)
+    assert found == SentenceScore(1, length=5, lost_gold=4, lost_test=found.lost_test)
 
 
 @pytest.mark.parametrize("test", ["", "(S)", "(S (. .))"])
 def test_an_output_without_words_is_skipped(test: str) -> None:
-    assert score_sentence(GOLD, test, RULES) == SentenceScore(2, length=5)
+    assert score_sentence(GOLD, test, RULES) == SentenceScore(2, length=5, lost_gold=4)
 
 
 def test_a_quotation_mark_that_one_side_takes_for_a_possessive_is_put_back() -> None:
@@ -95,7 +96,7 @@ def test_matches_are_the_intersection_of_labelled_spans(gold: object, test: obje
     lengths = spans(gold, 0, a), spans(test, 0, b)
     found = score_sentence(write(gold), write(test), RULES)
     if lengths[0] != lengths[1]:
-        assert found == SentenceScore(1, lengths[0])
+        assert found == SentenceScore(1, lengths[0], lost_gold=a.total(), lost_test=b.total())
         return
     crossing = sum(n for (_, s, e), n in b.items() if any(s < x < e < y or x < s < y < e for _, x, y in a))
     assert found == SentenceScore(
@@ -112,6 +113,7 @@ def test_the_summary_leaves_out_what_could_not_be_compared() -> None:
     assert summary.f1 == pytest.approx(100 * 2 * 5 / (7 + 8))
     assert (summary.complete, summary.crossing, summary.no_crossing, summary.two_or_less) == (50, 0.5, 50, 100)
     assert summary.tagging == 100
+    assert summary.strict_f1 == pytest.approx(100 * 2 * 5 / (4 * 4 + 7 + 1))  # (S (NN x)) has one bracket, all wrong
 
 
 def test_nothing_to_share_gives_nought() -> None:

@@ -153,6 +153,7 @@ def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
     [
         ({"sample": True}, "does not sample"),
         ({"precision": "bf16"}, "not in bf16"),
+        ({"glossary": Path("terms.tsv")}, "knows no glossary"),
     ],
 )
 def test_what_the_other_engine_cannot_do_is_wrong_usage(

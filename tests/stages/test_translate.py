@@ -444,6 +444,25 @@ def test_a_page_that_cannot_be_written_is_said_before_any_work(
     assert (out, "cannot write" in err) == ("", True)
 
 
+def test_a_glossary_is_obeyed_and_its_misses_are_reported(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "terms.tsv").write_text("hund\tkatze\nmaus\t\u4e2d\n", encoding="utf-8")
+    options = ["--glossary", str(tmp_path / "terms.tsv"), "--report", str(tmp_path / "report")]
+    out = run(model, options, "\n".join(LINES).encode(), monkeypatch, capsys).split("\n")
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert "katze" in out[0]
+    assert "katze" in out[4]
+    for i in (1, 2, 3):
+        assert out[i] == best(translations([model], LINES)).split("\n")[i]
+    assert [("glossary_missed" in record["flags"], record.get("missing_terms")) for record in records] == [
+        (False, None)
+    ] * 5 + [(True, ["maus = \u4e2d"])]
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate", "-m", str(model), "--sample", *options]) == 2
+    assert "--glossary needs a search" in capsys.readouterr().err
+
+
 # ---- --score-against
 
 

@@ -16,10 +16,14 @@ from aiayn_cli.training.state import TrainingState
 from aiayn_cli.training.trainer import Hooks, Trainer
 
 
-def learn(store: Path, out: Path, interrupted_rank: int, interrupted_update: int) -> None:
+def learn(
+    store: Path, out: Path, interrupted_rank: int, interrupted_update: int, *, dropout: float = 0.0, division: int = 1
+) -> None:
     """Train as the rank that the environment says, and leave gradients, weights and state in a folder."""
     torch.manual_seed(11)
-    shape = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7, dropout=0)
+    shape = ModelConfig(
+        n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7, dropout=dropout
+    )
     config = TrainingConfig(batch_tokens=150, max_tokens=40, max_updates=99, warmup_steps=4, log_every_steps=1)
     model = build_model(shape, 31)
     optimizer = MasterAdam(model, config)
@@ -51,7 +55,7 @@ def learn(store: Path, out: Path, interrupted_rank: int, interrupted_update: int
                     "SIGTERM" if (worker.rank, len(gradients) + 1) == (interrupted_rank, interrupted_update) else ""
                 ),
             ),
-            state=TrainingState(),
+            state=TrainingState(division=division).for_devices(worker.world_size),
         )
         stopped_by = trainer.train()
     weights = {name: weight.clone() for name, weight in optimizer.weights().items()}

@@ -5,7 +5,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiayn_cli.training.curves import Line, line_chart, thinned, ticks
@@ -57,6 +57,9 @@ def test_names_are_text_not_markup() -> None:
     assert "<i>" in {text.text for text in root.iter("text")}
 
 
+@example(0.0, 5e-324)
+@example(1e9, 1e-7)
+@example(0.0, 0.0)
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
 def test_ticks_are_few_round_and_cover_the_lowest(low: float, span: float) -> None:
     found = ticks(low, low + span)

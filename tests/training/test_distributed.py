@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import read_metrics
+from aiayn_cli.training.state import TrainingState
 
 learn = runpy.run_path(str(Path(__file__).with_name("one_rank.py")))["learn"]
 UPDATES = 5
@@ -49,6 +50,7 @@ def test_two_processes_learn_what_one_does_and_stop_together(
     norm = states[0][1]["usual_norm"]
     for _, state in states:
         del state["seconds"]
+        del state["division"]
         assert state.pop("usual_norm") == pytest.approx(norm, rel=1e-3)
     assert states[0] == states[1] == states[2]
 
@@ -63,6 +65,43 @@ def test_two_processes_learn_what_one_does_and_stop_together(
     losses = [[r["loss"] for r in read_metrics(tmp_path / name / "metrics.jsonl")] for name in ("one", "two")]
     assert len(losses[0]) == UPDATES
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+def test_1x4_and_2x2_and_4x1_learn_the_same_with_dropout(
+    tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(90)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+
+    def work(out: Path) -> Callable[[int], int]:
+        def learns(_: int) -> int:
+            learn(store.folder, out, 0, 2, dropout=0.4, division=4)
+            return 0
+
+        return learns
+
+    gradients = []
+    for ranks in (1, 2, 4):
+        out = tmp_path / str(ranks)
+        out.mkdir()
+        if ranks == 1:
+            work(out)(0)
+        else:
+            assert [e.code for e in Ranks(work(out), ranks, out / "written").wait()] == [0] * ranks
+        gradients.append(load_file(out / "gradients-0.safetensors"))
+        state = json.loads((out / "state-0.json").read_text())[1]
+        assert state["division"] == 4
+    for other in gradients[1:]:
+        torch.testing.assert_close(other["0"], gradients[0]["0"], rtol=1e-5, atol=1e-7)
+    (tmp_path / "divided").mkdir()
+    learn(store.folder, tmp_path / "divided", 0, 2, dropout=0.4)  # in other micro-batches, so with other dropout
+    divided = load_file(tmp_path / "divided" / "gradients-0.safetensors")
+    assert float((divided["0"] - gradients[0]["0"]).norm()) > 0.01 * float(divided["0"].norm())
+
+
+@pytest.mark.parametrize(("before", "devices", "after"), [(1, 1, 1), (4, 2, 4), (4, 1, 4), (2, 4, 4), (4, 3, 3)])
+def test_fewer_devices_keep_the_division_of_more(before: int, devices: int, after: int) -> None:
+    assert TrainingState(step=3, division=before).for_devices(devices) == TrainingState(step=3, division=after)
 
 
 def test_the_worker_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -> None:

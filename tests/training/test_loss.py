@@ -1,6 +1,8 @@
 """The fused loss equals torch's, in value and gradients, however many blocks the logits are made in."""
 
+import math
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -88,6 +90,15 @@ def test_bf16_is_as_near_as_its_rounding(blocks_of: Callable[[int], None]) -> No
     for mine, torchs in zip(gradients(value, hidden, weight), gradients(expected, hidden, weight), strict=True):
         assert mine.dtype is torch.bfloat16
         assert float((mine - torchs).norm() / torchs.norm()) < 1e-2
+
+
+def test_on_a_device_that_is_not_asked_impossible_targets_count_as_the_smallest_normal_p() -> None:
+    logits = torch.tensor([[0.0, 200.0], [0.0, 1.0]])
+    target = torch.tensor([[0], [0]])
+    gpu_like = SimpleNamespace(device=torch.device("cuda"))
+    found = loss._log_total(gpu_like, logits.softmax(1), target, logits.gather(1, target))  # type: ignore[arg-type]
+    smallest = -math.log(torch.finfo(torch.float32).tiny)
+    assert found.flatten().tolist() == pytest.approx([smallest, math.log(1 + math.e)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -20,6 +20,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.training import gradient as gradient_module
 from aiayn_cli.training import trainer as trainer_module
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, read_metrics
@@ -256,6 +257,161 @@ def test_ten_such_updates_in_a_row_end_training_and_weights_are_those_before(wat
         run.trainer.train()
     assert "learning_rate_scale" in error.value.hint
     assert all(torch.equal(weight, before[name]) for name, weight in run.weights.items())
+
+
+def test_an_update_whose_gradient_explodes_is_left_out_and_counted(
+    watched: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = watched(max_updates=6, exploding_norm=50, with_valid=False, save_every_steps=6)
+    optimizer, sizes, accumulate = run.trainer.optimizer, iter([1.0, 1.0, 400.0, 1.0, 10.0, 1.0]), None
+    accumulate = optimizer.accumulate
+
+    def blown_up() -> None:
+        accumulate()
+        optimizer.gradient.mul_(next(sizes))
+
+    optimizer.accumulate = blown_up
+    run.trainer.train()
+    assert run.trainer.state.skipped == 1
+    assert [r["step"] for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "skipped"] == [3]
+    assert "times the usual" in capsys.readouterr().err
+    with_all = watched(max_updates=6, exploding_norm=0, with_valid=False, save_every_steps=6)
+    sizes, accumulate = iter([1.0, 1.0, 1e9, 1.0, 10.0, 1.0]), with_all.trainer.optimizer.accumulate
+    optimizer = with_all.trainer.optimizer
+    optimizer.accumulate = blown_up
+    with_all.trainer.train()
+    assert with_all.trainer.state.skipped == 0
+
+
+def returning(run: Watched, state: TrainingState) -> list[int]:
+    """Give a trainer a checkpoint of its present weights; returns a list that grows with each return to it."""
+    weights = {name: weight.clone() for name, weight in run.weights.items()}
+    moments = {name: moment.clone() for name, moment in run.trainer.optimizer.moments().items()}
+    returns: list[int] = []
+
+    def go_back() -> TrainingState:
+        returns.append(run.trainer.state.step)
+        run.trainer.optimizer.load_weights(weights)
+        run.trainer.optimizer.load_moments(moments, state.step)
+        return state
+
+    run.trainer._hooks = replace(run.trainer._hooks, go_back=go_back)
+    return returns
+
+
+def test_ten_such_updates_in_a_row_lead_back_to_the_last_checkpoint_and_past_the_pairs(
+    watched: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = watched(max_updates=6, with_valid=False, save_every_steps=100)
+    returns = returning(run, TrainingState())
+    spoil(run, range(3, 13))  # after two good updates
+    before = {name: weight.clone() for name, weight in run.weights.items()}
+    optimizer, seen = run.trainer.optimizer, []
+    limit = optimizer.limit_norm
+    optimizer.limit_norm = lambda *args: (seen.append({n: w.clone() for n, w in run.weights.items()}), limit(*args))[1]
+    run.trainer._config = replace(run.trainer._config, max_updates=15)
+    assert run.trainer.train() == "max_updates"
+    assert returns == [12]
+    assert all(torch.equal(weight, before[name]) for name, weight in seen[12].items())  # the first update after it
+    assert (run.trainer.state.step, run.trainer.state.rollbacks, run.trainer.state.skipped) == (15, 1, 0)
+    store_updates = plan_updates(run.trainer._train, CONFIG.batch_tokens, CONFIG.seed, Position())
+    positions = [update.after for update, _ in zip(store_updates, range(27), strict=False)]
+    assert run.trainer.state.position == positions[-1]  # 12 and 15 updates further: no pairs come again
+    events = [(r["event"], r["step"]) for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] != "train"]
+    assert events == [*(("skipped", step) for step in range(3, 13)), ("rollback", 0)]
+    assert "back to the weights of update 0, and on with other pairs" in capsys.readouterr().err
+
+
+def test_training_that_explodes_again_and_again_ends(watched: Any) -> None:
+    run = watched(max_updates=100, with_valid=False, save_every_steps=1_000)
+    returns = returning(run, TrainingState())
+    spoil(run, range(1, 1_000))
+    with pytest.raises(AiaynError, match="and again after 3 returns to update 0") as error:
+        run.trainer.train()
+    assert "learning_rate_scale" in error.value.hint
+    assert len(returns) == 4
+
+
+def short_of_memory(run: Watched, monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """Let memory run out in micro-batches of more target tokens; returns a list of the sizes that were tried."""
+    forward, tried = gradient_module.teacher_forced, []
+
+    def limited(model: Any, store: Any, pairs: Any, device: Any) -> Any:
+        hidden, targets = forward(model, store, pairs, device)
+        tried.append(len(targets))
+        if len(targets) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return hidden, targets
+
+    monkeypatch.setattr(gradient_module, "teacher_forced", limited)
+    return tried
+
+
+def test_the_largest_batch_runs_first_and_memory_that_runs_out_halves_it(
+    watched: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = watched(max_updates=2, with_valid=False)
+    free.trainer.train()
+    run = watched(max_updates=2, with_valid=False)
+    tried = short_of_memory(run, monkeypatch, most=60)
+    assert run.trainer.train() == "max_updates"
+    longest = 1 + max(int(run.trainer._train.tgt_lengths.max()), int(run.trainer._train.src_lengths.max()))
+    assert tried[0] == max(tried) >= 60 > longest  # nothing larger came after the first
+    assert run.trainer.state.max_tokens < 1_000
+    assert max(tried[tried.index(min(tried)) :]) <= run.trainer.state.max_tokens
+    for mine, theirs in zip(run.gradients, free.gradients, strict=True):  # no pair was lost or counted twice
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
+    assert any(r["event"] == "memory" for r in read_metrics(tmp_path / "metrics.jsonl"))
+    assert "memory ran out with 1,000 tokens in a micro-batch" in capsys.readouterr().err
+
+
+def test_memory_that_runs_out_in_the_middle_of_an_update_repeats_it(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = watched(max_updates=3, max_tokens=70, with_valid=False)
+    free.trainer.train()
+    run = watched(max_updates=3, max_tokens=70, with_valid=False)
+    forward, count = gradient_module.teacher_forced, iter(range(1_000))
+
+    def limited(*args: Any) -> Any:
+        if next(count) == 4:  # not the first micro-batch of its update
+            raise RuntimeError("[enforce fail at alloc_cpu.cpp:114] DefaultCPUAllocator: can't allocate memory: you")
+        return forward(*args)
+
+    monkeypatch.setattr(gradient_module, "teacher_forced", limited)
+    run.trainer.train()
+    assert run.trainer.state.max_tokens == 35
+    for mine, theirs in zip(run.gradients, free.gradients, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_a_single_pair_that_does_not_fit_ends_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = watched(with_valid=False)
+    short_of_memory(run, monkeypatch, most=3)
+    with pytest.raises(AiaynError, match="not enough memory for one pair of 10 source and 10 target tokens") as error:
+        run.trainer.train()
+    assert "--max-length" in error.value.hint
+
+
+def test_other_errors_of_torch_are_no_lack_of_memory(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("shapes cannot be multiplied")
+
+    monkeypatch.setattr(gradient_module, "teacher_forced", fail)
+    with pytest.raises(RuntimeError, match="shapes"):
+        watched(with_valid=False).trainer.train()
+
+
+def test_by_time_a_checkpoint_comes_after_so_much_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1_000_000, 30))  # each look at the clock takes half a minute
+    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: float(next(now)))
+    run = watched(max_updates=10, save_every_minutes=2, save_every_steps=1, with_valid=False)
+    run.trainer.train()
+    steps = [step for step, _, regular in run.saves if regular]
+    assert 3 <= len(steps) <= 6
+    assert steps[-1] == 10
+    assert len(set(b - a for a, b in zip(steps[:-1], steps[1:-1], strict=False))) == 1  # noqa: C401, RUF007
+    assert run.trainer.state.saves == len(steps)
 
 
 def test_nine_in_a_row_now_and_then_do_not(watched: Any) -> None:
