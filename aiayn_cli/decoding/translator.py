@@ -168,7 +168,8 @@ class Translator:
         results: list[list[tuple[_Source, list[Hypothesis]]]] = [[] for _ in lines]
         for source, hypotheses in zip(sources, self._search(sources), strict=True):
             results[source.line].append((source, hypotheses))
-        return [self._outputs(parts) for parts in results]
+        texts = self._texts([hypothesis for parts in results for _, found in parts for hypothesis in found])
+        return [self._outputs(parts, texts) for parts in results]
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
@@ -359,14 +360,21 @@ class Translator:
             longest = min(longest, self._options.max_length + 1)
         return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self._max_positions)
 
-    def _outputs(self, parts: list[tuple[_Source, list[Hypothesis]]]) -> list[Translation]:
+    def _texts(self, hypotheses: Sequence[Hypothesis]) -> dict[tuple[int, ...], str]:
+        """The text of each output; all are decoded in one call, since each call costs more than a short line."""
+        outputs = list({hypothesis.tokens: None for hypothesis in hypotheses})
+        return dict(zip(outputs, self._vocab.decode(outputs), strict=True))
+
+    def _outputs(
+        self, parts: list[tuple[_Source, list[Hypothesis]]], decoded: dict[tuple[int, ...], str]
+    ) -> list[Translation]:
         if not parts:
             return [Translation("", 0.0, 0.0)] * self._n_best
         count = min(len(hypotheses) for _, hypotheses in parts)
         outputs = []
         for rank in range(count):
             chosen = [hypotheses[rank] for _, hypotheses in parts]
-            texts = self._vocab.decode([hypothesis.tokens for hypothesis in chosen])
+            texts = [decoded[hypothesis.tokens] for hypothesis in chosen]
             log_prob = sum(hypothesis.log_prob for hypothesis in chosen)
             length = sum(len(hypothesis.tokens) for hypothesis in chosen) + 1
             score = chosen[0].score if len(parts) == 1 else log_prob / length_penalty(length, self._decoding.alpha)
