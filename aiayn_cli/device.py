@@ -16,6 +16,8 @@ from torch.nn import functional
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError
 
+# How torch's allocator of CPU memory says that there is none, in a RuntimeError with other words around.
+_NO_CPU_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 # Of a container: the limit of its memory, and what it has taken, in both versions of Linux's control groups.
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -115,6 +117,12 @@ def free_memory(device: torch.device) -> int | None:
         with suppress(OSError, ValueError):  # no such limit
             free = min(free, int(Path(limit).read_bytes()) - int(Path(used).read_bytes()))
     return free
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that the device's memory, or the machine's, has run out."""
+    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, kinds) or any(words in str(error) for words in _NO_CPU_MEMORY)
 
 
 def peak_memory(device: torch.device) -> int:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aiayn_cli import device as module
-from aiayn_cli.device import Device, choose_device, matmul_rate
+from aiayn_cli.device import Device, choose_device, free_memory, is_out_of_memory, matmul_rate, peak_memory
 from aiayn_cli.errors import AiaynError
 
 
@@ -132,3 +132,29 @@ def test_the_rate_of_products_is_measured_and_counts_two_operations_for_each_wei
 def test_the_measured_rate_is_that_of_this_machine() -> None:
     rate = matmul_rate(Device(torch.device("cpu"), torch.float32, 1, ""), seconds=0.0)
     assert 1e8 < rate < 1e14
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+        (ValueError("memory"), False),
+    ],
+)
+def test_what_says_that_memory_ran_out(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_torchs_own_words_for_it_are_known() -> None:
+    with pytest.raises(RuntimeError) as error:
+        torch.empty(1 << 60)
+    assert is_out_of_memory(error.value)
+
+
+def test_memory_is_counted_in_bytes() -> None:
+    free = free_memory(torch.device("cpu"))
+    assert free is None or 50e6 < free < 1e15
+    assert 50e6 < peak_memory(torch.device("cpu")) < 1e12  # torch alone takes more than the first

@@ -112,6 +112,12 @@ def translate(
             "write an empty line or the source instead, or stop."
         ),
     ] = "keep",
+    markup: Annotated[
+        bool,
+        typer.Option(
+            "--markup", help="Carry tags (<b>..</b>), placeholders ({name}, %s) and addresses through, each once."
+        ),
+    ] = False,
     glossary: Annotated[
         Path | None,
         typer.Option(
@@ -198,6 +204,7 @@ def translate(
         with_alignments=alignments,
         report=report,
         on_suspect=on_suspect,
+        markup=markup,
         glossary=glossary,
         attention=attention,
         device=device,

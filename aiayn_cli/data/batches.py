@@ -139,7 +139,7 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
         Micro-batches; some are empty where pairs are few.
     """
     lengths = _lengths(store, pairs)
-    most = max_tokens + max_tokens // 16
+    most = _with_slack(max_tokens)
     rounds = max(1, -(-int(lengths.sum()) // (most * multiple_of)))  # fewer cannot do
     while True:
         bounds = np.concatenate(([0], _cut_evenly(lengths, rounds * multiple_of), [len(pairs)]))
@@ -152,7 +152,7 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
 def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
     """A micro-batch that takes as much memory as any may: as many of the longest pairs as fit in max_tokens."""
     lengths = np.maximum(store.src_lengths, store.tgt_lengths).astype(np.int64) + 1
-    most = min(len(store), max(1, max_tokens // int(lengths.max())))
+    most = min(len(store), max(1, _with_slack(max_tokens) // int(lengths.max())))
     return _sorted_by_length(store, np.argpartition(lengths, len(store) - most)[len(store) - most :].astype(np.int64))
 
 
@@ -253,6 +253,10 @@ def _sorted_by_length(store: TokenStore, pairs: Indices) -> Indices:
 def _lengths(store: TokenStore, pairs: Indices) -> Indices:
     """Tokens that each pair counts for: its longer side with its end token."""
     return np.maximum(store.src_lengths[pairs], store.tgt_lengths[pairs]).astype(np.int64) + 1
+
+
+def _with_slack(max_tokens: int) -> int:
+    return max_tokens + max_tokens // 16
 
 
 def _padded(store: TokenStore, pairs: Indices) -> int:

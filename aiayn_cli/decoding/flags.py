@@ -13,6 +13,7 @@ import numpy as np
 from aiayn_cli.data.scripts import find_letters, find_members, scripts_of
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.decoding.glossary import Glossary
+from aiayn_cli.decoding.markup import ADDRESS, find_markup
 from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.special_tokens import UNK_ID
 
@@ -31,8 +32,6 @@ FLAGS = {
 
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
 _OFTEN_SPELLED_OUT = 12  # numbers up to it
-_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_AFTER_ADDRESS = ".,;:!?)]}'\"”’»"
 _UNKNOWN = "\u2047"  # what SentencePiece writes for <unk>
 _LONGEST_LOOP = 20  # sub-words of what is repeated
 _LONG_SOURCE = 12  # sub-words from which a very short output is suspect
@@ -48,10 +47,19 @@ class OutputChecks:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
         is_text: False where outputs are trees or the like, of which only lengths and unknown symbols are looked at.
         glossary: terms that are looked for.
+        markup: whether tags and placeholders are looked for.
     """
 
-    def __init__(self, src_lang: str, tgt_lang: str, *, is_text: bool = True, glossary: Glossary | None = None) -> None:
-        self._glossary = glossary
+    def __init__(
+        self,
+        src_lang: str,
+        tgt_lang: str,
+        *,
+        is_text: bool = True,
+        glossary: Glossary | None = None,
+        markup: bool = False,
+    ) -> None:
+        self._glossary, self._markup = glossary, markup
         self._is_text = is_text
         scripts = scripts_of(tgt_lang)
         self._letters = find_letters()
@@ -82,6 +90,7 @@ class OutputChecks:
             "wrong_script": self._is_foreign(output.text),
             "number_lost": bool(lost_numbers(source, output.text)),
             "url_lost": bool(lost_addresses(source, output.text)),
+            "markup_lost": self._markup and find_markup(source) != find_markup(output.text),
             "glossary_missed": self._glossary is not None and bool(self._glossary.missing(source, output.text)),
         }
 
@@ -112,8 +121,7 @@ def lost_numbers(source: str, text: str) -> list[str]:
 
 def lost_addresses(source: str, text: str) -> list[str]:
     """The web and e-mail addresses of the source that do not stand in the text as they are."""
-    found = (match.group().rstrip(_AFTER_ADDRESS) for match in _ADDRESS.finditer(source))
-    return [address for address in found if address not in text]
+    return [match.group() for match in ADDRESS.finditer(source) if match.group() not in text]
 
 
 def _numbers(text: str) -> list[str]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from aiayn_cli.decoding.flags import OutputChecks
+from aiayn_cli.decoding.markup_translator import MarkupTranslator
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
 
+AnyTranslator = Translator | MarkupTranslator
 OnSuspect = Literal["keep", "retry", "empty", "copy", "fail"]
 
 _BLOCKED_NGRAM = 3
@@ -47,7 +49,7 @@ class Judge:
             the source instead; "fail" leaves them to the caller.
     """
 
-    def __init__(self, translator: Translator, checks: OutputChecks, on_suspect: OnSuspect) -> None:
+    def __init__(self, translator: AnyTranslator, checks: OutputChecks, on_suspect: OnSuspect) -> None:
         self._translator, self._checks, self._on_suspect = translator, checks, on_suspect
 
     def judge(
@@ -83,7 +85,7 @@ class Judge:
         )
         wider = replace(translator.decoding, beam_size=2 * translator.decoding.beam_size)
 
-        def search(variant: Translator) -> Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]:
+        def search(variant: AnyTranslator) -> Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]:
             return lambda lines, prefixes: variant.translate_n_best(lines, prefixes=prefixes) if lines else []
 
         return [

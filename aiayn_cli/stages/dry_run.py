@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint_files import bytes_of
 from aiayn_cli.device import free_memory, peak_memory
 from aiayn_cli.stages.train_session import Session
-from aiayn_cli.stages.train_start import finished
+from aiayn_cli.stages.train_start import disk_needed, finished
 from aiayn_cli.training.trainer import Hooks
 
 _WARM_UP_UPDATES = 2  # kernels are chosen and memory is taken
@@ -97,7 +96,7 @@ def try_out(session: Session) -> DryRunResult:
     pairs, src, tgt = trainer.largest_batch()
     (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
     seconds = (ended - began) / max(last - first, 1)
-    checkpoint = 3 * bytes_of(session.optimizer.weights().values())  # with two moments
+    checkpoint, disk = disk_needed(session.optimizer.weights().values(), recipe.training.keep_checkpoints)
     left = max(0, recipe.training.max_updates - state.step)
     max_tokens = trainer.state.max_tokens or recipe.training.max_tokens
     return DryRunResult(
@@ -109,7 +108,7 @@ def try_out(session: Session) -> DryRunResult:
         memory_bytes=peak_memory(session.device.device),
         memory_free_bytes=free_memory(session.device.device),
         checkpoint_bytes=checkpoint,
-        disk_bytes=checkpoint * (recipe.training.keep_checkpoints + 2),  # and the best one, and one being written
+        disk_bytes=disk,
         disk_free_bytes=shutil.disk_usage(_existing(session.run)).free,
         updates=last - first,
         tokens_per_second=(tokens_after - tokens_before) / (ended - began),

@@ -83,6 +83,10 @@ def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, A
     resumes = [record["step"] for record in _all(records, "resume")]
     if resumes:
         facts.append(("continued after update", ", ".join(f"{step:,}" for step in resumes)))
+    for record in _all(records, "rollback"):
+        facts.append(("went back", f"from update {record['undone']:,} to {record['step']:,}, after bad gradients"))
+    if smaller := _latest(records, "memory"):
+        facts.append(("memory ran out", f"micro-batches have at most {smaller['max_tokens']:,} tokens a side"))
     if start:
         facts.append(("device", str(start.get("device", "")).removeprefix("device: ")))
     facts.append(("written", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())))

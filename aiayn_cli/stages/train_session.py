@@ -33,6 +33,7 @@ from aiayn_cli.stages.train_start import (
     load_newest,
     longest_validated,
     too_long,
+    warn_of_disk,
     with_max_tokens,
 )
 from aiayn_cli.training.compilation import compile_layers
@@ -248,6 +249,8 @@ class Session:
         )
         if self.valid is not None and (n := too_long(self.valid, longest_validated(self.data, self.recipe))):
             logs.notice(f"{n:,} validation pairs are too long for the network and left out of the validation loss")
+        if self.worker.rank == 0:
+            warn_of_disk(self.run, self.optimizer.weights().values(), config.keep_checkpoints)
         if self.valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 

@@ -1,7 +1,8 @@
 """What is looked at before a run trains: whether data, recipe, memory and disk allow it, and where it goes on from."""
 
 import math
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint_files import bytes_of
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.device import Device, free_memory
+from aiayn_cli.device import Device, free_memory, is_out_of_memory
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.model.build import build_model
 from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
@@ -79,8 +81,8 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         with torch.device("meta"):  # shapes without numbers
             model = build_model(recipe.model, vocab_size)
         parameters = sum(math.prod(p.shape) for p in model.parameters())  # as Python counts, without a largest number
-    except RuntimeError as error:
-        if "overflow" not in str(error).lower():
+    except (MemoryError, RuntimeError) as error:
+        if not (is_out_of_memory(error) or "overflow" in str(error).lower()):
             raise
         parameters = 1 << 62  # too many for torch to count
     needed = parameters * _BYTES[device.dtype]
@@ -89,6 +91,23 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
             f"the network is too large for this device: {parameters:,} parameters take {needed / 1e9:,.1f} GB to "
             f"train, and {free / 1e9:,.1f} GB are free",
             "lower model.d_model, d_ff or the number of layers, or train on a larger device",
+        )
+
+
+def disk_needed(weights: Iterable[Tensor], keep: int) -> tuple[int, int]:
+    """Bytes of one checkpoint with two moments for each weight, and of all at once: the best, and one being written."""
+    one = 3 * bytes_of(weights)
+    return one, one * (keep + 2)
+
+
+def warn_of_disk(run: Path, weights: Iterable[Tensor], keep: int) -> None:
+    """Say if the checkpoints that a run keeps will not fit beside those that it has."""
+    one, needed = disk_needed(weights, keep)
+    needed -= min(needed, one * len(resumable(run)))
+    if (free := shutil.disk_usage(run).free) < needed:
+        logs.warning(
+            f"checkpoints will take up to {needed / 1e9:,.2f} GB more, and {free / 1e9:,.2f} GB are free; "
+            "one that does not fit ends training, and leaves those before it whole"
         )
 
 

@@ -93,6 +93,7 @@ def run_translate(
     with_alignments: bool = False,
     report: Path | None = None,
     on_suspect: OnSuspect = "keep",
+    markup: bool = False,
     glossary: Path | None = None,
     attention: Path | None = None,
     device: str = "auto",
@@ -122,6 +123,7 @@ def run_translate(
         report: file for a JSON object on each line's best output.
         on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
             before.
+        markup: carry each tag, placeholder and address through, as in MarkupTranslator.
         glossary: file of terms that outputs must use, as in load_glossary().
         attention: page of HTML to write, which draws where the model looked for the first outputs.
         device, precision: as in choose_device().
@@ -162,6 +164,7 @@ def run_translate(
             files.enter_context(open_writer(output, silent=keep_translations and output is None)),
             files.enter_context(open_writer(report, silent=report is None)),
             keep_outputs=keep_translations,
+            markup=markup,
             picture=AttentionPicture(attention, loaded.translator.second_pass()),
         )
         started = time.perf_counter()

@@ -7,8 +7,9 @@ from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.decoding.flags import FLAGS, OutputChecks
+from aiayn_cli.decoding.markup_translator import MarkupTranslator
 from aiayn_cli.decoding.report import SuspectCounts, report_record
-from aiayn_cli.decoding.suspects import Judge, Judged, OnSuspect
+from aiayn_cli.decoding.suspects import AnyTranslator, Judge, Judged, OnSuspect
 from aiayn_cli.decoding.translation import Details
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.stages.translate_attention import AttentionPicture
@@ -42,6 +43,9 @@ class Session:
         write_report: takes those of the report.
         keep_outputs: whether to remember all outputs.
         picture: takes what attention is drawn of.
+        markup: whether tags, placeholders and addresses are carried through.
+    Raises:
+        AiaynError: the models cannot do that.
 
     Attributes:
         lines, blank, unreadable: counts of lines read.
@@ -61,13 +65,22 @@ class Session:
         *,
         keep_outputs: bool,
         picture: AttentionPicture,
+        markup: bool = False,
     ) -> None:
-        self._translator = loaded.translator
         first = loaded.checkpoints[0]
         self._title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
-        checks = OutputChecks(first.src_lang, first.tgt_lang, is_text=not first.text.trees, glossary=loaded.glossary)
+        if markup and first.text.changes_text:
+            raise AiaynError(
+                f"--markup puts tags between words, but {first.path} reads and writes text in another form",
+                "leave --markup away, or take a model of raw text",
+            )
+        self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if markup else loaded.translator
+        self._second_pass = loaded.translator.second_pass()
+        checks = OutputChecks(
+            first.src_lang, first.tgt_lang, is_text=not first.text.trees, glossary=loaded.glossary, markup=markup
+        )
         self._glossary = loaded.glossary
-        self._judge = Judge(loaded.translator, checks, on_suspect)
+        self._judge = Judge(self._translator, checks, on_suspect)
         self._style, self._on_suspect, self._name = style, on_suspect, name
         self._write, self._write_report = write, write_report
         self._keep_outputs, self._picture = keep_outputs, picture
@@ -150,5 +163,5 @@ class Session:
         if not self._style.needs_details:
             return [[None] * len(each.outputs) for each in judged]
         outputs = [output for each in judged for output in each.outputs]
-        found = iter(self._translator.second_pass().details(outputs, with_alignment=self._style.alignments))
+        found = iter(self._second_pass.details(outputs, with_alignment=self._style.alignments))
         return [[next(found) for _ in each.outputs] for each in judged]

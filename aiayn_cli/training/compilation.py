@@ -29,3 +29,8 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
     for layer in (*model.encoder_layers, *model.decoder_layers):
         layer.compile(dynamic=True)
     return True
+
+
+def is_compiled(model: TranslationModel) -> bool:
+    """Whether compile_layers() has compiled the model's layers."""
+    return any(layer._compiled_call_impl is not None for layer in model.encoder_layers)

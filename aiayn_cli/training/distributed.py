@@ -43,7 +43,7 @@ class Worker:
     local_rank: int = 0
     attempt: int = 0
     silence_seconds: float = 20.0
-    collective_seconds: float = 600.0
+    collective_seconds: float = 1800.0
 
     @classmethod
     def from_environment(cls) -> "Worker":

@@ -9,6 +9,7 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.packing import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
+from aiayn_cli.training.compilation import is_compiled
 
 _LONGEST_PACKED = 512  # tokens: beyond, attention weights kept for the backward pass would take too much memory
 
@@ -27,7 +28,8 @@ def teacher_forced(
         hidden [rows, d_model] and targets int64 [tokens], as smoothed_cross_entropy() takes them: the first rows are
         the tokens.
     """
-    if device.type == "cpu" and model.reads_packed:
+    # torch.compile cannot trace the operations on packed sequences, which are fused by hand.
+    if device.type == "cpu" and model.reads_packed and not is_compiled(model):
         batch = flatten(store, pairs)
         src_packing, tgt_packing = pack(batch.src_lengths), pack(batch.tgt_lengths)
         if max(src_packing.length, tgt_packing.length) <= _LONGEST_PACKED:

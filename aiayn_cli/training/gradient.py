@@ -9,15 +9,13 @@ from torch import Tensor
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Indices, Update, largest_batch, mixed_seed, split_update
 from aiayn_cli.data.store import TokenStore
+from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.training.distributed import SIGNALS, Worker
 from aiayn_cli.training.forward import teacher_forced
 from aiayn_cli.training.loss import smoothed_cross_entropy
 from aiayn_cli.training.optimizer import MasterAdam
-
-# How torch's allocators begin to say that memory has run out, beside their own classes of errors.
-_OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class GradientOfUpdates:
                     self._optimizer.accumulate()
                 nll += batch_nll
         except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
         else:
             return False
@@ -144,9 +142,3 @@ class GradientOfUpdates:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         return True
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    # RuntimeError is what the allocator of CPUs raises, with "[enforce fail at ...]" before its words.
-    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
-    return isinstance(error, kinds) or any(words in str(error) for words in _OUT_OF_MEMORY)

@@ -9,10 +9,13 @@ Events and their values, beside `event` and `time` (Unix seconds); every value t
     validation  step, loss, perplexity, bleu (null where none is wanted), best, validation_seconds, seconds
     samples     step, sources, references, translations: lists of the same length
     checkpoint  step, path
-    skipped     step, gradient_norm
+    skipped     step, gradient_norm (before clipping)
+    memory      step, max_tokens: micro-batches are smaller from here on, since memory ran out
     start       step, updates, run_flops (estimated, of all updates), matmul_rate (FLOP/s of one device), devices,
                 device: once for each call
     resume      step: what stands above it and is of later updates was lost, and is done again
+    rollback    step, undone: training went back from update `undone`; what stands above it and is later than `step`
+                counts no more, but for its time and operations
 """
 
 import json
@@ -81,10 +84,10 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """Records without those of updates that a crash undid: before a resume, and of later updates than it names."""
+    """Records without those of updates that were undone: above a resume or rollback, and later than it names."""
     kept: list[Record] = []
     for record in records:
-        if record["event"] == "resume":
+        if record["event"] in ("resume", "rollback"):
             kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["step"]]
         kept.append(record)
     return kept

@@ -150,26 +150,30 @@ class Trainer:
     def _make_room(self) -> None:
         """Run the largest batch that may come before anything is learnt, with smaller micro-batches until it fits."""
         while not self._gradient.fits(self._max_tokens):
-            self._halve()
+            pairs, src, tgt = self.largest_batch()
+            self._halve(min(self._max_tokens, pairs * max(src, tgt)), hopeless=pairs == 1)
 
     def largest_batch(self) -> tuple[int, int, int]:
         """The largest micro-batch that may come: its pairs, and the longest source and target in tokens."""
         return self._gradient.largest(self._max_tokens)
 
-    def _halve(self) -> None:
+    def _halve(self, tokens: int, *, hopeless: bool) -> None:
         """Make micro-batches half as large, after memory ran out.
 
+        Args:
+            tokens: that were too many.
+            hopeless: whether it was in a single pair.
         Raises:
-            AiaynError: even a single pair is too much.
+            AiaynError: it was.
         """
         before = self._max_tokens
-        pairs, src, tgt = self.largest_batch()
-        if pairs == 1:
+        if hopeless:
+            _, src, tgt = self.largest_batch()
             raise AiaynError(
                 f"there is not enough memory for one pair of {src:,} source and {tgt:,} target tokens",
                 "prepare the data with a lower --max-length, or take a smaller model or a larger device",
             )
-        self.state = replace(self.state, max_tokens=min(before // 2, pairs * max(src, tgt) // 2))
+        self.state = replace(self.state, max_tokens=max(1, tokens // 2))
         self._metrics.write("memory", step=self.state.step, max_tokens=self.state.max_tokens)
         logs.warning(
             f"memory ran out with {before:,} tokens in a micro-batch; it goes on with {self.state.max_tokens:,}, "
@@ -188,7 +192,8 @@ class Trainer:
             if not agreement.out_of_memory:
                 break
             self.optimizer.clear()
-            self._halve()
+            longest = max(self.largest_batch()[1:])
+            self._halve(self._max_tokens, hopeless=self._max_tokens <= longest)
         self._worker.sum(self.optimizer.gradient)
         norm, skipped = self.optimizer.limit_norm(config.clip_norm, config.exploding_norm)
         rate = learning_rate(step, self._d_model, config.warmup_steps, config.learning_rate_scale)

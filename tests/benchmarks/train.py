@@ -1,10 +1,14 @@
 """Training speed on a CPU or GPU: target tokens a second without padding, for the small and the base model.
 
     python tests/benchmarks/train.py --data prepared/multi30k [--sizes small,base] [--seconds 60] [--precision auto]
+    python tests/benchmarks/train.py --data prepared/multi30k --sizes small --curve 300   # bf16 beside fp32
+    python tests/benchmarks/train.py --data prepared/multi30k --sizes small --soak 10     # memory over epochs
 
 The real trainer runs on real data: dropout, masks, label smoothing, Adam, batches of at most 4,096 tokens; validation
 and checkpoints are left out. Each size runs in a process of its own, so that its peak memory is its own. The first
-seconds warm up and are not counted. The peers' figures beside it were measured on the same kind of machine (2 cores
+seconds warm up and are not counted. --curve trains the same updates in bf16 and in fp32, one after the other, and
+prints the loss of each tenth of them; --soak prints the memory that the process holds after each of some epochs.
+The peers' figures beside it were measured on the same kind of machine (2 cores
 with AVX-512 and bf16) and the same data, with an 8,000-entry vocabulary, by their own logs.
 """
 
@@ -13,9 +17,12 @@ import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 SIZES = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
@@ -41,10 +48,19 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--max-tokens", type=int, default=0, help="padded tokens of a micro-batch; 0 = the device's")
     parser.add_argument("--precision", default="auto", choices=("auto", "bf16", "fp32"))
+    parser.add_argument("--curve", type=int, metavar="UPDATES", help="compare the loss with fp32 over so many updates")
+    parser.add_argument("--soak", type=int, metavar="EPOCHS", help="print memory after each of so many epochs")
     parser.add_argument("--one-size", help=argparse.SUPPRESS)  # what each child process measures
     arguments = parser.parse_args()
     if arguments.one_size:
         measure(arguments)
+        return
+    for size in arguments.sizes.split(",") if arguments.curve or arguments.soak else []:
+        if arguments.curve:
+            compare_with_fp32(arguments, size)
+        if arguments.soak:
+            soak(arguments, size)
+    if arguments.curve or arguments.soak:
         return
     print(f"{date.today()}  {' '.join(sys.argv)}")
     print(f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {cores()} cores")
@@ -59,30 +75,12 @@ def measure(arguments: argparse.Namespace) -> None:
     """Train one size for a while and print what it did."""
     import torch
 
-    from aiayn_cli.config import ModelConfig, TrainingConfig
-    from aiayn_cli.data.prepared import PreparedData
     from aiayn_cli.device import choose_device
-    from aiayn_cli.model.build import build_model
     from aiayn_cli.model.translation_model import count_parameters
-    from aiayn_cli.training.distributed import Worker
-    from aiayn_cli.training.metrics import MetricsLog
-    from aiayn_cli.training.optimizer import MasterAdam
     from aiayn_cli.training.state import TrainingState
-    from aiayn_cli.training.trainer import Hooks, Trainer
 
     device = choose_device("auto", arguments.precision)
     rate = matmul_gflops(device.device, device.dtype)
-    data = PreparedData.load(arguments.data)
-    torch.manual_seed(1)
-    shape = ModelConfig(**SIZES[arguments.one_size])
-    model = build_model(shape, data.vocab_size).to(device.device, device.dtype)
-    config = TrainingConfig(
-        batch_tokens=arguments.batch_tokens,
-        max_tokens=arguments.max_tokens or 4096,
-        max_updates=10**9,
-        save_every_steps=10**9,
-        log_every_steps=10**9,
-    )
     start = time.perf_counter()
     marks: list[tuple[float, TrainingState]] = []  # when the warm-up and the measured time ended
 
@@ -95,19 +93,8 @@ def measure(arguments: argparse.Namespace) -> None:
             return "enough"
         return ""
 
-    trainer = Trainer(
-        model,
-        MasterAdam(model, config),
-        data.train,
-        None,
-        config,
-        d_model=shape.d_model,
-        device=device.device,
-        worker=Worker(),
-        metrics=MetricsLog(None),
-        hooks=Hooks(save=lambda *_: None, bleu=None, interrupted=enough),
-        state=TrainingState(),
-    )
+    trainer, data, config = make_trainer(arguments, arguments.one_size, device, enough)
+    model = trainer.model
     trainer.train()
     (began, before), (ended, after) = marks
     speed = (after.tgt_tokens - before.tgt_tokens) / (ended - began)
@@ -117,24 +104,114 @@ def measure(arguments: argparse.Namespace) -> None:
     src_per_tgt = (data.train.src_lengths.sum() + len(data.train)) / (data.train.tgt_lengths.sum() + len(data.train))
     gflops = 6e-9 * speed * (encoder * float(src_per_tgt) + decoder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    padding = padding_share(data.train, config, packed=device.device.type == "cpu" and model.reads_packed)
     column = list(SIZES).index(arguments.one_size)
     label = f"aiayn, {'bf16' if device.dtype is torch.bfloat16 else 'fp32'}"
     print(
         f"{label:34}{'':{10 * column}}{speed:10,.0f}{'':{10 * (1 - column)}}  "
         f"{count_parameters(model):,} parameters, {gflops:,.0f} GFLOP/s = {100 * gflops / rate:.0f} % of the "
-        f"{rate:,.0f} of a matrix product, {100 * padding_share(data.train, config):.1f} % padding, peak {peak:,.0f} MB"
+        f"{rate:,.0f} of a matrix product, {100 * padding:.1f} % padding, peak {peak:,.0f} MB"
     )
 
 
-def padding_share(store: object, config: object) -> float:
-    """Share of places on either side that hold padding, over the updates of the first epoch."""
+def make_trainer(
+    arguments: argparse.Namespace,
+    size: str,
+    device: object,
+    interrupted: Callable[[], str],
+    max_updates: int = 10**9,
+    log_every_steps: int = 10**9,
+    metrics: Path | None = None,
+) -> tuple[Any, Any, Any]:
+    """A trainer of fresh weights, its data and its settings."""
+    import torch
+
+    from aiayn_cli.config import ModelConfig, TrainingConfig
+    from aiayn_cli.data.prepared import PreparedData
+    from aiayn_cli.model.build import build_model
+    from aiayn_cli.training.distributed import Worker
+    from aiayn_cli.training.metrics import MetricsLog
+    from aiayn_cli.training.optimizer import MasterAdam
+    from aiayn_cli.training.state import TrainingState
+    from aiayn_cli.training.trainer import Hooks, Trainer
+
+    data = PreparedData.load(arguments.data)
+    shape = ModelConfig(**SIZES[size])
+    torch.manual_seed(1)
+    model = build_model(shape, data.vocab_size).to(device.device)
+    config = TrainingConfig(
+        batch_tokens=arguments.batch_tokens,
+        max_tokens=arguments.max_tokens or 4096,
+        max_updates=max_updates,
+        save_every_steps=10**9,
+        log_every_steps=log_every_steps,
+    )
+    weights = {name: p.detach().float().clone() for name, p in model.named_parameters()}
+    model = model.to(device.dtype)
+    trainer = Trainer(
+        model,
+        MasterAdam(model, config, weights),
+        data.train,
+        None,
+        config,
+        d_model=shape.d_model,
+        device=device.device,
+        worker=Worker(),
+        metrics=MetricsLog(metrics),
+        hooks=Hooks(save=lambda *_: None, bleu=None, interrupted=interrupted),
+        state=TrainingState(),
+    )
+    return trainer, data, config
+
+
+def compare_with_fp32(arguments: argparse.Namespace, size: str) -> None:
+    """Train the same updates from the same weights in bf16 and fp32; print the loss of each tenth of them."""
+    from aiayn_cli.device import choose_device
+    from aiayn_cli.training.metrics import read_metrics
+
+    losses = {}
+    every = max(1, arguments.curve // 10)
+    for precision in ("bf16", "fp32"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "metrics.jsonl"
+            device = choose_device("auto", precision)
+            make_trainer(arguments, size, device, lambda: "", arguments.curve, every, path)[0].train()
+            losses[precision] = [r["loss"] for r in read_metrics(path) if r["event"] == "train"]
+    print(f"{size}: loss per target token, mean of every {every} updates of {arguments.batch_tokens:,} tokens")
+    for precision, values in losses.items():
+        print(f"  {precision}  " + "  ".join(f"{value:6.3f}" for value in values))
+    print("  apart " + "  ".join(f"{a - b:6.3f}" for a, b in zip(losses["bf16"], losses["fp32"], strict=True)))
+
+
+def soak(arguments: argparse.Namespace, size: str) -> None:
+    """Train for some epochs; print the resident memory after each."""
+    from aiayn_cli.device import choose_device
+
+    held: list[float] = []
+
+    def enough() -> str:
+        if trainer.state.position.epoch > len(held):
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+            held.append(pages * resource.getpagesize() / 1e6)
+        return "enough" if len(held) == arguments.soak else ""
+
+    trainer = make_trainer(arguments, size, choose_device("auto", arguments.precision), enough)[0]
+    trainer.train()
+    print(f"{size}: resident MB after each of {arguments.soak} epochs: " + ", ".join(f"{x:,.0f}" for x in held))
+
+
+def padding_share(store: object, config: object, packed: bool) -> float:
+    """Share of rows that belong to no token, over both sides of the updates of the first epoch."""
+    import torch
+
     from aiayn_cli.data.batches import Position, plan_updates, split_update
+    from aiayn_cli.model.packing import pack
 
     places = tokens = 0
     for update in plan_updates(store, config.batch_tokens, config.seed, Position()):
         for pairs in split_update(store, update.pairs, config.max_tokens):
             for lengths in (store.src_lengths[pairs] + 1, store.tgt_lengths[pairs] + 1):
-                places += len(pairs) * int(lengths.max())
+                places += pack(torch.from_numpy(lengths).long()).rows if packed else len(pairs) * int(lengths.max())
                 tokens += int(lengths.sum())
         if update.after.epoch:
             return 1 - tokens / places

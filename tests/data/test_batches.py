@@ -274,7 +274,7 @@ def test_no_micro_batch_takes_more_than_the_largest_one(
     store = store_of(lengths)
     longer = (np.maximum(store.src_lengths, store.tgt_lengths) + 1).astype(np.int64)
     largest = largest_batch(store, max_tokens)
-    assert len(largest) == 1 or longer[largest].max() * len(largest) <= max_tokens
+    assert len(largest) == 1 or longer[largest].max() * len(largest) <= max_tokens + max_tokens // 16
     for update in epoch(store, 70, seed):
         for chunk in split_update(store, update.pairs, max_tokens):
             # A batch of shorter pairs may fill max_tokens better, by less than one pair of the largest.

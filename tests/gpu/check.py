@@ -8,9 +8,6 @@ English-German in 37,000 sub-words, and the built-in corpus for the runs that ar
 import argparse
 import json
 import math
-import os
-import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
+from figures import Figures, as_text, graphs_made, machine
 from made_sentences import sentences_like_wmt
 from torch import distributed as dist
 
@@ -50,13 +47,12 @@ from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
 GOALS = {"base": 0.40, "big": 0.50}  # MFU on one H100, as a share of its measured rate in large products
 TINY = ModelConfig(n_encoder_layers=2, n_decoder_layers=2, d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16)
 
-Figures = dict[str, Any]
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--small", action="store_true", help="tiny networks for seconds: does this program work?")
+    parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"), help="auto = on a GPU only")
     parser.add_argument("--seconds", type=float, help="measured seconds of each size; default 25, with --small 1")
     parser.add_argument("--only", default="", help="names of checks, with commas; default: all")
     parser.add_argument("--out", type=Path, default=Path("gpu-check.json"), help="the JSON to write")
@@ -75,7 +71,7 @@ def main() -> int:
     wanted = [name for name in arguments.only.split(",") if name] or list(checks)
     results: Figures = {"machine": machine(device), "checks": {}}
     with tempfile.TemporaryDirectory() as folder:
-        setting = Setting(device, arguments.device, Path(folder), arguments.small, arguments.seconds)
+        setting = Setting(arguments, device, Path(folder))
         for name in wanted:
             started = time.perf_counter()
             try:
@@ -97,9 +93,10 @@ def main() -> int:
 class Setting:
     """Where and how large the checks are."""
 
-    def __init__(self, device: Device, device_name: str, folder: Path, small: bool, seconds: float | None) -> None:
-        self.device, self.device_name, self.folder, self.small = device, device_name, folder, small
-        self.seconds = seconds if seconds is not None else 1.0 if small else 25.0
+    def __init__(self, arguments: argparse.Namespace, device: Device, folder: Path) -> None:
+        self.device, self.device_name, self.folder = device, arguments.device, folder
+        self.small, self.compile = arguments.small, arguments.compile
+        self.seconds = arguments.seconds if arguments.seconds is not None else 1.0 if self.small else 25.0
 
     def wait(self) -> None:
         """Until the device has done what it was asked to do."""
@@ -123,12 +120,15 @@ def speed(setting: Setting, size: str) -> Figures:
     rate = matmul_rate(setting.device)
     torch.manual_seed(1)
     model = build_model(shape, vocab_size).to(setting.device.device, setting.device.dtype)
-    compiled = compile_layers(model, config.compile, setting.device.device)
+    compiled = compile_layers(model, setting.compile, setting.device.device)
     marks: list[tuple[float, TrainingState]] = []
-    started = time.perf_counter()
+    started, graphs = time.perf_counter(), 0
 
     def enough() -> str:
+        nonlocal graphs
         now, state = time.perf_counter(), trainer.state
+        if graphs != (graphs := graphs_made()):
+            marks.clear()  # something was compiled: a batch without padding, perhaps the first one
         if not marks and state.step >= 20 and now - started > setting.seconds / 5:  # compiled, and caches are warm
             setting.wait()
             marks.append((time.perf_counter(), state))
@@ -160,7 +160,7 @@ def speed(setting: Setting, size: str) -> Figures:
         "compiled": compiled,
     }
     if compiled:
-        figures["graphs"] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        figures["graphs"] = graphs_made()
         torch._dynamo.reset()
         torch._dynamo.utils.counters.clear()
     if setting.device.device.type == "cuda":
@@ -188,6 +188,8 @@ def precision(setting: Setting) -> Figures:
         torch.manual_seed(3)
         model = build_model(shape, vocab_size).to(setting.device.device)
         weights = {key: weight.detach().clone() for key, weight in model.named_parameters()}
+        if name == "bf16":  # as it is trained; float32 as it is written
+            compile_layers(model, setting.compile, setting.device.device)
         log = MetricsLog(setting.folder / f"{name}.jsonl")
         trainer = a_trainer(model.to(dtype), shape, store, config, setting, lambda: "", log, math.nan, weights)
         trainer.train()
@@ -362,28 +364,6 @@ def group_of_one(backend: str, store: Path) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
-
-
-def machine(device: Device) -> Figures:
-    found: Figures = {
-        "device": device.explanation,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "free_disk_gib": round(shutil.disk_usage(tempfile.gettempdir()).free / 2**30, 1),
-    }
-    if device.device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device.device)
-        found |= {"cuda": torch.version.cuda, "memory_gib": round(properties.total_memory / 2**30, 1)}
-    return found
-
-
-def as_text(figures: Figures) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {value:.4g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
-        for name, value in figures.items()
-        if name != "passed"
-    )
 
 
 if __name__ == "__main__":

@@ -195,6 +195,21 @@ def test_text_stays_text_whatever_is_in_it(text: str, whole: Path, tmp_path: Pat
     assert "script" not in found.tags
 
 
+def test_what_went_wrong_is_said(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write(
+            '{"event": "memory", "step": 12, "max_tokens": 1500}\n{"event": "rollback", "step": 8, "undone": 11}\n'
+        )
+    write_report(run)
+    assert page(run).row("went back")[1] == "from update 11 to 8, after bad gradients"
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"event": "memory", "step": 9, "max_tokens": 1500}\n')
+    write_report(run)
+    assert page(run).row("memory ran out")[1] == "micro-batches have at most 1,500 tokens a side"
+
+
 def test_outputs_that_stay_the_same_are_said_once(whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(whole, run, symlinks=True)

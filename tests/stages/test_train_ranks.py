@@ -17,6 +17,7 @@ from aiayn_cli.checkpoint import load_training
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.training import gradient as gradient_module
+from aiayn_cli.training.metrics import read_metrics
 
 QUICK = {"OMP_NUM_THREADS": "1"}
 Start = Callable[..., Ranks]
@@ -132,6 +133,44 @@ def test_a_rank_that_hangs_ends_all_with_every_stack(
     assert "self._worker.exchange(" in ended[0].err
     assert "rank 1 on " in ended[1].err
     assert "time.sleep(1_000)" in ended[1].err
+
+
+def test_a_rank_that_runs_out_of_memory_makes_all_divide_further_and_lose_nothing(start: Start, tmp_path: Path) -> None:
+    def run_out() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    def in_its_passes(rank: int) -> None:
+        forward, count = gradient_module.teacher_forced, iter(range(1_000))
+
+        def limited(*args: Any) -> Any:
+            if rank == 1 and next(count) == 3:
+                run_out()
+            return forward(*args)
+
+        gradient_module.teacher_forced = limited
+
+    ended = start(2, "max_updates=4", before=in_its_passes).wait()
+    assert [e.code for e in ended] == [0, 0], ended
+    assert "memory ran out with 70 tokens in a micro-batch" in ended[0].err
+    state = load_training(list_checkpoints(tmp_path / "run")[-1]).state
+    assert (state["step"], state["max_tokens"], state["skipped"]) == (4, 35, 0)
+    assert "memory ran out" not in ended[1].err
+
+
+def test_a_run_goes_on_with_fewer_processes_as_with_all(
+    start: Start, command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    def losses(run: str) -> dict[int, float]:
+        records = read_metrics(tmp_path / run / "metrics.jsonl")
+        return {r["step"]: r["loss"] for r in records if r["event"] == "train"}
+
+    assert [e.code for e in start(2, "max_updates=8", run="two").wait()] == [0, 0]
+    assert [e.code for e in start(2, "max_updates=4").wait()] == [0, 0]
+    assert main(command("max_updates=8")) == 0  # alone, with dropout of the division for two
+    assert losses("run") == pytest.approx(losses("two"), rel=1e-3)
+    states = [load_training(list_checkpoints(tmp_path / name)[-1]).state for name in ("two", "run")]
+    assert [state["division"] for state in states] == [2, 2]
+    assert states[0]["position"] == states[1]["position"]
 
 
 def test_a_mistake_that_all_make_is_told_once(start: Start) -> None:

@@ -5,10 +5,13 @@ import json
 import lzma
 import math
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +27,7 @@ from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import train_vocab
+from aiayn_cli.decoding.markup import find_markup
 from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
@@ -463,6 +467,22 @@ def test_a_glossary_is_obeyed_and_its_misses_are_reported(
     assert "--glossary needs a search" in capsys.readouterr().err
 
 
+def test_markup_comes_through_in_every_mode_and_is_flagged_where_it_does_not(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["der <b>hund</b> und %s", "", "die {name} <br/>", "hund"]
+    data = "\n".join(lines).encode()
+    options = ["--markup", "--on-suspect", "retry", "--nbest", "2", "--report", str(tmp_path / "report")]
+    out = run(model, options, data, monkeypatch, capsys).split("\n")[:-1]
+    for line, *outputs in zip(lines, out[::2], out[1::2], strict=True):
+        assert [find_markup(output) for output in outputs] == [find_markup(line)] * 2
+    assert "markup_lost" not in (tmp_path / "report").read_text(encoding="utf-8")
+    monkeypatch.setattr("aiayn_cli.decoding.markup_translator.put_back", lambda plain, items, output, links: output)
+    run(model, options, data, monkeypatch, capsys)
+    records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert ["markup_lost" in record["flags"] for record in records] == [True, False, True, False]
+
+
 # ---- --score-against
 
 
@@ -601,3 +621,36 @@ def test_a_reader_that_goes_away_ends_it_quietly(model: Path) -> None:
         err = process.stderr.read()
         assert b"Traceback" not in err
         assert b"rror" not in err
+
+
+def test_a_terminal_shows_a_prompt_and_gets_each_answer_at_once(model: Path) -> None:
+    master, slave = pty.openpty()
+    attributes = termios.tcgetattr(slave)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    command = [sys.executable, "-m", "aiayn_cli", "translate", "-m", str(model), "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+    shown = b""
+
+    def read_until(text: bytes, times: int) -> None:
+        nonlocal shown
+        deadline = time.monotonic() + 60
+        while shown.count(text) < times and time.monotonic() < deadline:
+            if select.select([master], [], [], 1)[0]:
+                shown += os.read(master, 1 << 16)
+        assert shown.count(text) >= times, shown
+
+    with subprocess.Popen(command, stdin=slave, stderr=slave, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        read_until(b"\n> ", 1)
+        for number, line in enumerate((b"hund\n", b"\n", b"katze\n"), start=1):
+            os.write(master, line)
+            answer = process.stdout.readline()
+            assert (answer == b"\n") == (line == b"\n")
+            read_until(b"> ", number + 1)
+        os.write(master, b"\x04")
+        assert process.wait(timeout=30) == 0
+    read_until(b"translated 3 lines", 1)
+    assert b"type a line to translate it; Ctrl-D ends" in shown
+    os.close(master)
+    os.close(slave)

@@ -1,15 +1,18 @@
 """Compiled layers compute what the others do, in a number of graphs that does not grow with shapes or layers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from aiayn_cli.config import Compile, ModelConfig
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.training.compilation import compile_layers
+from aiayn_cli.training.compilation import compile_layers, is_compiled
+from aiayn_cli.training.forward import teacher_forced
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def a_model(layers: int) -> TranslationModel:
     shape = ModelConfig(
         n_encoder_layers=layers, n_decoder_layers=layers, d_model=8, d_ff=12, n_heads=2, d_k=3, d_v=5, dropout=0
     )
-    return build_model(shape, 23)
+    return build_model(shape, 31)
 
 
 def logits(model: TranslationModel, sentences: int, src_len: int, tgt_len: int, padded: bool) -> Tensor:
@@ -55,6 +58,19 @@ def test_any_shapes_share_a_few_graphs_and_the_numbers_are_the_same() -> None:
         graphs == 4
     )  # encoder and decoder, with and without padding: of 24 batches and 4 layers; one for each would be 96
     assert not torch._dynamo.utils.counters["graph_break"]
+
+
+@pytest.mark.usefixtures("_fast_backend")
+def test_a_compiled_model_learns_what_a_plain_one_does(store_of: Callable[..., TokenStore]) -> None:
+    store, pairs = store_of(12), np.arange(12)
+    hidden = []
+    for wanted in ("on", "off"):
+        model = a_model(1)
+        compile_layers(model, wanted, torch.device("cpu"))
+        assert is_compiled(model) == (wanted == "on")
+        found, targets = teacher_forced(model, store, pairs, torch.device("cpu"))
+        hidden.append(found[: len(targets)].sort(dim=0).values)  # pairs and their rows come in another order
+    torch.testing.assert_close(*hidden)
 
 
 @pytest.mark.parametrize(

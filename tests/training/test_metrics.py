@@ -56,14 +56,15 @@ def test_listeners_hear_each_record_after_it_is_written(tmp_path: Path) -> None:
     assert record["loss"] is None
 
 
-def test_what_a_crash_undid_no_longer_stands(tmp_path: Path) -> None:
+@pytest.mark.parametrize("event", ["resume", "rollback"])
+def test_what_was_undone_no_longer_stands(event: str, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)
     for step, bleu in ((4, 10.0), (8, 20.0)):
         log.write("validation", step=step, bleu=bleu)
-    log.write("resume", step=4)
+    log.write(event, step=4)
     assert MetricsLog(path).latest["validation"]["bleu"] == 10.0
-    assert [(r["event"], r["step"]) for r in standing(read_metrics(path))] == [("validation", 4), ("resume", 4)]
+    assert [(r["event"], r["step"]) for r in standing(read_metrics(path))] == [("validation", 4), (event, 4)]
     MetricsLog(path).write("validation", step=8, bleu=30.0)
     assert [r.get("bleu") for r in standing(read_metrics(path))] == [10.0, None, 30.0]
 

@@ -358,7 +358,7 @@ def test_the_largest_batch_runs_first_and_memory_that_runs_out_halves_it(
     longest = 1 + max(int(run.trainer._train.tgt_lengths.max()), int(run.trainer._train.src_lengths.max()))
     assert tried[0] == max(tried) >= 60 > longest  # nothing larger came after the first
     assert run.trainer.state.max_tokens < 1_000
-    assert max(tried[tried.index(min(tried)) :]) <= run.trainer.state.max_tokens
+    assert max(tried[tried.index(min(tried)) :]) <= run.trainer.state.max_tokens * 17 / 16
     for mine, theirs in zip(run.gradients, free.gradients, strict=True):  # no pair was lost or counted twice
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
     assert any(r["event"] == "memory" for r in read_metrics(tmp_path / "metrics.jsonl"))
