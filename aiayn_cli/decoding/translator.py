@@ -20,11 +20,11 @@ from aiayn_cli.decoding.constrained_search import Constraint, constrained_search
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
-from aiayn_cli.decoding.scorer import ModelScorer
+from aiayn_cli.decoding.scorer import StoppableScorer
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
-from aiayn_cli.decoding.workers import Stopped, run_together
+from aiayn_cli.decoding.workers import run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
@@ -295,7 +295,7 @@ class Translator:
 
     def _beam_search(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
         groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
-        scorers = (_StoppableScorer(stop, self._models, *self._padded(group)) for group in groups)
+        scorers = (StoppableScorer(stop, self._models, *self._padded(group)) for group in groups)
         return beam_search(
             next(scorers),
             list(map(self._max_length, sources)),
@@ -314,7 +314,7 @@ class Translator:
         for beam_size, numbers in groups_of_one_beam([s.phrases for s in sources], self._decoding.beam_size, at_once):
             chosen = [sources[number] for number in numbers]
             results = constrained_search(
-                _StoppableScorer(stop, self._models, *self._padded(chosen)),
+                StoppableScorer(stop, self._models, *self._padded(chosen)),
                 list(map(self._max_length, chosen)),
                 [source.phrases for source in chosen],
                 beam_size=beam_size,
@@ -330,7 +330,7 @@ class Translator:
 
     def _sample(self, sources: Sequence[_Source], sampling: Sampling, stop: Event) -> list[list[Hypothesis]]:
         return sample(
-            _StoppableScorer(stop, self._models, *self._padded(sources)),
+            StoppableScorer(stop, self._models, *self._padded(sources)),
             list(map(self._max_length, sources)),
             [source.ids for source in sources],
             sampling,
@@ -384,19 +384,6 @@ class Translator:
             )
             outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, passes))
         return outputs + [Translation("", -math.inf, -math.inf)] * (self._n_best - count)
-
-
-class _StoppableScorer(ModelScorer):
-    """One that ends its search where the result is no longer wanted."""
-
-    def __init__(self, stop: Event, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
-        super().__init__(models, src, src_mask)
-        self._stop = stop
-
-    def step(self, tokens: Tensor) -> Tensor:
-        if self._stop.is_set():
-            raise Stopped
-        return super().step(tokens)
 
 
 def _for_decoding(model: TranslationModel, device: Device) -> TranslationModel:

@@ -104,7 +104,7 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
     checkpoint = load_checkpoint(find_model(trained))
     vocab_file = checkpoint.vocab_path
     if size == "trained":
-        shutil.copytree(checkpoint.path, path)
+        shutil.copytree(checkpoint.path, path, ignore=shutil.ignore_patterns("ctranslate2*", "training"))
         checkpoint = load_checkpoint(path)
     else:
         shape = ModelConfig(**SIZES[size])
