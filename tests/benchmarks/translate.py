@@ -1,7 +1,7 @@
 """Translation speed on a CPU, beside CTranslate2 fed directly, in one run on the same weights.
 
-    python tests/benchmarks/translate.py --model runs/multi30k --text multi30k test.en test.de \
-        [--text newstest2014 newstest2014.en newstest2014.de] [--sizes small,base] [--threads 2] [--beam 4]
+    python tests/benchmarks/translate.py --model runs/multi30k --text multi30k test.en test.de \\
+        [--text newstest2014 newstest2014.en newstest2014.de] [--sizes trained,small,base] [--threads 2] [--beam 4]
 
 Three models: the trained one, whose outputs have their real lengths and a BLEU score, and `small` (4+4 layers, 256) and
 `base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
@@ -41,14 +41,20 @@ ENGINES = {
     "CTranslate2 int8": {"direct": "int8"},
     "--engine ctranslate2, int8": {"engine": "ctranslate2", "int8": True},
 }
+TEXT = ["multi30k", "prepared/multi30k-en-de/test.en", "prepared/multi30k-en-de/test.de"]
 SHORT_LINE = "A dog runs on the grass."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, help="a trained checkpoint or run")
+    parser.add_argument("--model", type=Path, default=Path("runs/multi30k"), help="a trained checkpoint or run")
     parser.add_argument(
-        "--text", nargs=3, action="append", required=True, metavar=("NAME", "SOURCE", "REFERENCE"), dest="texts"
+        "--text",
+        nargs=3,
+        action="append",
+        metavar=("NAME", "SOURCE", "REFERENCE"),
+        dest="texts",
+        help="a text and its reference translation; default: the test set of prepared/multi30k-en-de",
     )
     parser.add_argument("--sizes", default="trained,small,base")
     parser.add_argument("--threads", type=int, default=2)
@@ -70,7 +76,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for size in arguments.sizes.split(","):
             model = prepare(size, arguments.model, Path(folder))
-            for name, source, reference in arguments.texts:
+            for name, source, reference in arguments.texts or [TEXT]:
                 lines = arguments.lines_base if size == "base" else arguments.lines
                 compare(arguments, size, model, name, read(source)[:lines], read(reference)[:lines])
 
@@ -148,9 +154,8 @@ def compare(
             json.dump(task, file)
             file.flush()
             command = [*shlex.split(arguments.run_with), sys.executable, __file__, "--one", json.dumps(file.name)]
-            needed = ["--model", ".", "--text", ".", ".", "."]
             environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-            done = subprocess.run([*command, *needed], check=True, stdout=subprocess.PIPE, env=environment)
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
         results[engine] = json.loads(done.stdout)
     exact = results["torch fp32"]["outputs"]
     for engine, result in results.items():
