@@ -220,7 +220,8 @@ class Watch:
                     self._post(store, End(**json.loads(store.get("end"))))
                 self._contact = time.monotonic()
             except _STORE_ERRORS as error:
-                self._note_lost_store(str(error).partition("\n")[0])
+                why = str(error).partition("\n")[0]
+                self._note_lost_store(f"it ended, or the launcher did: {why}")
                 return
             for rank in ranks:
                 if (silent := time.monotonic() - heard[rank][1]) > limit and not self._leaving.is_set():

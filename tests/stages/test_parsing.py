@@ -125,6 +125,20 @@ def test_the_same_call_again_changes_nothing_and_other_options_are_refused(tmp_p
         again(tree_functions=True)
 
 
+def test_the_command_takes_several_treebanks_and_weighs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, count in (("a.mrg", 60), ("b.mrg", 40), ("v.mrg", 5)):
+        Path(name).write_text(make_trees(count, seed=count), encoding="utf-8")
+    line = "prepare --trees a.mrg b.mrg --weight b.mrg=3 --valid-trees v.mrg --tree-words --vocab-size 60 --json"
+    assert main([*line.split(" "), "--workers", "1"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["out"], result["langs"]) == ("prepared/trees", "words-trees")
+    assert (result["pairs_read"], result["pairs_kept"], result["copies"], result["valid_pairs"]) == (100, 180, 80, 5)
+    assert PreparedData.load(Path("prepared/trees")).text == TextConfig(trees=True, tree_words=True)
+
+
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
