@@ -53,6 +53,8 @@ def test_text_does_not_depend_on_batch_size_order_or_neighbours(
         mixed = [lines[number] for number in shuffled]
         found = [text for start in range(0, 64, size) for text in translator.translate(mixed[start : start + size])]
         assert found == [expected[number] for number in shuffled]
+    side_by_side = Translator([model], vocab, replace(cpu, threads=3), replace(DECODING, batch_tokens=60))
+    assert side_by_side.translate(lines) == expected
     for batch_tokens in (1, 50, 333):
         assert (
             Translator([model], vocab, cpu, replace(DECODING, batch_tokens=batch_tokens)).translate(lines) == expected
