@@ -1,5 +1,6 @@
 """A run that is stopped, killed or cut short goes on as if nothing had happened, and nothing existing is harmed."""
 
+import errno
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages.average import run_average
-from aiayn_cli.stages.run_folder import held
+from aiayn_cli.stages.run_folder import held, write_whole
 from aiayn_cli.stages.signals import signals
 from aiayn_cli.stages.train import TrainResult, run_train
 from aiayn_cli.training import gradient as gradient_module
@@ -379,6 +380,21 @@ def test_a_report_that_cannot_be_made_does_not_stop_training(
     monkeypatch.setattr(session_module, "write_report", spoilt)
     assert train().updates == 12
     assert "report.html cannot be written: recipe.yaml is no recipe" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "manifest.json"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/manifest.json'") as error:
+        write_whole(path, "new")
+    assert error.value.errno == errno.ENOSPC
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("manifest.json", "old")]
 
 
 def test_fresh_sets_the_old_run_aside(train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
