@@ -90,11 +90,13 @@ class Checkpoint:
         return read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS))
 
     def moving_average(self) -> dict[str, Tensor]:
-        """The moving average of the weights by parameter name, float32; empty where the run keeps none.
+        """The moving average of the weights by parameter name, float32; empty where the checkpoint has none.
 
         Raises:
-            CheckpointError: the checkpoint was not saved to train on from, or is damaged.
+            CheckpointError: the checkpoint is damaged.
         """
+        if not (self.path / _MOMENTS).exists():  # not saved to train on from, or kept without it to save space
+            return {}
         found = read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX)
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 

@@ -69,7 +69,11 @@ def run_average(
         raise UsageError("--ema takes one checkpoint's moving average", "name that checkpoint, or leave out the others")
     if data is not None and not search:
         raise UsageError("--data without --search", "only a search translates the validation set")
-    choice = choose(paths, last=last, steps=steps, best=best, every=search or ema, out=out)
+    if ema and len(paths) > 1:
+        raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
+    if ema and not (paths and (paths[0] / "model.json").is_file()):
+        last = 1  # a damaged checkpoint before the newest does not matter
+    choice = choose(paths, last=last, steps=steps, best=best, every=search, out=out)
     _check_is_free(choice.target)
     if search:
         return _run_search(choice, data, device)

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shutil
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,7 +127,14 @@ def test_a_checkpoint_named_twice_counts_once(
     result = run_average([first, run / "checkpoints" / "best", second, second])
     assert result.checkpoints == ("step-9", "step-10")
     assert_mean(result.model, [9, 10], small_data)
-    assert "2 checkpoints were named twice and count once" in capsys.readouterr().err
+    assert "4 checkpoints were named, of which 2 differ; each counts once" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_checkpoint_counts_once_too(run: Path, small_data: PreparedData) -> None:
+    copy = run / "checkpoints" / "copy"
+    shutil.copytree(run / "checkpoints" / "step-9", copy)
+    result = run_average([copy, run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"])
+    assert_mean(result.model, [9, 10], small_data)
 
 
 def test_the_result_is_like_a_checkpoint_and_names_its_parents(run: Path, small_data: PreparedData) -> None:
@@ -379,3 +387,34 @@ def test_the_command_takes_the_newest_run_and_translate_takes_its_average(
 def test_the_command_refuses_to_average_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["average", str(run), "--last", "0"]) == 2
     assert "--last" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(
+    value: float, run: Path, small_data: PreparedData, saved: Callable[..., Path]
+) -> None:
+    earlier = run_average([run]).model
+    path = saved(101)
+    weights = weights_of(101, small_data)
+    name = next(reversed(weights))
+    weights[name].view(-1)[0] = value
+    save_checkpoint(load_checkpoint(path), weights, small_data.vocab_path)
+    with pytest.raises(CheckpointError, match=f"step-00000101: {name} holds NaN or infinity"):
+        run_average([run])
+    assert_mean(earlier, [10, 99, 100], small_data)
+
+
+def test_weights_of_another_shape_are_refused_by_name(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = [load_checkpoint(run / "checkpoints" / name) for name in ("step-9", "step-10")]
+    contents = iter([{"a": torch.zeros(3)}, {"a": torch.zeros(1)}])  # one that would broadcast
+    monkeypatch.setattr(Checkpoint, "weights", lambda _: next(contents))
+    with pytest.raises(CheckpointError, match=r"step-10: a has shape \[1\], not \[3\]"):
+        mean_weights(checkpoints)
+
+
+def test_the_moving_average_is_of_one_checkpoint(run: Path) -> None:
+    with pytest.raises(UsageError, match="takes one checkpoint's moving average, not 2"):
+        run_average([run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], ema=True)
+    (run / "checkpoints" / "step-9" / "model.json").write_text("{", encoding="utf-8")  # an earlier one's damage
+    with pytest.raises(CheckpointError, match="step-100 holds no moving average"):
+        run_average([run], ema=True)
