@@ -196,11 +196,12 @@ def save_checkpoint(
             check_written(temporary / name, some)
         replace_directory(temporary, path)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"cannot write the checkpoint {path}: {error.strerror or error}",
             "free some space or give another --out; the checkpoints before this one are whole",
         ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # whatever stopped it, Ctrl-C too
     return checkpoint
 
 

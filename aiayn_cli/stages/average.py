@@ -123,5 +123,9 @@ def _check_is_free(target: Path) -> None:
     """Refuse to replace anything but an earlier average."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    if not (target / "model.json").is_file() or not load_checkpoint(target).parents:
+    try:
+        is_average = (target / "model.json").is_file() and bool(load_checkpoint(target).parents)
+    except CheckpointError as error:  # perhaps an average, but nothing that cannot be read is thrown away
+        raise CheckpointError(error.problem, f"move {target} away, or give another --out") from error
+    if not is_average:
         raise CheckpointError(f"{target} exists and is not an averaged model", "give another --out")

@@ -3,6 +3,7 @@
 import gc
 import json
 import shutil
+import signal
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkpoints import fail_at
 from torch import Tensor
 
+from aiayn_cli import checkpoint_files
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
@@ -375,3 +378,23 @@ def test_the_moving_average_is_of_one_checkpoint(run: Path) -> None:
     (run / "checkpoints" / "step-9" / "model.json").write_text("{", encoding="utf-8")  # an earlier one's damage
     with pytest.raises(CheckpointError, match="step-100 holds no moving average"):
         run_average([run], ema=True)
+
+
+def test_ctrl_c_in_the_middle_leaves_the_earlier_average_and_nothing_else(
+    run: Path, small_data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = run_average([run], last=2).model
+    before = sorted(run.iterdir())
+    fail_at(monkeypatch, checkpoint_files, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run_average([run])
+    assert sorted(run.iterdir()) == before
+    assert_mean(earlier, [99, 100], small_data)
+
+
+def test_an_earlier_average_that_is_damaged_is_not_replaced_unasked(run: Path) -> None:
+    earlier = run_average([run]).model
+    (earlier / "model.json").write_text("{", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="cannot be read") as error:
+        run_average([run])
+    assert error.value.hint == f"move {earlier} away, or give another --out"
