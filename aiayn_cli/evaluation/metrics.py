@@ -247,5 +247,6 @@ def _make_bleu(options: MetricOptions, effective_order: bool) -> BLEU:
         language = tokenizer.split("-")[0]
         raise AiaynError(
             f"BLEU tokeniser {tokenizer} needs a package that is not installed",
-            f'pip install "sacrebleu[{language}]", or choose --tokenize char',
+            f'pip install "sacrebleu[{language}]"; or score with --tokenize char, '
+            "and train with --set training.best_metric=loss --set training.validation_bleu_pairs=0",
         ) from error
