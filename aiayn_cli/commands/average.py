@@ -26,7 +26,11 @@ def average(
         bool, typer.Option("--ema", help="The moving average that training kept (training.ema_decay) instead.")
     ] = False,
     search: Annotated[
-        bool, typer.Option("--search", help="Try them all on the validation set, print a table, keep the best.")
+        bool,
+        typer.Option(
+            "--search",
+            help="Try averages on the validation set, print a table, keep the best; with --last or --steps, of those.",
+        ),
     ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Prepared data for --search; default: what the run was trained on.")

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from threading import Event
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from aiayn_cli.decoding.workers import Stopped
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
@@ -53,3 +55,26 @@ class ModelScorer:
         """Go on with some sentences of another scorer of the same models in the places of these."""
         for cache, new in zip(self._caches, other._caches, strict=True):
             cache.take(places, new, sentences)
+
+
+class StoppableScorer(ModelScorer):
+    """One that ends its search where the result is no longer wanted.
+
+    Args:
+        stop: set by who no longer wants it, in another thread.
+        models, src, src_mask: see ModelScorer.
+    """
+
+    def __init__(self, stop: Event, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
+        super().__init__(models, src, src_mask)
+        self._stop = stop
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """See ModelScorer.
+
+        Raises:
+            Stopped: the event is set.
+        """
+        if self._stop.is_set():
+            raise Stopped
+        return super().step(tokens)

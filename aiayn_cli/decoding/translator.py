@@ -20,11 +20,11 @@ from aiayn_cli.decoding.constrained_search import Constraint, constrained_search
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
-from aiayn_cli.decoding.scorer import ModelScorer
+from aiayn_cli.decoding.scorer import StoppableScorer
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
-from aiayn_cli.decoding.workers import Stopped, run_together
+from aiayn_cli.decoding.workers import run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
@@ -34,6 +34,7 @@ LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer one
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
 _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
 _MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
+_FEWEST_IN_A_THREAD = 4  # sentences; fewer are not shared out
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 _NOTICES = 5  # long lines named one by one; the rest are only counted
 
@@ -167,7 +168,8 @@ class Translator:
         results: list[list[tuple[_Source, list[Hypothesis]]]] = [[] for _ in lines]
         for source, hypotheses in zip(sources, self._search(sources), strict=True):
             results[source.line].append((source, hypotheses))
-        return [self._outputs(parts) for parts in results]
+        texts = self._texts([hypothesis for parts in results for _, found in parts for hypothesis in found])
+        return [self._outputs(parts, texts) for parts in results]
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
@@ -260,15 +262,17 @@ class Translator:
         self, batches: Sequence[list[int]], sources: Sequence[_Source]
     ) -> list[tuple[int, list[Hypothesis]]]:
         """Search the sentences of some batches, by their numbers: on a CPU side by side, a share in each thread."""
-        n_workers = min(self._threads, len(batches)) if self._device.type == "cpu" else 1
-        # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
         numbers = [number for batch in batches for number in batch]
+        n_workers = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self._device.type == "cpu" else 1
+        # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
         shares = [numbers[worker::n_workers] for worker in range(n_workers)]
 
         def task(share: list[int]) -> Callable[[Event], list[list[Hypothesis]]]:
             return lambda stop: self._search_share([sources[number] for number in share], len(batches[0]), stop)
 
-        results = run_together([task(share) for share in shares])
+        # A second thread would be waited for in each product, and the products of a few rows are too small for that.
+        threads = max(self._threads // n_workers, 1) if len(shares[0]) > _FEWEST_IN_A_THREAD else 1
+        results = run_together([task(share) for share in shares], threads)
         return [pair for share, found in zip(shares, results, strict=True) for pair in zip(share, found, strict=True)]
 
     def _search_share(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
@@ -291,7 +295,7 @@ class Translator:
 
     def _beam_search(self, sources: Sequence[_Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
         groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
-        scorers = (_StoppableScorer(stop, self._models, *self._padded(group)) for group in groups)
+        scorers = (StoppableScorer(stop, self._models, *self._padded(group)) for group in groups)
         return beam_search(
             next(scorers),
             list(map(self._max_length, sources)),
@@ -310,7 +314,7 @@ class Translator:
         for beam_size, numbers in groups_of_one_beam([s.phrases for s in sources], self._decoding.beam_size, at_once):
             chosen = [sources[number] for number in numbers]
             results = constrained_search(
-                _StoppableScorer(stop, self._models, *self._padded(chosen)),
+                StoppableScorer(stop, self._models, *self._padded(chosen)),
                 list(map(self._max_length, chosen)),
                 [source.phrases for source in chosen],
                 beam_size=beam_size,
@@ -326,7 +330,7 @@ class Translator:
 
     def _sample(self, sources: Sequence[_Source], sampling: Sampling, stop: Event) -> list[list[Hypothesis]]:
         return sample(
-            _StoppableScorer(stop, self._models, *self._padded(sources)),
+            StoppableScorer(stop, self._models, *self._padded(sources)),
             list(map(self._max_length, sources)),
             [source.ids for source in sources],
             sampling,
@@ -356,14 +360,21 @@ class Translator:
             longest = min(longest, self._options.max_length + 1)
         return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self._max_positions)
 
-    def _outputs(self, parts: list[tuple[_Source, list[Hypothesis]]]) -> list[Translation]:
+    def _texts(self, hypotheses: Sequence[Hypothesis]) -> dict[tuple[int, ...], str]:
+        """The text of each output; all are decoded in one call, since each call costs more than a short line."""
+        outputs = list({hypothesis.tokens: None for hypothesis in hypotheses})
+        return dict(zip(outputs, self._vocab.decode(outputs), strict=True))
+
+    def _outputs(
+        self, parts: list[tuple[_Source, list[Hypothesis]]], decoded: dict[tuple[int, ...], str]
+    ) -> list[Translation]:
         if not parts:
             return [Translation("", 0.0, 0.0)] * self._n_best
         count = min(len(hypotheses) for _, hypotheses in parts)
         outputs = []
         for rank in range(count):
             chosen = [hypotheses[rank] for _, hypotheses in parts]
-            texts = self._vocab.decode([hypothesis.tokens for hypothesis in chosen])
+            texts = [decoded[hypothesis.tokens] for hypothesis in chosen]
             log_prob = sum(hypothesis.log_prob for hypothesis in chosen)
             length = sum(len(hypothesis.tokens) for hypothesis in chosen) + 1
             score = chosen[0].score if len(parts) == 1 else log_prob / length_penalty(length, self._decoding.alpha)
@@ -373,19 +384,6 @@ class Translator:
             )
             outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, passes))
         return outputs + [Translation("", -math.inf, -math.inf)] * (self._n_best - count)
-
-
-class _StoppableScorer(ModelScorer):
-    """One that ends its search where the result is no longer wanted."""
-
-    def __init__(self, stop: Event, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
-        super().__init__(models, src, src_mask)
-        self._stop = stop
-
-    def step(self, tokens: Tensor) -> Tensor:
-        if self._stop.is_set():
-            raise Stopped
-        return super().step(tokens)
 
 
 def _for_decoding(model: TranslationModel, device: Device) -> TranslationModel:

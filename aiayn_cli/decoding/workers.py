@@ -18,22 +18,23 @@ class Stopped(Exception):
     """Raised in a task whose result is no longer wanted."""
 
 
-def run_together(tasks: Sequence[Callable[[threading.Event], T]]) -> list[T]:
+def run_together(tasks: Sequence[Callable[[threading.Event], T]], threads_each: int) -> list[T]:
     """Run tasks side by side and return their results in order.
 
     Args:
         tasks: each looks at the event now and then, and raises Stopped where it is set: another task failed, or the
             user pressed Ctrl-C.
+        threads_each: of the operations of each task, at most as many as torch uses now.
 
     Raises:
         BaseException: what the first failing task raised.
     """
     stop = threading.Event()
-    if len(tasks) == 1:
-        return [tasks[0](stop)]
     threads = torch.get_num_threads()
-    torch.set_num_threads(max(threads // len(tasks), 1))
+    torch.set_num_threads(min(threads_each, threads))
     try:
+        if len(tasks) == 1:
+            return [tasks[0](stop)]
         with ThreadPoolExecutor(len(tasks), "search") as pool:
             futures = [pool.submit(task, stop) for task in tasks]
             try:

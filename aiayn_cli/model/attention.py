@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aiayn_cli.model.dropout import dropout
-from aiayn_cli.model.masks import additive
+from aiayn_cli.model.masks import Causal, additive, causal_mask
 from aiayn_cli.model.packed_attention import PackedPattern, packed_attention, project_apart
 from aiayn_cli.model.windowed_attention import Window, from_blocks, to_blocks
 
-WholeMask = Tensor | Window | None  # of sequences side by side
+WholeMask = Tensor | Window | Causal | None  # of sequences side by side
 Mask = WholeMask | PackedPattern
 
 # Queries x keys of one head below which a CPU is faster with the written-out form: up to ten times at lengths of
@@ -28,7 +28,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: WholeMask, dropout_probability
         k: [batch, heads, src_len, d_k].
         v: [batch, heads, src_len, d_v].
         mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all. Or the
-            same as numbers to be added, as additive() makes them. Or a Window, for self-attention in blocks.
+            same as numbers to be added, as additive() makes them. Or, for self-attention, Causal or a Window.
         dropout_probability: of losing an attention weight.
     Returns:
         [batch, heads, tgt_len, d_v].
@@ -37,7 +37,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: WholeMask, dropout_probability
         blocks = attend(*to_blocks(q, k, v, mask), dropout_probability)
         return from_blocks(blocks, len(q), q.shape[2])
     if q.device.type == "cpu" and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW:
-        return written_out_attention(q, k, v, mask, dropout_probability)
+        shown = causal_mask(q.shape[2], q.device) if isinstance(mask, Causal) else mask
+        return written_out_attention(q, k, v, shown, dropout_probability)
+    if isinstance(mask, Causal):
+        return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout_probability, is_causal=True)
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_probability)
 
 
@@ -92,7 +95,8 @@ class MultiHeadAttention(nn.Module):
             queries: [batch, tgt_len, d_model], or packed [rows, d_model].
             memory: [batch, src_len, d_model]; the queries themselves for self-attention. Or packed likewise.
             mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
-                A PackedPattern for packed sequences, of heads whose d_k is their d_v. A Window for self-attention.
+                A PackedPattern for packed sequences, of heads whose d_k is their d_v. For self-attention also Causal
+                or a Window.
         Returns:
             As the queries.
         """

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from aiayn_cli.model.attention import MultiHeadAttention, WholeMask
+from aiayn_cli.model.masks import Causal, causal_mask
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.windowed_attention import Window
 
@@ -30,9 +31,7 @@ class AttentionMaps:
     cross: Tensor
 
 
-def attention_weights(
-    attention: MultiHeadAttention, queries: Tensor, memory: Tensor, mask: Tensor | Window | None
-) -> Tensor:
+def attention_weights(attention: MultiHeadAttention, queries: Tensor, memory: Tensor, mask: WholeMask) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) of one attention (paper, Equation 1), [batch, heads, tgt_len, src_len] in float32.
 
     Args:
@@ -43,6 +42,8 @@ def attention_weights(
     scores = (q.float() @ k.float().transpose(2, 3)) / math.sqrt(attention.d_k)
     if isinstance(mask, Window):
         mask = mask.mask(queries.shape[1], queries.device)
+    elif isinstance(mask, Causal):
+        mask = causal_mask(queries.shape[1], queries.device)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     return scores.softmax(dim=-1)

@@ -108,7 +108,7 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: [batch, tgt_len, d_model], or packed [rows, d_model].
-            mask: bool [1, 1, tgt_len, tgt_len], causal; True = may attend. A PackedPattern if x is packed; or a
+            mask: Causal; or bool [1, 1, tgt_len, tgt_len], True = may attend. A PackedPattern if x is packed; or a
                 Window.
             memory: [batch, src_len, d_model], or packed likewise.
             memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding. Likewise.

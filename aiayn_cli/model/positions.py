@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from aiayn_cli.errors import DataError
 
+_LEAST_POSITIONS = 256  # of a table of sinusoids, so that it seldom grows
+
 
 def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle.
@@ -31,14 +33,15 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         # Not a parameter, and not saved: every entry follows from the formula.
-        # On the CPU even where a model is built without weights, on torch's device "meta".
-        self.register_buffer("table", sinusoids(256, d_model, torch.device("cpu")), persistent=False)
+        # On the CPU even where a model is built without weights, on torch's device "meta"; empty until it is needed, so
+        # that a network too large for the memory can be built there.
+        self.register_buffer("table", torch.empty(0, d_model, device="cpu"), persistent=False)
 
     def forward(self, start: int | Sequence[int], length: int) -> Tensor:
         """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence."""
         end = (start if isinstance(start, int) else max(start)) + length
         if end > len(self.table):
-            longer = sinusoids(2 * end, self.table.shape[1], self.table.device)
+            longer = sinusoids(max(_LEAST_POSITIONS, 2 * end), self.table.shape[1], self.table.device)
             self.table = longer.to(self.table.dtype)
         return _rows(self.table, start, length)
 

@@ -16,7 +16,7 @@ from aiayn_cli.model.embeddings import (
 )
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.masks import causal_mask, padding_mask
+from aiayn_cli.model.masks import Causal, causal_mask, padding_mask
 from aiayn_cli.model.packed_attention import PackedPattern
 from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
@@ -68,8 +68,8 @@ class Transformer(TranslationModel):
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
-        # Padding stands at the end, so the causal mask alone hides it from every real position.
-        mask: Mask = causal_mask(tgt_in.shape[1], tgt_in.device)
+        # Padding stands at the end, so what is causal hides it from every real position.
+        mask: Mask = Causal()
         if self.attention_window:
             mask = _window_or_mask(Window(self.attention_window, True), tgt_in)
         memory_mask = None if src_mask is None else padding_mask(src_mask)

@@ -56,15 +56,16 @@ def run_average(
         paths: checkpoints, or one run; nothing = the newest run of the working folder.
         last, steps, best: which of a run's checkpoints, as in choose().
         ema: take the moving average that training kept, of the newest of them.
-        search: try several averages on the validation set, and keep the best.
+        search: try several averages on the validation set, and keep the best; `last` and `steps` then say among which
+            checkpoints, without them among all.
         data: prepared data for the search; None = what the run was trained on, where its manifest says it is.
         device: of the search, as in choose_device().
         out: directory for the result; None = RUN/averaged.
     Raises:
         AiaynError: they are missing, or of different runs, shapes or vocabularies.
     """
-    if search and (ema or best is not None or steps is not None or last is not None):
-        raise UsageError("--search tries them all, so that it takes no choice", "leave out --search, or the others")
+    if search and (ema or best is not None):
+        raise UsageError("--search tries --best and --ema anyway", "leave out --search, or the others")
     if ema and (best is not None or steps is not None or last is not None):
         raise UsageError("--ema takes one checkpoint's moving average", "name that checkpoint, or leave out the others")
     if data is not None and not search:
@@ -73,7 +74,8 @@ def run_average(
         raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
     if ema and not (paths and (paths[0] / "model.json").is_file()):
         last = 1  # a damaged checkpoint before the newest does not matter
-    choice = choose(paths, last=last, steps=steps, best=best, every=search, out=out)
+    every = search and last is None and steps is None
+    choice = choose(paths, last=last, steps=steps, best=best, every=every, out=out)
     _check_is_free(choice.target)
     if search:
         return _run_search(choice, data, device)

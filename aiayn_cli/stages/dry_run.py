@@ -96,7 +96,7 @@ def try_out(session: Session) -> DryRunResult:
     pairs, src, tgt = trainer.largest_batch()
     (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
     seconds = (ended - began) / max(last - first, 1)
-    checkpoint, disk = disk_needed(session.optimizer.weights().values(), recipe.training.keep_checkpoints)
+    checkpoint, disk = disk_needed(session.optimizer.weights().values(), recipe.training)
     left = max(0, recipe.training.max_updates - state.step)
     max_tokens = trainer.state.max_tokens or recipe.training.max_tokens
     return DryRunResult(

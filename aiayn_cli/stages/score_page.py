@@ -201,7 +201,7 @@ def _parts(result: ScoreResult, parts: Sequence[PartScores]) -> str:
 def _controls(names: Sequence[str], metric: str) -> str:
     orders = [("line", "in order"), ("worst", f"worst {metric} first")]
     if len(names) == 2:
-        orders += [("first", f"most better: {names[0]}"), ("second", f"most better: {names[1]}")]
+        orders += [("first", f"{names[0]} most ahead"), ("second", f"{names[1]} most ahead")]
     options = "".join(f'<option value="{value}">{escape(text)}</option>' for value, text in orders)
     return (
         f'<div class="controls"><label>Order <select id="order">{options}</select></label>'

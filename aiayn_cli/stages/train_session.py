@@ -251,7 +251,7 @@ class Session:
         if self.valid is not None and (n := too_long(self.valid, longest_validated(self.data, self.recipe))):
             logs.notice(f"{n:,} validation pairs are too long for the network and left out of the validation loss")
         if self.worker.rank == 0:
-            warn_of_disk(self.run, self.optimizer.weights().values(), config.keep_checkpoints)
+            warn_of_disk(self.run, self.optimizer.weights().values(), config)
         if self.valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 

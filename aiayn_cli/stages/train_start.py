@@ -22,7 +22,8 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
 from aiayn_cli.training.state import TrainingState
 
-# Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with.
+# Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with. A
+# moving average of the weights adds four.
 _BYTES = {torch.float32: 16, torch.bfloat16: 20}
 
 
@@ -85,7 +86,7 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         if not (is_out_of_memory(error) or "overflow" in str(error).lower()):
             raise
         parameters = 1 << 62  # too many for torch to count
-    needed = parameters * _BYTES[device.dtype]
+    needed = parameters * (_BYTES[device.dtype] + (4 if recipe.training.ema_decay else 0))
     if free is not None and needed > free:
         raise AiaynError(
             f"the network is too large for this device: {parameters:,} parameters take {needed / 1e9:,.1f} GB to "
@@ -94,15 +95,15 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         )
 
 
-def disk_needed(weights: Iterable[Tensor], keep: int) -> tuple[int, int]:
+def disk_needed(weights: Iterable[Tensor], config: TrainingConfig) -> tuple[int, int]:
     """Bytes of one checkpoint with two moments for each weight, and of all at once: the best, and one being written."""
-    one = 3 * bytes_of(weights)
-    return one, one * (keep + 2)
+    one = (4 if config.ema_decay else 3) * bytes_of(weights)  # perhaps a moving average too
+    return one, one * (config.keep_checkpoints + 2)
 
 
-def warn_of_disk(run: Path, weights: Iterable[Tensor], keep: int) -> None:
+def warn_of_disk(run: Path, weights: Iterable[Tensor], config: TrainingConfig) -> None:
     """Say if the checkpoints that a run keeps will not fit beside those that it has."""
-    one, needed = disk_needed(weights, keep)
+    one, needed = disk_needed(weights, config)
     needed -= min(needed, one * len(resumable(run)))
     if (free := shutil.disk_usage(run).free) < needed:
         logs.warning(

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from aiayn_cli import logs
-from aiayn_cli.errors import AiaynError, SaidElsewhere, Terminated
+from aiayn_cli.errors import AiaynError, SaidElsewhere
 
 _SAVING_SECONDS = 300  # for the processes to save after a signal, before they are killed
 
@@ -29,9 +29,8 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> N
         processes: how many.
         max_restarts: times that all are started again when one has failed.
     Raises:
-        SaidElsewhere: a process failed, and has said why.
+        SaidElsewhere: a process failed, or saved after SIGTERM, which was passed on; it has said so.
         AiaynError: a process was killed.
-        Terminated: SIGTERM arrived, and was passed on.
         KeyboardInterrupt: Ctrl-C, likewise.
     """
     launcher_log = logging.getLogger("torch.distributed.elastic")
@@ -39,6 +38,7 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> N
         launcher_log.propagate = False
         launcher_log.handlers = [_Failures() if max_restarts else logging.NullHandler()]
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # of a lost connection we say more, in fewer lines
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     config = LaunchConfig(
@@ -59,9 +59,7 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> N
     except SignalException as error:
         if error.sigval == signal.SIGINT:
             raise KeyboardInterrupt from error
-        raise Terminated(
-            f"stopped by {signal.Signals(error.sigval).name}", "the same command goes on from where it was saved"
-        ) from error
+        raise SaidElsewhere(128 + error.sigval) from error
 
 
 class _Failures(logging.Handler):

@@ -128,9 +128,9 @@ class MasterAdam:
 
     def moments(self) -> dict[str, Tensor]:
         """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""
-        state = self._adam.state.get(self._master) or dict.fromkeys(
-            ("exp_avg", "exp_avg_sq"), torch.zeros_like(self.gradient)
-        )
+        state = self._adam.state.get(self._master)
+        if not state:  # a tensor for each, since spread() writes into them
+            state = {name: torch.zeros_like(self.gradient) for name in ("exp_avg", "exp_avg_sq")}
         average = {} if self._average is None else self._average.state(self.weights())
         return {**{name: state[name] for name in ("exp_avg", "exp_avg_sq")}, **average}
 

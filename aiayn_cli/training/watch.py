@@ -89,7 +89,7 @@ class Watch:
         self._main_knows, self._one_speaks = threading.Event(), threading.Lock()  # that it is over
         self._store_lost = False
         self._contact = time.monotonic()  # with the store
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._listen, self._guard)]
+        self._listener = threading.Thread(target=self._listen, daemon=True)
 
     @property
     def is_ending(self) -> bool:
@@ -109,8 +109,8 @@ class Watch:
                     "start as many processes as WORLD_SIZE says, and look for an error of the missing one",
                 ) from error
         self._contact = time.monotonic()
-        for thread in self._threads:
-            thread.start()
+        self._listener.start()
+        threading.Thread(target=self._guard, daemon=True).start()
         return self
 
     def __exit__(
@@ -127,6 +127,8 @@ class Watch:
                 self._end_the_others(error)
         finally:
             self._stop.set()
+            # A thread inside torch's store when Python ends would take the process down with it (SIGABRT).
+            self._listener.join(_GRACE_SECONDS)
 
     def _leave(self) -> None:
         """Go without alarm; the store goes with rank 0, so it goes last."""
@@ -220,7 +222,8 @@ class Watch:
                     self._post(store, End(**json.loads(store.get("end"))))
                 self._contact = time.monotonic()
             except _STORE_ERRORS as error:
-                self._note_lost_store(str(error).partition("\n")[0])
+                why = str(error).partition("\n")[0]
+                self._note_lost_store(f"it ended, or the launcher did: {why}")
                 return
             for rank in ranks:
                 if (silent := time.monotonic() - heard[rank][1]) > limit and not self._leaving.is_set():

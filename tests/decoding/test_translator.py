@@ -53,10 +53,29 @@ def test_text_does_not_depend_on_batch_size_order_or_neighbours(
         mixed = [lines[number] for number in shuffled]
         found = [text for start in range(0, 64, size) for text in translator.translate(mixed[start : start + size])]
         assert found == [expected[number] for number in shuffled]
+    side_by_side = Translator([model], vocab, replace(cpu, threads=3), replace(DECODING, batch_tokens=60))
+    assert side_by_side.translate(lines) == expected
     for batch_tokens in (1, 50, 333):
         assert (
             Translator([model], vocab, cpu, replace(DECODING, batch_tokens=batch_tokens)).translate(lines) == expected
         )
+
+
+@given(data=st.data())
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_lines_in_any_order_and_company_give_what_each_gives_alone(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, data: st.DataObject
+) -> None:
+    model = make_model(data.draw(st.integers(1, 3)))
+    line = st.lists(st.sampled_from([*WORDS, "x", "läuft.", ""]), max_size=5).map(" ".join)
+    lines = data.draw(st.lists(line, min_size=1, max_size=9))
+    size, batch_tokens = data.draw(st.sampled_from([1, 7, 64])), data.draw(st.sampled_from([1, 60, 100_000]))
+    beam_size, alpha = data.draw(st.integers(1, 5)), data.draw(st.sampled_from([0.0, 0.6, 1.5]))
+    decoding = replace(DECODING, beam_size=beam_size, alpha=alpha)
+    alone = Translator([model], vocab, cpu, replace(decoding, batch_tokens=1))
+    together = Translator([model], vocab, cpu, replace(decoding, batch_tokens=batch_tokens))
+    found = [text for start in range(0, len(lines), size) for text in together.translate(lines[start : start + size])]
+    assert found == [alone.translate([line])[0] for line in lines]
 
 
 @given(lines=st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=9)), max_size=9))

@@ -17,10 +17,10 @@ def test_results_come_in_the_order_of_the_tasks_and_threads_are_shared_out() -> 
             barrier.wait()  # both run at once
             return number, torch.get_num_threads()
 
-        found = run_together([lambda stop: task(0), lambda stop: task(1)])
+        found = run_together([lambda stop: task(0), lambda stop: task(1)], 1)
         assert found == [(0, 1), (1, 1)]
         assert torch.get_num_threads() == 2
-        assert run_together([lambda stop: torch.get_num_threads()]) == [2]
+        assert run_together([lambda stop: torch.get_num_threads()], 8) == [2]
     finally:
         torch.set_num_threads(before)
 
@@ -39,5 +39,5 @@ def test_a_failure_ends_the_other_tasks_and_is_raised() -> None:
 
     for tasks in ([wait, fail], [fail, wait]):
         with pytest.raises(ZeroDivisionError):
-            run_together(tasks)
+            run_together(tasks, 1)
     assert ended == [True, True]

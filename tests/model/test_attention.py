@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from aiayn_cli.model import attention as attention_module
 from aiayn_cli.model.attention import attend, written_out_attention
+from aiayn_cli.model.masks import Causal, causal_mask
 
 _KINDS = ["none", "padding", "causal", "window", "causal window", "padding and window"]
 
@@ -165,3 +166,28 @@ def test_attention_weights_are_lost_with_the_given_probability_and_the_others_sc
     deviation = (0.25 * 0.75 / weights.numel()) ** 0.5
     assert abs(lost.double().mean().item() - 0.25) < 4 * deviation
     torch.testing.assert_close(weights[~lost], torch.full_like(weights[~lost], 1 / 70 / 0.75), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("written_out_below", [0, 1_000])
+def test_causal_is_the_causal_mask_in_output_and_gradient(
+    written_out_below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_module, "_WRITTEN_OUT_BELOW", written_out_below)
+    found = []
+    for mask in (Causal(), causal_mask(9, torch.device("cpu"))):
+        torch.manual_seed(3)
+        inputs = [x.requires_grad_() for x in _qkv(2, 3, 9, 9, 5, 7)]
+        out = attend(*inputs, mask)
+        (out * torch.arange(7)).sum().backward()
+        found.append([out, *(x.grad for x in inputs)])
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_where_torch_chooses_the_kernel_causal_needs_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    sdpa = Mock(wraps=functional.scaled_dot_product_attention)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", sdpa)
+    attend(*(x.to("meta") for x in _qkv(2, 3, 9, 9, 5, 5)), Causal(), 0.1)
+    assert sdpa.call_args.kwargs.get("attn_mask") is None
+    assert len(sdpa.call_args.args) == 3
+    assert sdpa.call_args.kwargs["is_causal"] is True
+    assert sdpa.call_args.kwargs["dropout_p"] == 0.1

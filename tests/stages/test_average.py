@@ -261,8 +261,8 @@ def test_the_best_without_enough_validations(
         ({"last": 1, "best": 2}, "--last and --best contradict each other"),
         ({"steps": "1-2", "best": 2}, "--steps and --best contradict each other"),
         ({"ema": True, "last": 2}, "--ema takes one checkpoint's moving average"),
-        ({"search": True, "best": 2}, "--search tries them all"),
-        ({"search": True, "ema": True}, "--search tries them all"),
+        ({"search": True, "best": 2}, "--search tries --best and --ema anyway"),
+        ({"search": True, "ema": True}, "--search tries --best and --ema anyway"),
         ({"data": Path("prepared")}, "--data without --search"),
     ],
 )

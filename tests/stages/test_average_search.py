@@ -22,13 +22,14 @@ from aiayn_cli.stages.average_search import Search, Trial, window_sizes
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.train import run_train
 from aiayn_cli.stages.translate import run_translate
+from aiayn_cli.training.metrics import read_metrics
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "dog": "Hund", "cat": "Katze"}
 SETTINGS = [
     *("model.d_model=32", "model.d_ff=48", "model.dropout=0.1", "training.batch_tokens=400", "training.max_tokens=400"),
     *("training.max_updates=80", "training.save_every_steps=16", "training.keep_checkpoints=4"),
     *("training.learning_rate_scale=0.7", "training.warmup_steps=30", "training.ema_decay=0.95"),
-    *("training.validation_bleu_pairs=8", "training.average_last=2", "training.log_every_steps=50"),
+    *("training.validation_bleu_pairs=40", "training.average_last=2", "training.log_every_steps=50"),
 ]
 
 
@@ -114,6 +115,32 @@ def test_the_command_prints_it_all_and_translate_takes_the_result(
     assert found["trials"][0]["name"] == "last 1"
     assert "40 validation pairs" in found["verdict"]
     assert bleu_of(run, trained[1], tmp_path) == pytest.approx(max(trial["bleu"] for trial in found["trials"]))
+
+
+def test_a_search_may_be_limited_to_some_checkpoints(trained: tuple[Path, PreparedData], tmp_path: Path) -> None:
+    found = run_average([trained[0]], search=True, last=2, device="cpu", out=tmp_path / "two")
+    assert [trial.name for trial in found.trials if trial.name.startswith("last")] == ["last 1", "last 2"]
+    found = run_average([trained[0]], search=True, steps="-64", device="cpu", out=tmp_path / "range")
+    assert found.trials[0].checkpoints == ("step-00000064",)
+
+
+def test_validation_while_training_is_what_score_says_of_raw_references(
+    trained: tuple[Path, PreparedData], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = trained
+    records = [record for record in read_metrics(run / "metrics.jsonl") if record["event"] == "validation"]
+    run_translate(
+        [run / "checkpoints" / "step-00000080"],
+        source=str(data.folder / "valid.en"),
+        output=tmp_path / "hyp",
+        device="cpu",
+        precision="fp32",
+    )
+    assert main(["score", str(data.folder / "valid.de"), "--hyp", str(tmp_path / "hyp"), "--json"]) == 0
+    [score] = json.loads(capsys.readouterr().out)["systems"][0]["scores"]
+    assert records[-1]["step"] == 80
+    assert records[-1]["bleu"] == pytest.approx(score["score"], abs=1e-9)
+    assert score["score"] > 1
 
 
 def test_the_moving_average_is_the_one_that_training_kept(trained: tuple[Path, PreparedData], tmp_path: Path) -> None:

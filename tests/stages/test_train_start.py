@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
-from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError
+from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, Terminated
 from aiayn_cli.evaluation import metrics
 from aiayn_cli.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.stages import train_session as session_module
@@ -249,6 +251,26 @@ def test_verify_resume_would_notice_a_difference(
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu"]
     with pytest.raises(AiaynError, match=r"the resumed run differs: [0-9a-f]{64} instead of [0-9a-f]{64}"):
         run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
+
+
+def test_verify_resume_that_is_stopped_leaves_nothing_behind(
+    small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[subprocess.Popen[str]] = []
+
+    class Stopped(subprocess.Popen):  # type: ignore[type-arg]
+        def communicate(self, *args: Any, **kwargs: Any) -> Any:  # by subprocess.run, while the first run trains
+            children.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().communicate(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", Stopped)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated):
+        run_verify_resume(["--recipe", str(small_recipe), "--data", str(small_data.folder)], "x", tmp_path / "run")
+    assert [child.returncode for child in children] == [-signal.SIGKILL]
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def in_this_process(command: list[str], run: Path) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.optimizer import MasterAdam
 
 CONFIG = TrainingConfig()
@@ -179,3 +180,27 @@ def test_moments_of_another_model_are_refused(change: Callable[[dict[str, Tensor
     with pytest.raises(CheckpointError, match=r"no exp_avg.* of 31 numbers") as error:
         optimizer.load_moments(moments, 5)
     assert "recipe" in error.value.hint
+
+
+@pytest.mark.parametrize("config", [CONFIG, TrainingConfig(ema_decay=0.9)])
+def test_another_process_takes_up_where_rank_0_loaded(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(model: Tied, optimizer: MasterAdam) -> None:
+        backward(next(losses(model, 1, seed=9)))
+        optimizer.step(0.1)
+
+    model = a_model()
+    first = MasterAdam(model, config)
+    for _ in range(3):
+        step(model, first)
+    sent: list[Tensor] = []
+    monkeypatch.setattr(Worker, "spread", lambda _, tensor: sent.append(tensor.clone()))
+    first.spread(Worker(world_size=2), 3)
+    other_model = Tied()  # with other weights
+    second = MasterAdam(other_model, config)
+    monkeypatch.setattr(Worker, "spread", lambda _, tensor: tensor.copy_(sent.pop(0)))
+    second.spread(Worker(rank=1, world_size=2), 3)
+    step(model, first)
+    step(other_model, second)
+    for mine, theirs in ((first.weights(), second.weights()), (first.moments(), second.moments())):
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())

@@ -1,0 +1,255 @@
+"""Translation speed on a CPU, beside CTranslate2 fed directly, in one run on the same weights.
+
+    python tests/benchmarks/translate.py --model runs/multi30k --text multi30k test.en test.de \\
+        [--text newstest2014 newstest2014.en newstest2014.de] [--sizes trained,small,base] [--threads 2] [--beam 4]
+
+Three models: the trained one, whose outputs have their real lengths and a BLEU score, and `small` (4+4 layers, 256) and
+`base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
+mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
+
+Each engine runs in a process of its own: peak memory is its own. The first pass over the text is `cold`: it meets every
+shape of product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
+CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
+processor, 64 sentences in a batch. `first` is the median time to the answer to one short line in a warm process.
+`changed` counts the outputs that differ from those of torch in fp32.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+SIZES: dict[str, dict[str, int]] = {
+    "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
+    "base": {},
+}
+ENGINES = {
+    "torch fp32": {"precision": "fp32"},
+    "torch bf16": {"precision": "bf16"},
+    "torch int8": {"int8": True},
+    "CTranslate2 float32": {"direct": "float32"},
+    "CTranslate2 int8": {"direct": "int8"},
+    "--engine ctranslate2, int8": {"engine": "ctranslate2", "int8": True},
+}
+TEXT = ["multi30k", "prepared/multi30k-en-de/test.en", "prepared/multi30k-en-de/test.de"]
+SHORT_LINE = "A dog runs on the grass."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path("runs/multi30k"), help="a trained checkpoint or run")
+    parser.add_argument(
+        "--text",
+        nargs=3,
+        action="append",
+        metavar=("NAME", "SOURCE", "REFERENCE"),
+        dest="texts",
+        help="a text and its reference translation; default: the test set of prepared/multi30k-en-de",
+    )
+    parser.add_argument("--sizes", default="trained,small,base")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--lines", type=int, default=1000, help="of each text with the trained and the small model")
+    parser.add_argument("--lines-base", type=int, default=200, help="of each text with the base model")
+    parser.add_argument("--passes", type=int, default=2, help="warm ones")
+    parser.add_argument("--run-with", default="", help="words before the command of each measurement, such as nice")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between measurements, for other work")
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # what each child process measures
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(json.loads(arguments.one))))
+        return
+    print(f"{date.today()}  {shlex.join(sys.argv)}")
+    print(
+        f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {arguments.threads} threads"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for size in arguments.sizes.split(","):
+            model = prepare(size, arguments.model, Path(folder))
+            for name, source, reference in arguments.texts or [TEXT]:
+                lines = arguments.lines_base if size == "base" else arguments.lines
+                compare(arguments, size, model, name, read(source)[:lines], read(reference)[:lines])
+
+
+def read(path: str) -> list[str]:
+    """The lines of a file, compressed or not."""
+    from aiayn_cli.data.text import RecordReader, open_text_bytes
+
+    with open_text_bytes(path) as file:
+        return [line or "" for block in RecordReader(file, path).blocks() for line in block]
+
+
+def prepare(size: str, trained: Path, folder: Path) -> Path:
+    """A checkpoint of the size, beside it what is exported from it."""
+    import shutil
+    from dataclasses import replace
+
+    import torch
+
+    from aiayn_cli.checkpoint import load_checkpoint, save_checkpoint
+    from aiayn_cli.config import ModelConfig
+    from aiayn_cli.data.codec import Codec
+    from aiayn_cli.interop.ctranslate2_export import export
+    from aiayn_cli.model.build import build_model
+    from aiayn_cli.run_checkpoints import find_model
+    from aiayn_cli.special_tokens import EOS_ID
+    from aiayn_cli.stages.exported import EXPORTED, fingerprint, source_pieces, target_pieces
+    from aiayn_cli.stages.translate_models import load_network
+
+    path = folder / size
+    checkpoint = load_checkpoint(find_model(trained))
+    vocab_file = checkpoint.vocab_path
+    if size == "trained":
+        shutil.copytree(checkpoint.path, path, ignore=shutil.ignore_patterns("ctranslate2*", "training"))
+        checkpoint = load_checkpoint(path)
+    else:
+        shape = ModelConfig(**SIZES[size])
+        torch.manual_seed(1)
+        model = build_model(shape, checkpoint.vocab_size)
+        with torch.no_grad():
+            model.output.weight[EOS_ID] = 0  # among thousands of random scores never one of the best
+        checkpoint = replace(checkpoint, path=path, model=shape)
+        checkpoint = save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
+    codec = Codec.load(path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
+    pieces = source_pieces(codec), target_pieces(codec)
+    export(load_network(checkpoint), checkpoint.model, *pieces, path / "ctranslate2", int8=False)
+    (path / "ctranslate2" / EXPORTED).write_text(json.dumps({"weights_sha256": fingerprint(checkpoint)}))
+    return path
+
+
+def compare(
+    arguments: argparse.Namespace, size: str, model: Path, name: str, lines: list[str], references: list[str]
+) -> None:
+    """Measure all engines with one model on one text, and print a table."""
+    from aiayn_cli.data.codec import load_vocabs
+    from aiayn_cli.evaluation.bleu import bleu
+
+    tokens = sum(map(len, load_vocabs(model)[0].encode(lines))) + len(lines)
+    steps = 0 if size == "trained" else round(tokens / len(lines))
+    planned = f", {steps} tokens planned for each, EOS counted" if steps else ""
+    print(f"\n{size}, {name}: {len(lines):,} lines, {tokens / len(lines):.1f} tokens a line{planned}")
+    print(
+        f"{'':28}{'sent/s':>8}{'cold':>8}{'tokens/s':>10}{'x float32':>11}{'x int8':>8}{'first ms':>10}"
+        f"{'peak MB':>9}{'BLEU':>7}{'changed':>9}"
+    )
+    results: dict[str, dict[str, Any]] = {}
+    for engine, options in ENGINES.items():
+        if results:
+            time.sleep(arguments.pause)
+        task = {
+            "model": str(model), "lines": lines, "steps": steps, "threads": arguments.threads, "beam": arguments.beam,
+            "passes": arguments.passes, **options,
+        }  # fmt: skip
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(task, file)
+            file.flush()
+            command = [*shlex.split(arguments.run_with), sys.executable, __file__, "--one", json.dumps(file.name)]
+            environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
+        results[engine] = json.loads(done.stdout)
+    exact = results["torch fp32"]["outputs"]
+    for engine, result in results.items():
+        ratios = [result["warm"] / results[f"CTranslate2 {kind}"]["warm"] for kind in ("float32", "int8")]
+        changed = sum(a != b for a, b in zip(result["outputs"], exact, strict=True))
+        score = f"{bleu(result['outputs'], [references]).score:7.2f}" if size == "trained" else f"{'':7}"
+        print(
+            f"{engine:28}{result['warm']:8,.0f}{result['cold']:8,.0f}{result['tokens']:10,.0f}{ratios[0]:11.2f}"
+            f"{ratios[1]:8.2f}{result['first']:10.1f}{result['peak']:9,.0f}{score}"
+            + (f"{changed:9}" if size == "trained" else ""),
+            flush=True,
+        )
+
+
+def measure(path: str) -> dict[str, Any]:
+    """Translate the lines of a task several times; speeds in lines and tokens a second, the first answer in ms."""
+    task = json.loads(Path(path).read_bytes())
+    translate = direct(task) if "direct" in task else ours(task)
+    lines, seconds = task["lines"], []
+    for _ in range(1 + task["passes"]):
+        taken, outputs, tokens = translate(lines)
+        seconds.append(taken)
+    waits = [translate([SHORT_LINE])[0] for _ in range(25)][5:]
+    return {
+        "cold": len(lines) / seconds[0],
+        "warm": len(lines) / min(seconds[1:]),
+        "tokens": tokens / min(seconds[1:]),
+        "first": 1000 * statistics.median(waits),
+        "peak": peak_megabytes(),
+        "outputs": outputs,
+    }
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held; getrusage would count that of the process that started it."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(fields["VmHWM"].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def ours(task: dict[str, Any]) -> Any:
+    """What `aiayn translate` does for a group of lines."""
+    from aiayn_cli import logs
+    from aiayn_cli.decoding.translation import SearchOptions
+    from aiayn_cli.stages.translate_models import Search, load_models
+
+    logs.setup(logs.QUIET)
+    search = Search(beam_size=task["beam"], options=SearchOptions(max_length=max(task["steps"] - 1, 0)))
+    translator = load_models(
+        [Path(task["model"])], search, "cpu", task.get("precision", "auto"), task.get("engine", "torch"),
+        task.get("int8", False),
+    ).translator  # fmt: skip
+
+    def translate(lines: list[str]) -> tuple[float, list[str], int]:
+        start = time.perf_counter()
+        found = translator.translate_n_best(lines)
+        taken = time.perf_counter() - start
+        tokens = sum(len(part.tgt) + 1 for outputs in found for part in outputs[0].parts)
+        return taken, [outputs[0].text for outputs in found], tokens
+
+    return translate
+
+
+def direct(task: dict[str, Any]) -> Any:
+    """translate_batch of CTranslate2, whose time alone counts."""
+    import ctranslate2
+
+    from aiayn_cli.checkpoint import load_checkpoint
+    from aiayn_cli.data.codec import Codec
+
+    checkpoint = load_checkpoint(Path(task["model"]))
+    codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
+    translator = ctranslate2.Translator(
+        str(checkpoint.path / "ctranslate2"), compute_type=task["direct"], inter_threads=task["threads"],
+        intra_threads=1,
+    )  # fmt: skip
+    ids = {piece: number for number, piece in enumerate(codec.tgt_pieces(range(codec.tgt_size)))}
+    steps = task["steps"]
+
+    def translate(lines: list[str]) -> tuple[float, list[str], int]:
+        pieces = [codec.pieces(sequence) for sequence in codec.encode(lines)]
+        start = time.perf_counter()
+        results = translator.translate_batch(
+            pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha, max_batch_size=64,
+            batch_type="examples", min_decoding_length=steps or 1, max_decoding_length=steps or 256,
+        )  # fmt: skip
+        taken = time.perf_counter() - start
+        outputs = [[ids[piece] for piece in result.hypotheses[0]] for result in results]
+        return taken, codec.decode(outputs), sum(len(output) + (not steps) for output in outputs)
+
+    return translate
+
+
+if __name__ == "__main__":
+    main()
