@@ -15,7 +15,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, matmul_rate
-from aiayn_cli.errors import Terminated
+from aiayn_cli.errors import AiaynError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
@@ -134,6 +134,7 @@ class Session:
             logs.notice(f"going on with {self.run} from update {state.step:,}")
             for change in self.changes:
                 logs.notice(f"changed setting applied: {change}")
+        if state.step or self.metrics.latest:  # also where a crash came before the first checkpoint
             self.metrics.write("resume", step=state.step)
         self.matmul_rate = matmul_rate(self.device)
         with signals() as interrupted:
@@ -308,8 +309,8 @@ class Session:
             return
         try:
             write_report(self.run)
-        except OSError as error:  # a page to look at is no reason to stop training
-            logs.warning(f"{self.run / REPORT} cannot be written: {error.strerror or error}")
+        except (OSError, AiaynError) as error:  # a page to look at is no reason to stop training
+            logs.warning(f"{self.run / REPORT} cannot be written: {getattr(error, 'strerror', None) or error}")
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
         has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"

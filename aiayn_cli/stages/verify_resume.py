@@ -129,6 +129,12 @@ def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResu
         progress.advance(1)
         _run(command, broken)
         progress.advance(1)
+    went_on_from = [record["step"] for record in read_metrics(broken / "metrics.jsonl") if record["event"] == "resume"]
+    if went_on_from != [resumed_from]:
+        raise AiaynError(
+            f"the killed run went on from {went_on_from or 'its beginning'}, not from update {resumed_from}",
+            "this is our fault, please report it",
+        )
     (expected, losses), (found, _) = _digest(unbroken), _digest(broken)
     return VerifyResult(2 * updates, killed_after, resumed_from, expected, found, tuple(losses))
 

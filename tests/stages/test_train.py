@@ -30,7 +30,7 @@ from aiayn_cli.stages.run_folder import held
 from aiayn_cli.stages.signals import signals
 from aiayn_cli.stages.train import TrainResult, run_train
 from aiayn_cli.training import gradient as gradient_module
-from aiayn_cli.training.metrics import read_metrics
+from aiayn_cli.training.metrics import read_metrics, standing
 from aiayn_cli.training.optimizer import MasterAdam
 
 Train = Callable[..., TrainResult]
@@ -359,6 +359,26 @@ def test_metrics_of_all_calls_are_in_one_file(train: Train, tmp_path: Path) -> N
     assert [r["path"] for r in records if r["event"] == "checkpoint"] == [
         "step-00000004", "interrupted-00000006", "step-00000008", "step-00000012",
     ]  # fmt: skip
+
+
+def test_updates_before_a_crash_without_a_checkpoint_are_not_counted_twice(train: Train, tmp_path: Path) -> None:
+    with ending_after(3, "kill"), pytest.raises(Killed):
+        train()
+    train()
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["step"] for r in records if r["event"] == "train"] == [1, 2, *range(1, 13)]
+    assert [r["step"] for r in standing(records) if r["event"] == "train"] == list(range(1, 13))
+
+
+def test_a_report_that_cannot_be_made_does_not_stop_training(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoilt(_: Path) -> None:
+        raise ConfigError("recipe.yaml is no recipe")
+
+    monkeypatch.setattr(session_module, "write_report", spoilt)
+    assert train().updates == 12
+    assert "report.html cannot be written: recipe.yaml is no recipe" in capsys.readouterr().err
 
 
 def test_fresh_sets_the_old_run_aside(train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

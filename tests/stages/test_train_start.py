@@ -185,6 +185,8 @@ def test_a_dry_run_says_what_it_takes_and_leaves_no_trace(
     assert max(found.batch_src_tokens, found.batch_tgt_tokens) == longest
     assert found.batch_pairs == 70 // longest
     assert (found.max_tokens, found.updates_left) == (70, 12)
+    assert found.micro_batches == 2  # 120 tokens in an update, at most 70 in each
+    assert train("training.max_tokens=100", dry_run=True).micro_batches == 2  # 120 / 100, rounded up
     assert found.tokens_per_second > 0
     assert found.hours == pytest.approx(12 * found.seconds_per_update / 3600)
     assert found.memory_bytes > 50e6  # torch alone
@@ -275,6 +277,32 @@ def test_verify_resume_that_is_stopped_leaves_nothing_behind(
 
 def in_this_process(command: list[str], run: Path) -> None:
     assert main([*command[3:], "--out", str(run)]) == 0
+
+
+def test_a_proof_takes_no_fresh_that_would_begin_its_own_runs_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiayn_cli.stages import verify_resume
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(verify_resume, "run_verify_resume", lambda arguments, *_: asked.append(arguments) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["train", "--verify-resume", "--fresh", "--recipe", "tiny"])
+    assert asked == [["--recipe", "tiny", "--device", "auto"]]
+
+
+def test_a_proof_whose_killed_run_began_anew_is_none(
+    small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aiayn_cli.stages import verify_resume
+
+    def half(command: list[str], run: Path, updates: int) -> int:
+        in_this_process([*command, "--set", f"training.max_updates={updates}"], run)
+        return updates + 1
+
+    monkeypatch.setattr(verify_resume, "_run_and_kill", half)
+    monkeypatch.setattr(verify_resume, "_run", in_this_process)
+    arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu", "--fresh"]
+    with pytest.raises(AiaynError, match="the killed run went on from its beginning, not from update 4"):
+        run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
 
 
 def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
