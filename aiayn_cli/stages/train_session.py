@@ -128,6 +128,7 @@ class Session:
         if enough := finished(self.recipe.training, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
+        validation_bleu = self._bleu()
         self._open_run(state)
         if state.step:
             logs.notice(f"going on with {self.run} from update {state.step:,}")
@@ -137,7 +138,7 @@ class Session:
             self.metrics.write("resume", step=state.step)
         self.matmul_rate = matmul_rate(self.device)
         with signals() as interrupted:
-            hooks = Hooks(self._save, self._bleu(), interrupted, self._load, self.cost, self.matmul_rate)
+            hooks = Hooks(self._save, validation_bleu, interrupted, self._load, self.cost, self.matmul_rate)
             trainer = self.trainer(state, hooks, config=self.recipe.training, valid=self.valid)
             self._announce(state)
             stopped_by = trainer.train()
@@ -289,15 +290,16 @@ class Session:
         sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
         every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
         sources, references = sources[::every][:wanted], references[::every][:wanted]
-        codec = self.data.codec()
+        codec, tgt_lang = self.data.codec(), self.data.tgt_lang
+        bleu(references[:1], [references[:1]], tgt_lang=tgt_lang)  # a tokeniser that is missing is found now, not then
 
         def score() -> float:
-            translator = Translator([self.model], codec, self.device, self.recipe.decoding)
+            translator = Translator([self.model], codec, self.device, self.recipe.decoding, tgt_lang=tgt_lang)
             translations = translator.translate(sources)
             shown = slice(None, None, max(1, len(sources) // _SAMPLES))
             columns = {"sources": sources, "references": references, "translations": translations}
             self.samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
-            return bleu(translations, [references], tgt_lang=self.data.tgt_lang).score
+            return bleu(translations, [references], tgt_lang=tgt_lang).score
 
         return score
 

@@ -20,6 +20,7 @@ from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, Terminated
+from aiayn_cli.evaluation import metrics
 from aiayn_cli.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages import train_start as module
@@ -307,3 +308,18 @@ def test_a_proof_whose_killed_run_began_anew_is_none(
 def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--dry-run", "--verify-resume"]) == 2
     assert "contradict" in capsys.readouterr().err
+
+
+def test_a_tokeniser_that_validation_lacks_is_named_before_the_first_update(
+    train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(metrics, "BLEU", _not_installed)
+    with pytest.raises(AiaynError, match="needs a package that is not installed"):
+        train()
+    assert not list_checkpoints(tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    assert train("training.best_metric=loss", "training.validation_bleu_pairs=0").updates == 12
+
+
+def _not_installed(**_: Any) -> None:
+    raise RuntimeError("please install MeCab")  # as sacreBLEU does for ja-mecab
