@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from aiayn_cli.decoding.beam_search import batch_size
-
 _MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
 _MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
 
@@ -40,3 +38,17 @@ def bands(grouped: Iterator[list[int]]) -> list[list[list[int]]]:
             found.append([])
         found[-1].append(batch)
     return found
+
+
+def batch_size(n: int, *, up: bool) -> int:
+    """A number near n that is one of few: 1 to 8, then 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on.
+
+    Sentences leave a batch only down to such a size, a few done ones among them: matrix libraries prepare, and keep,
+    code for each shape they meet, which can take longer than the product itself.
+
+    Args:
+        n: at least 1.
+        up: the nearest one above n (or n itself), not below.
+    """
+    step = 1 << max((n - 1 if up else n).bit_length() - 3, 0)
+    return -(-n // step) * step if up else n // step * step

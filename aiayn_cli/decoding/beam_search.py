@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from aiayn_cli.decoding.batches import batch_size
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.top_k import top_k
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
@@ -58,20 +59,6 @@ class Hypothesis:
 def length_penalty(n: int, alpha: float) -> float:
     """The divisor of log p for an output of n tokens, EOS included: ((5 + n) / 6) ** alpha (Wu et al. 2016)."""
     return float(((5 + n) / 6) ** alpha)
-
-
-def batch_size(n: int, *, up: bool) -> int:
-    """A number near n that is one of few: 1 to 8, then 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on.
-
-    Sentences leave a batch only down to such a size, a few done ones among them: matrix libraries prepare, and keep,
-    code for each shape they meet, which can take longer than the product itself.
-
-    Args:
-        n: at least 1.
-        up: the nearest one above n (or n itself), not below.
-    """
-    step = 1 << max((n - 1 if up else n).bit_length() - 3, 0)
-    return -(-n // step) * step if up else n // step * step
 
 
 def beam_search(

@@ -15,7 +15,7 @@ from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.errors import UsageError
 from aiayn_cli.stages.translate_attention import AttentionPicture
-from aiayn_cli.stages.translate_input import groups, opened
+from aiayn_cli.stages.translate_input import check_inputs, groups, opened
 from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
@@ -134,6 +134,7 @@ def run_translate(
         AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
             do not belong together.
     """
+    check_inputs(source, prefix)
     check_outputs(output, report, attention)
     if sample and glossary is not None:
         raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")

@@ -12,6 +12,7 @@ from aiayn_cli.data.input_lines import InputLine, InputLines
 from aiayn_cli.data.piped import count_lines_ahead
 from aiayn_cli.data.text import open_text_bytes
 from aiayn_cli.decoding.stream import gather
+from aiayn_cli.errors import UsageError
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _PROMPT = "> "
@@ -32,6 +33,16 @@ def groups(lines: InputLines, file: BinaryIO, doing: str = "translating") -> Ite
             progress.advance(len(group))
 
 
+def check_inputs(source: str, second: Path | None) -> None:
+    """Refuse stdin for two inputs.
+
+    Raises:
+        UsageError: both are "-".
+    """
+    if source == "-" == str(second):
+        raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
+
+
 @contextmanager
 def opened(source: str | Path) -> Iterator[BinaryIO]:
     """Open a text file for reading bytes as they arrive; "-" is stdin."""
@@ -40,5 +51,5 @@ def opened(source: str | Path) -> Iterator[BinaryIO]:
         # Unbuffered: a thread that waits for a slow pipe inside a buffer would hold its lock when Ctrl-C closes it.
         yield cast(BinaryIO, file.raw) if isinstance(file, io.BufferedReader) else file
     finally:
-        if source != "-":
+        if str(source) != "-":
             file.close()

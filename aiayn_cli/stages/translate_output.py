@@ -75,10 +75,12 @@ def check_outputs(*outputs: Path | None) -> None:
     Args:
         outputs: files to write; None = no file.
     Raises:
-        UsageError: one ends as a compressed file's, or two are the same.
+        UsageError: one ends as a compressed file's, or is "-", or two are the same.
     """
     named = [output for output in outputs if output is not None]
     for number, output in enumerate(named):
+        if str(output) == "-":
+            raise UsageError("- is stdout, which is for translations alone", "name a file")
         if output.suffix.lower() in (".gz", ".xz", ".bz2", ".zst"):
             raise UsageError(
                 f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"

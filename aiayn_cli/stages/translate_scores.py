@@ -16,7 +16,7 @@ from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name, is_blank
 from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.stages.translate_input import groups, opened
+from aiayn_cli.stages.translate_input import check_inputs, groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
 from aiayn_cli.stages.translate_output import check_outputs, open_writer
 
@@ -82,6 +82,7 @@ def run_score_against(
     Raises:
         AiaynError: no such model, file or device; files of different lengths.
     """
+    check_inputs(source, target)
     check_outputs(output)
     with ExitStack() as files:
         file = files.enter_context(opened(source))

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.decoding.batches import bands, batches, most_sentences
+from aiayn_cli.decoding.batches import bands, batch_size, batches, most_sentences
 
 LENGTHS = st.lists(st.integers(1, 60), max_size=60)
 
@@ -32,3 +32,12 @@ def test_as_many_sentences_as_the_scores_of_one_step_allow_and_one_at_least() ->
     assert most_sentences(4, 32_000, on_cpu=True) * 4 * 32_000 * 4 <= 16 << 20
     assert most_sentences(4, 32_000, on_cpu=False) == 262
     assert most_sentences(10**6, 32_000, on_cpu=False) == 1
+
+
+def test_batch_sizes_are_few_and_near() -> None:
+    for n in range(1, 5000):
+        lower, upper = batch_size(n, up=False), batch_size(n, up=True)
+        assert 0.8 * n < lower <= n <= upper < 1.25 * n
+        assert batch_size(lower, up=True) == lower
+        assert batch_size(upper, up=False) == upper
+    assert len({batch_size(n, up=True) for n in range(1, 1025)}) == 36
