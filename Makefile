@@ -37,8 +37,10 @@ types: setup  ## check the types
 
 check: lint types test  ## lint, types and tests
 
-bench: setup  ## print the benchmarks' figures for this machine
-	@for file in tests/benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+# Those that need neither data nor a model, and minutes; tests/benchmarks/README.md has all, with their commands.
+BENCHMARKS := startup score attention prepare
+bench: setup  ## print this machine's figures of the short benchmarks; tests/benchmarks/README.md has all
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
 
 gpu: setup  ## check training and decoding on one GPU, in under six minutes
 	@sh tests/gpu/check.sh

@@ -90,11 +90,13 @@ class Checkpoint:
         return read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS))
 
     def moving_average(self) -> dict[str, Tensor]:
-        """The moving average of the weights by parameter name, float32; empty where the run keeps none.
+        """The moving average of the weights by parameter name, float32; empty where the checkpoint has none.
 
         Raises:
-            CheckpointError: the checkpoint was not saved to train on from, or is damaged.
+            CheckpointError: the checkpoint is damaged.
         """
+        if not (self.path / _MOMENTS).exists():  # not saved to train on from, or kept without it to save space
+            return {}
         found = read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX)
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
@@ -194,11 +196,12 @@ def save_checkpoint(
             check_written(temporary / name, some)
         replace_directory(temporary, path)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(
             f"cannot write the checkpoint {path}: {error.strerror or error}",
             "free some space or give another --out; the checkpoints before this one are whole",
         ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # whatever stopped it, Ctrl-C too
     return checkpoint
 
 

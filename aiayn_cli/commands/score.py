@@ -115,12 +115,21 @@ def score(
     if brackets:
         if hyp is not None and len(hyp) > 1:
             raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one after the other")
+        of_text = {
+            "--metric": metric != "bleu", "--compare": compare, "--confidence": confidence, "--by": by, "--html": html,
+            "--worst": worst, "--sentences": sentences, "--compound-split": compound_split, "-t": test_set,
+            "--source": source, "--echo": echo, "--tokenize": tokenize, "--lowercase": lowercase,
+        }  # fmt: skip
+        if given := [name for name, value in of_text.items() if value]:
+            raise UsageError(f"--brackets with {given[0]}, which is for text", "leave out one of the two")
         trees = "-" if hyp is None else hyp[0]
         print_result(run_score_brackets(references or (), hypotheses=trees, parameters=parameters), as_json)
         return
     if echo is not None:
         if test_set is None:
             raise UsageError("--echo writes a side of a test set, but none is named", "add -t, such as -t wmt14/full")
+        if references or hyp:
+            raise UsageError("--echo scores nothing, but files are named", "leave out the files, or --echo")
         run_echo(test_set, langs, echo, from_folder)
         return
     if sentences and as_json:

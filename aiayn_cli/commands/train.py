@@ -69,13 +69,13 @@ def train(
         raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
     arguments = _as_arguments(
         {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides},
-        {"--fresh": not resume, "--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose},
+        {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose},
     )
-    if verify_resume:
+    if verify_resume:  # its runs are new ones beside the run's folder, --fresh or not
         several = {} if gpus is None else {"--gpus": gpus}
         result = _verify_resume([*arguments, *_as_arguments(several, {})], recipe, out)
     elif gpus is not None:
-        arguments += _as_arguments({"--out": out}, {"--quiet": quiet, "--json": as_json})
+        arguments += _as_arguments({"--out": out}, {"--fresh": not resume, "--quiet": quiet, "--json": as_json})
         _launch(["train", *arguments], recipe, overrides, data, device, gpus, max_restarts)
         return
     else:

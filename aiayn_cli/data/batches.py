@@ -1,8 +1,8 @@
 """Which pairs make up which update, and how they become padded tensors.
 
 An update is a fixed set of pairs that depends on (seed, epoch, position) alone. Devices and micro-batches only divide
-it, so that a run gives the same result on any number of them. Planning needs the lengths of one pool of pairs at a
-time, never a permutation of the corpus in memory.
+it, so that a run gives the same result on any number of them. Planning sorts one pool of pairs at a time by their
+lengths, and never holds a permutation of the corpus in memory.
 """
 
 from collections.abc import Iterator

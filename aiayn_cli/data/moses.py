@@ -52,6 +52,17 @@ class MosesText:
         return record
 
 
+def rules_of(lang: str) -> str:
+    """Name the language by whose rules Moses treats one: "de", or "en for hr" where it does not know it.
+
+    Raises:
+        DataError: sacremoses is not installed.
+    """
+    code = re.split("[-_]", lang.lower())[0]
+    known = _sacremoses().corpus.NonbreakingPrefixes().available_langs.values()
+    return code if code in known else f"en for {code}"
+
+
 def _sacremoses() -> Any:
     try:
         return importlib.import_module("sacremoses")  # here, because few need it

@@ -17,7 +17,7 @@ from importlib import metadata
 from sacrebleu.metrics.bleu import BLEU
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.data.moses import MosesText
+from aiayn_cli.data.moses import MosesText, rules_of
 from aiayn_cli.errors import AiaynError
 
 # As in the script: matches do not overlap, so that in a-b-c only the first hyphen is set apart.
@@ -93,7 +93,7 @@ def compound_split_bleu(
         hyp_length=found.sys_len,
         ref_length=found.ref_len,
         method=(
-            f"the paper's convention, not sacreBLEU: Moses tokens ({tgt_lang}, sacremoses "
+            f"the paper's convention, not sacreBLEU: Moses tokens ({rules_of(tgt_lang)}, sacremoses "
             f"{metadata.version('sacremoses')}), hyphens split, multi-bleu"
         ),
     )

@@ -6,6 +6,7 @@ is faster and takes little memory.
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -14,7 +15,9 @@ from typing import Any
 Counts = list[float]
 _PARTS = 4  # for each process, since some lines take longer than others
 
-_count: Callable[[range], list[list[Counts]]] | None = None  # what forked processes find here
+# What forked processes find here: what to do, and who waits for it.
+_count: Callable[[range], list[list[Counts]]] | None = None
+_parent = 0
 
 
 def count_lines(
@@ -54,12 +57,12 @@ def count_lines(
     workers = min(workers or len(os.sched_getaffinity(0)), total // lines_worth_a_process)
     if workers < 2:
         return count(range(total))
-    global _count
-    _count = count
+    global _count, _parent
+    _count, _parent = count, os.getpid()
     ends = [total * number // (workers * _PARTS) for number in range(workers * _PARTS + 1)]
     parts = [range(start, end) for start, end in pairwise(ends)]
     try:
-        with multiprocessing.get_context("fork").Pool(workers) as pool:
+        with multiprocessing.get_context("fork").Pool(workers, initializer=_leave_ctrl_c_to_parent) as pool:
             counted = pool.map(_count_in_fork, parts, chunksize=1)
     finally:
         _count = None
@@ -68,4 +71,11 @@ def count_lines(
 
 def _count_in_fork(lines: range) -> list[list[Counts]]:
     assert _count is not None
-    return _count(lines)
+    counted = _count(lines)
+    if os.getppid() != _parent:  # it was killed: nobody reads this, and a traceback of the pipe would tell nothing
+        os._exit(1)
+    return counted
+
+
+def _leave_ctrl_c_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends its processes, and says so once

@@ -49,7 +49,7 @@ class Score:
 
     Attributes:
         metric: such as "BLEU" or "chrF2++".
-        score: 0 to 100 (TER may be higher; there, lower is better; COMET about 0 to 1).
+        score: 0 to 100 (TER may be higher; there, lower is better; COMET is given times 100).
         signature: sacreBLEU's; two scores can be compared only where it is the same.
         detail: what sacreBLEU prints after the score.
         mean, interval: of bootstrap resamples; the true mean is in mean ± interval with 95 % confidence; None where
@@ -247,5 +247,6 @@ def _make_bleu(options: MetricOptions, effective_order: bool) -> BLEU:
         language = tokenizer.split("-")[0]
         raise AiaynError(
             f"BLEU tokeniser {tokenizer} needs a package that is not installed",
-            f'pip install "sacrebleu[{language}]", or choose --tokenize char',
+            f'pip install "sacrebleu[{language}]"; or score with --tokenize char, '
+            "and train with --set training.best_metric=loss --set training.validation_bleu_pairs=0",
         ) from error

@@ -1,6 +1,7 @@
 """Which of sacreBLEU's tokenisers suits a language."""
 
 import re
+from collections.abc import Sequence
 
 from aiayn_cli.errors import AiaynError, did_you_mean
 
@@ -12,6 +13,11 @@ _TOKENIZER_OF_LANGUAGE = {
     "ja": "ja-mecab", "jpn": "ja-mecab",
     "ko": "ko-mecab", "kor": "ko-mecab",
 }  # fmt: skip
+_SCRIPTS = (
+    (re.compile("[\u3400-\u9fff\uf900-\ufaff]"), ("zh", "Chinese")),
+    (re.compile("[\u3040-\u30ff]"), ("ja", "Japanese")),
+    (re.compile("[\uac00-\ud7af\u1100-\u11ff]"), ("ko", "Korean")),
+)
 # Written without blanks too, but sacreBLEU has no tokeniser for them.
 _UNKNOWN_TO_SACREBLEU = {
     "th": "Thai", "tha": "Thai", "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese",
@@ -32,6 +38,23 @@ def is_written_in_characters(tgt_lang: str | None) -> bool:
 def language_without_words(tgt_lang: str | None) -> str:
     """The name of a language whose words no tokeniser here finds; "" for others."""
     return _UNKNOWN_TO_SACREBLEU.get(_primary(tgt_lang), "")
+
+
+def language_of_script(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Code and name of the language that most lines are in by their script, if sacreBLEU has a tokeniser of its own.
+
+    Args:
+        lines: text of an unknown language.
+    """
+    counts = [sum(pattern.search(line) is not None for line in lines) for pattern, _ in _SCRIPTS]
+    in_han, in_kana, in_hangul = counts
+    written = sum(not line.isspace() and line != "" for line in lines)
+    if 2 * max(counts) <= written:
+        return None
+    # Japanese is written with Chinese characters too, and Korean at times; neither kana nor hangul are in Chinese.
+    if 2 * in_kana > in_han and in_kana >= in_hangul:
+        return _SCRIPTS[1][1]
+    return _SCRIPTS[2][1] if in_hangul >= in_han else _SCRIPTS[0][1]
 
 
 def check_tokenizer(name: str) -> None:

@@ -70,7 +70,11 @@ def run_average(
         raise UsageError("--ema takes one checkpoint's moving average", "name that checkpoint, or leave out the others")
     if data is not None and not search:
         raise UsageError("--data without --search", "only a search translates the validation set")
-    every = ema or (search and last is None and steps is None)
+    if ema and len(paths) > 1:
+        raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
+    if ema and not (paths and (paths[0] / "model.json").is_file()):
+        last = 1  # a damaged checkpoint before the newest does not matter
+    every = search and last is None and steps is None
     choice = choose(paths, last=last, steps=steps, best=best, every=every, out=out)
     _check_is_free(choice.target)
     if search:
@@ -121,5 +125,9 @@ def _check_is_free(target: Path) -> None:
     """Refuse to replace anything but an earlier average."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    if not (target / "model.json").is_file() or not load_checkpoint(target).parents:
+    try:
+        is_average = (target / "model.json").is_file() and bool(load_checkpoint(target).parents)
+    except CheckpointError as error:  # perhaps an average, but nothing that cannot be read is thrown away
+        raise CheckpointError(error.problem, f"move {target} away, or give another --out") from error
+    if not is_average:
         raise CheckpointError(f"{target} exists and is not an averaged model", "give another --out")

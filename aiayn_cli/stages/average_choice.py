@@ -98,7 +98,9 @@ def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Pa
             value = record.get(metric)
             # A step that was done again after a crash has its last record; null stands for what is not finite.
             values[record["step"]] = value if isinstance(value, int | float) else math.nan
-    validated = {checkpoint: values.get(int(checkpoint.name.partition("-")[2]), math.nan) for checkpoint in found}
+    # A copy with a name of the user's has no update in it: what is not known counts as not validated.
+    steps = {checkpoint: checkpoint.name.rpartition("-")[2] for checkpoint in found}
+    validated = {checkpoint: values.get(int(step), math.nan) for checkpoint, step in steps.items() if step.isdecimal()}
     validated = {checkpoint: value for checkpoint, value in validated.items() if math.isfinite(value)}
     if not validated:
         raise CheckpointError(
@@ -112,15 +114,21 @@ def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Pa
 
 
 def _named(paths: Sequence[Path], out: Path | None) -> Choice:
-    unique = list({path.resolve(): path for path in paths}.values())  # a link to a checkpoint is that checkpoint
+    unique = list({_identity(path): path for path in paths}.values())
     if len(unique) < len(paths):
-        logs.notice(f"{len(paths) - len(unique)} checkpoints were named twice and count once")
+        logs.notice(f"{len(paths)} checkpoints were named, of which {len(unique)} differ; each counts once")
     folder = unique[0].resolve().parent
     is_in_run = folder.name == "checkpoints"
     if out is None and not is_in_run:
         raise UsageError(f"{unique[0]} is in no run, so the result has no place", "add --out FOLDER")
     run = folder.parent if is_in_run else None
     return Choice(_related(unique), out or folder.parent / "averaged", run)
+
+
+def _identity(path: Path) -> object:
+    """What tells a checkpoint from others: a link to one, or a copy of it, is that checkpoint."""
+    checkpoint = load_checkpoint(path)
+    return (checkpoint.step, *checkpoint.files.items()) if checkpoint.files else path.resolve()
 
 
 def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import logs
+from aiayn_cli.data.batches import plan_updates, split_update
 from aiayn_cli.device import free_memory, peak_memory
 from aiayn_cli.stages.train_session import Session
 from aiayn_cli.stages.train_start import disk_needed, finished
@@ -22,7 +23,7 @@ class DryRunResult:
     Attributes:
         batch_pairs, batch_src_tokens, batch_tgt_tokens: the largest micro-batch: pairs, and the longest of each side.
         max_tokens: padded tokens that a micro-batch may have, so that the largest fits.
-        micro_batches: of a usual update, on each device.
+        micro_batches: of the next update, on each device.
         memory_bytes: taken at most so far by one process, on its device.
         memory_free_bytes: still free there; None where nobody knows.
         checkpoint_bytes: of one checkpoint.
@@ -99,12 +100,14 @@ def try_out(session: Session) -> DryRunResult:
     checkpoint, disk = disk_needed(session.optimizer.weights().values(), recipe.training)
     left = max(0, recipe.training.max_updates - state.step)
     max_tokens = trainer.state.max_tokens or recipe.training.max_tokens
+    update = next(plan_updates(session.data.train, recipe.training.batch_tokens, recipe.training.seed, state.position))
+    micro_batches = len(split_update(session.data.train, update.pairs, max_tokens, state.division))
     return DryRunResult(
         batch_pairs=pairs,
         batch_src_tokens=src,
         batch_tgt_tokens=tgt,
         max_tokens=max_tokens,
-        micro_batches=max(1, round(recipe.training.batch_tokens / max_tokens / session.worker.world_size)),
+        micro_batches=micro_batches // session.worker.world_size,
         memory_bytes=peak_memory(session.device.device),
         memory_free_bytes=free_memory(session.device.device),
         checkpoint_bytes=checkpoint,

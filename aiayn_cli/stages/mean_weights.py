@@ -26,7 +26,7 @@ class WeightSum:
         """Add a checkpoint's weights.
 
         Raises:
-            CheckpointError: it is damaged, or its weights have other names than those before.
+            CheckpointError: it is damaged, has weights that are not finite, or has others than those before.
         """
         weights = checkpoint.weights()
         if self.count and weights.keys() != self._total.keys():
@@ -35,6 +35,11 @@ class WeightSum:
                 f"{checkpoint.path} differs from the others in {odd}", "average one run's checkpoints"
             )
         for name, weight in weights.items():
+            if name in self._total and weight.shape != self._total[name].shape:
+                shapes = f"{list(weight.shape)}, not {list(self._total[name].shape)}"
+                raise CheckpointError(f"{checkpoint.path}: {name} has shape {shapes}", "the checkpoint is damaged")
+            if not weight.isfinite().all():  # one such number would spoil the mean, without a sign of where it was
+                raise CheckpointError(f"{checkpoint.path}: {name} holds NaN or infinity", "leave this checkpoint out")
             if not weight.is_floating_point():
                 if checkpoint.step > self._latest or name not in self._total:
                     self._total[name] = weight.clone()

@@ -152,10 +152,19 @@ def _manifest(path: Path) -> dict[str, Any] | None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file; what was there stays whole until the new one is on the disk."""
+    """Write a file; what was there stays whole until the new one is on the disk.
+
+    Raises:
+        OSError: it cannot be written; it is named.
+    """
     temporary = path.with_name(f"{UNFINISHED}{path.name}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk's error names no file

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiayn_cli import logs
 from aiayn_cli.data.text import read_file, write_records
 from aiayn_cli.errors import UsageError
 from aiayn_cli.evaluation.breakdown import Part, parts_by_label, parts_by_length
-from aiayn_cli.evaluation.checks import suspicions
 from aiayn_cli.evaluation.comet import COMET_MODEL, CometMetric
 from aiayn_cli.evaluation.compound_split import compound_split_bleu
 from aiayn_cli.evaluation.metrics import Metric, MetricOptions, SacreMetric, Smoothing, Statistics, find_metrics
 from aiayn_cli.evaluation.significance import RESAMPLES, TRIALS, compare, with_confidence
-from aiayn_cli.evaluation.tokenizers import is_written_in_characters, language_without_words, tokenizer_of
+from aiayn_cli.evaluation.tokenizers import is_written_in_characters
 from aiayn_cli.stages.score_brackets import run_score_brackets as run_score_brackets  # for the command
-from aiayn_cli.stages.score_page import write_page
+from aiayn_cli.stages.score_page import check_place, write_page
+from aiayn_cli.stages.score_remarks import remark_on_language, warn
 from aiayn_cli.stages.score_result import PartScores, ScoreResult, Sentence, SystemScores
 from aiayn_cli.stages.score_texts import Texts, load_set, read_texts, target_language
 
@@ -79,7 +78,12 @@ def run_score(
         AiaynError: a file is missing or not text, line counts differ, an unknown metric, tokeniser or set.
     """
     names = find_metrics(metrics)
-    _check_usage(references, hypotheses, test_set, source, with_comparison, html)
+    _check_usage(references, hypotheses, test_set, from_folder, source, with_comparison, html)
+    if smooth_value is not None and smooth not in ("floor", "add-k"):
+        raise UsageError(f"--smooth-value {smooth_value:g} with --smooth {smooth}", "it is for floor and add-k")
+    if html is not None:
+        labels = () if by in (None, "length") else (by,)
+        check_place(html, [*map(str, references), *hypotheses, *filter(None, (source, *labels))])
     options = MetricOptions(
         tokenize=tokenize,
         tgt_lang=target_language(langs, references),
@@ -88,9 +92,11 @@ def run_score(
         smooth_value=smooth_value,
     )
     loaded = None if test_set is None else load_set(test_set, langs, from_folder)
+    if by == "-" and "-" in (*hypotheses, source, *map(str, references)):
+        raise UsageError("stdin is named more than once", "give the labels with --by FILE")
     texts = read_texts(references, hypotheses, loaded, source)
-    _remark_on_language(options, names)
-    warnings = [_warnings(name, lines, texts) for name, lines in texts.systems.items()]
+    remark_on_language(options, names, texts.reference_lines[0])
+    warnings = warn(texts)
     scored = [_count(name, texts, options, comet_model) for name in names]
     systems = []
     for number, (name, lines) in enumerate(texts.systems.items()):
@@ -144,6 +150,7 @@ def _check_usage(
     references: Sequence[Path],
     hypotheses: Sequence[str],
     test_set: str | None,
+    from_folder: Path | None,
     source: str | None,
     with_comparison: bool,
     html: Path | None,
@@ -152,28 +159,14 @@ def _check_usage(
         raise UsageError("there is nothing to score against", "name a reference, or one of sacreBLEU's sets with -t")
     if test_set is not None and (references or source is not None):
         raise UsageError(f"-t {test_set} brings its own references and source", "leave out the files, or -t")
+    if test_set is None and from_folder is not None:
+        raise UsageError(
+            f"--from {from_folder} without -t", "it is where a test set's archive is: add -t, or leave it out"
+        )
     if with_comparison and len(hypotheses) < 2:
         raise UsageError("--compare needs two systems", "add another --hyp")
     if html is not None and len(hypotheses) > 2:
         raise UsageError(f"--html shows one or two systems, not {len(hypotheses)}", "name two with --hyp")
-
-
-def _remark_on_language(options: MetricOptions, metrics: Sequence[str]) -> None:
-    tokenizer = tokenizer_of(options.tgt_lang)
-    if options.tokenize is None and tokenizer != "13a" and "bleu" in metrics:
-        logs.notice(f"tokeniser {tokenizer}, for target language {options.tgt_lang}; --tokenize chooses another")
-    if is_written_in_characters(options.tgt_lang) and "ter" in metrics:
-        logs.notice(f"TER counts characters (normalised, Asian support), for target language {options.tgt_lang}")
-    if (name := language_without_words(options.tgt_lang)) and options.tokenize is None and "bleu" in metrics:
-        logs.warning(f"{name} has no blanks between words, and 13a finds none: use --tokenize char, or --metric chrf")
-
-
-def _warnings(name: str, lines: Sequence[str], texts: Texts) -> list[str]:
-    """Say what is suspicious of a system, with its name where there are several."""
-    found = suspicions(lines, texts.reference_lines, texts.source)
-    for suspicion in found:
-        logs.warning(suspicion if len(texts.systems) == 1 else f"{name}: {suspicion}")
-    return found
 
 
 def _count(name: str, texts: Texts, options: MetricOptions, comet_model: str) -> _Scored:

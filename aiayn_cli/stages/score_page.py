@@ -7,11 +7,12 @@ lets nothing run but the page's own few lines of script.
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 
 from aiayn_cli import __version__
-from aiayn_cli.errors import AiaynError
+from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.evaluation.differences import Piece, differences
 from aiayn_cli.stages.score_result import SIGNIFICANT, PartScores, ScoreResult, Sentence
 
@@ -78,6 +79,30 @@ def write_page(path: Path, result: ScoreResult, parts: Sequence[PartScores], sen
         unfinished.replace(path)
     except OSError as error:
         raise AiaynError(f"cannot write {path}: {error.strerror}", "give another --html") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def check_place(path: Path, inputs: Iterable[str]) -> None:
+    """Refuse a place where no page can be written, before any work is done.
+
+    Args:
+        path: where the page is to go.
+        inputs: files that are read, which a page must not replace; "-" is stdin.
+    Raises:
+        UsageError: it is stdout, or one of the inputs.
+        AiaynError: it is a folder, or in none.
+    """
+    if str(path) == "-":
+        raise UsageError("--html - is no file, and stdout has the scores", "name a file, such as --html compare.html")
+    if path.is_dir():
+        raise AiaynError(f"{path} is a folder, but --html writes a file", f"name a file in it: {path / 'compare.html'}")
+    if not path.parent.is_dir():
+        raise AiaynError(f"cannot write {path}: there is no folder {path.parent}", "make it, or give another --html")
+    for name in inputs:
+        if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
+            raise UsageError(f"--html {path} is one of the files that are scored", "give the page a name of its own")
 
 
 def page(result: ScoreResult, parts: Sequence[PartScores], sentences: Sequence[Sentence]) -> str:

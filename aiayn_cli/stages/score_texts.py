@@ -1,10 +1,12 @@
 """The text that `aiayn score` scores: hypotheses, references and perhaps the source, with as many lines each."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiayn_cli import logs
 from aiayn_cli.data.corpora import parse_langs
 from aiayn_cli.data.test_sets import TestSet, load_test_set
 from aiayn_cli.data.text import display_name, read_file
@@ -64,6 +66,8 @@ def read_texts(
         name = f"{test_set.name} {test_set.langs}"
         lines_of_references = {f"{name} {field}": lines for field, lines in test_set.references.items()}
         lines_of_source = test_set.source
+    if "-" in hypotheses and sys.stdin is not None and sys.stdin.isatty():
+        logs.notice("reading the translations from the terminal; Ctrl-D ends them (files: --hyp FILE)")
     systems = {display_name(path): read_file(path) for path in hypotheses}
     first_name, first = next(iter(lines_of_references.items()))
     others = [*list(lines_of_references.items())[1:], *systems.items()]

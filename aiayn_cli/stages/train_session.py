@@ -15,7 +15,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, matmul_rate
-from aiayn_cli.errors import Terminated
+from aiayn_cli.errors import AiaynError, Terminated
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
@@ -128,15 +128,17 @@ class Session:
         if enough := finished(self.recipe.training, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
+        validation_bleu = self._bleu()
         self._open_run(state)
         if state.step:
             logs.notice(f"going on with {self.run} from update {state.step:,}")
             for change in self.changes:
                 logs.notice(f"changed setting applied: {change}")
+        if state.step or self.metrics.latest:  # also where a crash came before the first checkpoint
             self.metrics.write("resume", step=state.step)
         self.matmul_rate = matmul_rate(self.device)
         with signals() as interrupted:
-            hooks = Hooks(self._save, self._bleu(), interrupted, self._load, self.cost, self.matmul_rate)
+            hooks = Hooks(self._save, validation_bleu, interrupted, self._load, self.cost, self.matmul_rate)
             trainer = self.trainer(state, hooks, config=self.recipe.training, valid=self.valid)
             self._announce(state)
             stopped_by = trainer.train()
@@ -288,15 +290,16 @@ class Session:
         sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
         every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
         sources, references = sources[::every][:wanted], references[::every][:wanted]
-        codec = self.data.codec()
+        codec, tgt_lang = self.data.codec(), self.data.tgt_lang
+        bleu(references[:1], [references[:1]], tgt_lang=tgt_lang)  # a tokeniser that is missing is found now, not then
 
         def score() -> float:
-            translator = Translator([self.model], codec, self.device, self.recipe.decoding)
+            translator = Translator([self.model], codec, self.device, self.recipe.decoding, tgt_lang=tgt_lang)
             translations = translator.translate(sources)
             shown = slice(None, None, max(1, len(sources) // _SAMPLES))
             columns = {"sources": sources, "references": references, "translations": translations}
             self.samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
-            return bleu(translations, [references], tgt_lang=self.data.tgt_lang).score
+            return bleu(translations, [references], tgt_lang=tgt_lang).score
 
         return score
 
@@ -306,8 +309,8 @@ class Session:
             return
         try:
             write_report(self.run)
-        except OSError as error:  # a page to look at is no reason to stop training
-            logs.warning(f"{self.run / REPORT} cannot be written: {error.strerror or error}")
+        except (OSError, AiaynError) as error:  # a page to look at is no reason to stop training
+            logs.warning(f"{self.run / REPORT} cannot be written: {getattr(error, 'strerror', None) or error}")
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
         has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import load_checkpoint, load_training
-from aiayn_cli.errors import AiaynError, DataError
+from aiayn_cli.errors import AiaynError, DataError, Terminated
 from aiayn_cli.recipe import run_name
 from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.stages.run_folder import held
@@ -63,7 +64,13 @@ def run_verify_resume(arguments: Sequence[str], recipe_name: str, out: Path | No
         out: run folder of the training meant; the proof is done beside it.
     Raises:
         AiaynError: training failed, or the two runs differ.
+        Terminated: SIGTERM arrived; nothing is left behind.
     """
+    with _sigterm_raises():
+        return _verify(arguments, recipe_name, out)
+
+
+def _verify(arguments: Sequence[str], recipe_name: str, out: Path | None) -> VerifyResult:
     beside = (out if out is not None else Path("runs") / run_name(recipe_name)).absolute().parent
     is_new = not beside.exists()
     beside.mkdir(parents=True, exist_ok=True)
@@ -89,6 +96,20 @@ def run_verify_resume(arguments: Sequence[str], recipe_name: str, out: Path | No
     )
 
 
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """End as after Ctrl-C, so that the run at hand and the folder do not outlive the proof."""
+
+    def end(*_: object) -> None:
+        raise Terminated("stopped by SIGTERM", "nothing was proved, and nothing is left behind")
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResult | None:
     """Two runs of twice so many updates, the second killed after its first checkpoint; None where it was too fast."""
     settings = {
@@ -108,6 +129,12 @@ def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResu
         progress.advance(1)
         _run(command, broken)
         progress.advance(1)
+    went_on_from = [record["step"] for record in read_metrics(broken / "metrics.jsonl") if record["event"] == "resume"]
+    if went_on_from != [resumed_from]:
+        raise AiaynError(
+            f"the killed run went on from {went_on_from or 'its beginning'}, not from update {resumed_from}",
+            "this is our fault, please report it",
+        )
     (expected, losses), (found, _) = _digest(unbroken), _digest(broken)
     return VerifyResult(2 * updates, killed_after, resumed_from, expected, found, tuple(losses))
 

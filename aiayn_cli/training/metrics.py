@@ -50,14 +50,21 @@ class MetricsLog:
             self.latest = {record["event"]: record for record in standing(read_metrics(path))}
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one line: the event, the time in Unix seconds, and the values (NaN and infinity as null)."""
+        """Append one line: the event, the time in Unix seconds, and the values (NaN and infinity as null).
+
+        Raises:
+            OSError: it cannot be written; the file is named.
+        """
         if self._path is None:
             return
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
         record = {"event": event, "time": round(time.time(), 3), **finite}
         line = json.dumps(record, ensure_ascii=False)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:  # a full disk's error names no file
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
         self.latest[event] = record
         for listener in self._listeners:
             listener(record)

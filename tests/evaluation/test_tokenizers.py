@@ -46,6 +46,7 @@ def test_a_tokeniser_that_is_not_installed_says_what_to_install(
         bleu(["x"], [["x"]], tgt_lang=language)
     assert tokenizer in caught.value.problem
     assert f'pip install "sacrebleu[{language}]"' in caught.value.hint
+    assert "--set training.best_metric=loss --set training.validation_bleu_pairs=0" in caught.value.hint
 
 
 def test_an_unknown_tokeniser_is_answered_with_the_nearest() -> None:

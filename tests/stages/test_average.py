@@ -2,6 +2,8 @@
 
 import gc
 import json
+import shutil
+import signal
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkpoints import fail_at
 from torch import Tensor
 
+from aiayn_cli import checkpoint_files
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
@@ -126,7 +130,14 @@ def test_a_checkpoint_named_twice_counts_once(
     result = run_average([first, run / "checkpoints" / "best", second, second])
     assert result.checkpoints == ("step-9", "step-10")
     assert_mean(result.model, [9, 10], small_data)
-    assert "2 checkpoints were named twice and count once" in capsys.readouterr().err
+    assert "4 checkpoints were named, of which 2 differ; each counts once" in capsys.readouterr().err
+
+
+def test_a_copy_of_a_checkpoint_counts_once_too(run: Path, small_data: PreparedData) -> None:
+    copy = run / "checkpoints" / "copy"
+    shutil.copytree(run / "checkpoints" / "step-9", copy)
+    result = run_average([copy, run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"])
+    assert_mean(result.model, [9, 10], small_data)
 
 
 def test_the_result_is_like_a_checkpoint_and_names_its_parents(run: Path, small_data: PreparedData) -> None:
@@ -187,41 +198,6 @@ def test_a_dropout_that_changed_on_the_way_is_no_other_shape(
 ) -> None:
     saved(101, model=replace(SHAPE, dropout=0.3, attention_dropout=0.1))
     assert_mean(run_average([run], last=2).model, [100, 101], small_data)
-
-
-def test_weights_that_differ_in_name_are_refused(
-    run: Path, saved: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoints = [load_checkpoint(run / "checkpoints" / name) for name in ("step-9", "step-10")]
-    contents = iter([{"a": torch.zeros(3)}, {"a": torch.zeros(3), "b": torch.zeros(2)}])
-    monkeypatch.setattr(Checkpoint, "weights", lambda _: next(contents))
-    with pytest.raises(CheckpointError, match="step-10 differs from the others in b"):
-        mean_weights(checkpoints)
-
-
-def test_sums_are_float32_whatever_the_weights_are(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # In bf16 256 + 1 is 256: a sum of it would lose every checkpoint after the first.
-    contents = iter([{"a": torch.tensor([256.0], dtype=torch.bfloat16)}] + [{"a": torch.ones(1).bfloat16()}] * 8)
-    monkeypatch.setattr(Checkpoint, "weights", lambda _: next(contents))
-    checkpoint = load_checkpoint(run / "checkpoints" / "step-9")
-    found = mean_weights([checkpoint] * 9)["a"]
-    assert found.dtype is torch.float32
-    assert found.item() == pytest.approx(264 / 9)
-
-
-def test_counters_are_not_averaged_but_taken_from_the_latest_update(
-    run: Path, monkeypatch: pytest.MonkeyPatch, small_data: PreparedData, tmp_path: Path
-) -> None:
-    paths = [run / "checkpoints" / name for name in ("step-9", "step-100", "step-99")]
-    checkpoints = [load_checkpoint(path) for path in paths]
-    monkeypatch.setattr(
-        Checkpoint, "weights", lambda self: {"a": torch.ones(2), "seen": torch.tensor([2**40 + self.step])}
-    )
-    found = mean_weights(checkpoints)
-    assert torch.equal(found["seen"], torch.tensor([2**40 + 100]))  # more than float32 could hold
-    monkeypatch.undo()
-    written = save_checkpoint(replace(checkpoints[0], path=tmp_path / "one"), found, small_data.vocab_path)
-    assert torch.equal(written.weights()["seen"], found["seen"])
 
 
 @pytest.mark.parametrize(
@@ -379,3 +355,46 @@ def test_the_command_takes_the_newest_run_and_translate_takes_its_average(
 def test_the_command_refuses_to_average_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["average", str(run), "--last", "0"]) == 2
     assert "--last" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(
+    value: float, run: Path, small_data: PreparedData, saved: Callable[..., Path]
+) -> None:
+    earlier = run_average([run]).model
+    path = saved(101)
+    weights = weights_of(101, small_data)
+    name = next(reversed(weights))
+    weights[name].view(-1)[0] = value
+    save_checkpoint(load_checkpoint(path), weights, small_data.vocab_path)
+    with pytest.raises(CheckpointError, match=f"step-00000101: {name} holds NaN or infinity"):
+        run_average([run])
+    assert_mean(earlier, [10, 99, 100], small_data)
+
+
+def test_the_moving_average_is_of_one_checkpoint(run: Path) -> None:
+    with pytest.raises(UsageError, match="takes one checkpoint's moving average, not 2"):
+        run_average([run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], ema=True)
+    (run / "checkpoints" / "step-9" / "model.json").write_text("{", encoding="utf-8")  # an earlier one's damage
+    with pytest.raises(CheckpointError, match="step-100 holds no moving average"):
+        run_average([run], ema=True)
+
+
+def test_ctrl_c_in_the_middle_leaves_the_earlier_average_and_nothing_else(
+    run: Path, small_data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = run_average([run], last=2).model
+    before = sorted(run.iterdir())
+    fail_at(monkeypatch, checkpoint_files, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run_average([run])
+    assert sorted(run.iterdir()) == before
+    assert_mean(earlier, [99, 100], small_data)
+
+
+def test_an_earlier_average_that_is_damaged_is_not_replaced_unasked(run: Path) -> None:
+    earlier = run_average([run]).model
+    (earlier / "model.json").write_text("{", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="cannot be read") as error:
+        run_average([run])
+    assert error.value.hint == f"move {earlier} away, or give another --out"

@@ -15,6 +15,7 @@ from aiayn_cli.checkpoint_files import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.evaluation.bleu import bleu
+from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.stages.average import AverageResult, run_average
 from aiayn_cli.stages.average_choice import choose
 from aiayn_cli.stages.average_search import Search, Trial, window_sizes
@@ -199,3 +200,16 @@ def test_windows_grow_from_one_to_all() -> None:
     assert window_sizes(1) == [1]
     assert window_sizes(5) == [1, 2, 3, 4, 5]
     assert window_sizes(20) == [1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 20]
+
+
+def test_named_checkpoints_without_their_moments_can_be_searched(
+    trained: tuple[Path, PreparedData], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run, symlinks=True)
+    *_, second, last = list_checkpoints(run)
+    renamed = second.rename(second.with_name("mine"))  # a name without an update in it
+    shutil.rmtree(last / "training")
+    found = run_average([renamed, last], search=True, device="cpu", out=tmp_path / "out")
+    assert [trial.name for trial in found.trials][:2] == ["last 1", "last 2"]
+    assert "moving average" not in [trial.name for trial in found.trials]

@@ -263,12 +263,21 @@ def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
         (["--echo", "src"], "--echo writes a side of a test set"),
         (["{ref}", "--hyp", "{ref}", "--json", "--sentences"], "--sentences and --json both write to stdout"),
         (["{ref}", "--hyp", "a", "--hyp", "b", "--hyp", "c", "--html", "x"], "--html shows one or two systems, not 3"),
+        (["{ref}", "--by", "-"], "stdin is named more than once"),
+        (["{ref}", "--hyp", "{ref}", "--smooth-value", "2"], "--smooth-value 2 with --smooth exp"),
+        (["{ref}", "--hyp", "{ref}", "--from", "x"], "--from x without -t"),
+        (["{ref}", "--hyp", "{ref}", "--html", "-"], "--html - is no file"),
+        (["{ref}", "--hyp", "{ref}", "--html", "{ref}"], "--html {ref} is one of the files that are scored"),
+        (["{ref}", "--hyp", "{ref}", "--by", "{ref}.x", "--html", "{ref}.x"], "--html {ref}.x is one of the files"),
+        (["{ref}", "--brackets", "--html", "x"], "--brackets with --html, which is for text"),
+        (["{ref}", "-t", "wmt14", "-l", "en-de", "--echo", "src"], "--echo scores nothing, but files are named"),
     ],
 )
 def test_what_contradicts_itself_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
     reference = written(tmp_path / "ref", REFERENCE)
+    written(tmp_path / "ref.x", REFERENCE)
     assert main(["score", *(argument.format(ref=reference) for argument in arguments)]) == 2
     assert f"error: {problem.format(ref=reference)}" in capsys.readouterr().err
 
@@ -292,3 +301,42 @@ def test_a_language_whose_words_13a_does_not_find_is_warned_of(
     assert "warning: Thai has no blanks between words" in capsys.readouterr().err
     assert main(["score", reference, "--hyp", reference, "--tokenize", "char"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "metric", "sign"),
+    [
+        (
+            ["你好，世界。", "我是学生。"],
+            "bleu",
+            "look Chinese, but no target language is named: BLEU's tokeniser 13a would",
+        ),
+        (
+            ["今日は良い天気です。", "私は学生です。"],
+            "bleu,ter",
+            "look Japanese, but no target language is named: BLEU's tok",
+        ),
+        (["今日は良い天気です。", "私は学生です。"], "ter", "TER by words would be false; add -l, such as en-ja"),
+        (["안녕하세요 세계", "나는 학생입니다"], "bleu", "look Korean, but no target language is named"),
+        (["안녕하세요 세계", "나는 학생입니다"], "ter", ""),
+        (["今日は良い天気です。", "私は学生です。"], "chrf", ""),
+        (["Das heißt 你好.", "Ja.", "Gut."], "bleu", ""),
+    ],
+)
+def test_a_language_that_the_script_tells_but_nobody_named_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], metric: str, sign: str
+) -> None:
+    reference = written(tmp_path / "ref", lines)
+    assert main(["score", reference, "--hyp", reference, "--metric", metric]) == 0
+    err = capsys.readouterr().err
+    assert sign in err
+    assert bool(err) == bool(sign)
+    assert main(["score", reference, "--hyp", reference, "--tokenize", "char"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_suffix_that_is_no_language_of_moses_is_not_claimed_as_one(tmp_path: Path) -> None:
+    reference = written(tmp_path / "ref.txt", REFERENCE)
+    split = run_score([Path(reference)], hypotheses=[reference], compound_split=True).systems[0].compound_split
+    assert split is not None
+    assert "Moses tokens (en for txt, sacremoses" in split.method

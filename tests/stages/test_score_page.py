@@ -124,3 +124,32 @@ def test_a_place_that_cannot_be_written_is_named(files: dict[str, str], capsys: 
     target = str(Path(files["src"]).parent / "nowhere" / "page.html")
     assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", target]) == 1
     assert f"cannot write {target}" in capsys.readouterr().err
+
+
+def test_a_folder_in_the_page_s_place_is_named_and_nothing_is_left_beside_it(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(files["src"]).parent / "pages"
+    folder.mkdir()
+    before = sorted(folder.parent.iterdir())
+    for target in (folder, Path()):
+        assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", str(target)]) == 1
+        assert f"error: {target} is a folder, but --html writes a file" in capsys.readouterr().err
+    assert sorted(folder.parent.iterdir()) == before
+
+
+def test_a_disk_that_is_full_leaves_the_earlier_page_and_no_other_file(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = Path(files["src"]).parent / "page.html"
+    target.write_text("earlier", encoding="utf-8")
+    before = sorted(target.parent.iterdir())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", str(target)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert target.read_text(encoding="utf-8") == "earlier"
+    assert sorted(target.parent.iterdir()) == before

@@ -1,5 +1,6 @@
 """A run that is stopped, killed or cut short goes on as if nothing had happened, and nothing existing is harmed."""
 
+import errno
 import json
 import os
 import shutil
@@ -26,11 +27,11 @@ from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages.average import run_average
-from aiayn_cli.stages.run_folder import held
+from aiayn_cli.stages.run_folder import held, write_whole
 from aiayn_cli.stages.signals import signals
 from aiayn_cli.stages.train import TrainResult, run_train
 from aiayn_cli.training import gradient as gradient_module
-from aiayn_cli.training.metrics import read_metrics
+from aiayn_cli.training.metrics import read_metrics, standing
 from aiayn_cli.training.optimizer import MasterAdam
 
 Train = Callable[..., TrainResult]
@@ -359,6 +360,41 @@ def test_metrics_of_all_calls_are_in_one_file(train: Train, tmp_path: Path) -> N
     assert [r["path"] for r in records if r["event"] == "checkpoint"] == [
         "step-00000004", "interrupted-00000006", "step-00000008", "step-00000012",
     ]  # fmt: skip
+
+
+def test_updates_before_a_crash_without_a_checkpoint_are_not_counted_twice(train: Train, tmp_path: Path) -> None:
+    with ending_after(3, "kill"), pytest.raises(Killed):
+        train()
+    train()
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["step"] for r in records if r["event"] == "train"] == [1, 2, *range(1, 13)]
+    assert [r["step"] for r in standing(records) if r["event"] == "train"] == list(range(1, 13))
+
+
+def test_a_report_that_cannot_be_made_does_not_stop_training(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def spoilt(_: Path) -> None:
+        raise ConfigError("recipe.yaml is no recipe")
+
+    monkeypatch.setattr(session_module, "write_report", spoilt)
+    assert train().updates == 12
+    assert "report.html cannot be written: recipe.yaml is no recipe" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "manifest.json"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/manifest.json'") as error:
+        write_whole(path, "new")
+    assert error.value.errno == errno.ENOSPC
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("manifest.json", "old")]
 
 
 def test_fresh_sets_the_old_run_aside(train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,8 @@ from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
-from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError
+from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, Terminated
+from aiayn_cli.evaluation import metrics
 from aiayn_cli.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages import train_start as module
@@ -182,6 +185,8 @@ def test_a_dry_run_says_what_it_takes_and_leaves_no_trace(
     assert max(found.batch_src_tokens, found.batch_tgt_tokens) == longest
     assert found.batch_pairs == 70 // longest
     assert (found.max_tokens, found.updates_left) == (70, 12)
+    assert found.micro_batches == 2  # 120 tokens in an update, at most 70 in each
+    assert train("training.max_tokens=100", dry_run=True).micro_batches == 2  # 120 / 100, rounded up
     assert found.tokens_per_second > 0
     assert found.hours == pytest.approx(12 * found.seconds_per_update / 3600)
     assert found.memory_bytes > 50e6  # torch alone
@@ -250,8 +255,54 @@ def test_verify_resume_would_notice_a_difference(
         run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
 
 
+def test_verify_resume_that_is_stopped_leaves_nothing_behind(
+    small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[subprocess.Popen[str]] = []
+
+    class Stopped(subprocess.Popen):  # type: ignore[type-arg]
+        def communicate(self, *args: Any, **kwargs: Any) -> Any:  # by subprocess.run, while the first run trains
+            children.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().communicate(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", Stopped)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated):
+        run_verify_resume(["--recipe", str(small_recipe), "--data", str(small_data.folder)], "x", tmp_path / "run")
+    assert [child.returncode for child in children] == [-signal.SIGKILL]
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def in_this_process(command: list[str], run: Path) -> None:
     assert main([*command[3:], "--out", str(run)]) == 0
+
+
+def test_a_proof_takes_no_fresh_that_would_begin_its_own_runs_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiayn_cli.stages import verify_resume
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(verify_resume, "run_verify_resume", lambda arguments, *_: asked.append(arguments) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["train", "--verify-resume", "--fresh", "--recipe", "tiny"])
+    assert asked == [["--recipe", "tiny", "--device", "auto"]]
+
+
+def test_a_proof_whose_killed_run_began_anew_is_none(
+    small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aiayn_cli.stages import verify_resume
+
+    def half(command: list[str], run: Path, updates: int) -> int:
+        in_this_process([*command, "--set", f"training.max_updates={updates}"], run)
+        return updates + 1
+
+    monkeypatch.setattr(verify_resume, "_run_and_kill", half)
+    monkeypatch.setattr(verify_resume, "_run", in_this_process)
+    arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu", "--fresh"]
+    with pytest.raises(AiaynError, match="the killed run went on from its beginning, not from update 4"):
+        run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
 
 
 def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,3 +317,18 @@ def test_a_short_run_needs_disk_for_the_checkpoints_that_it_makes() -> None:
     assert disk_needed(weights, replace(few, max_updates=1_000)) == (204, 204 * (7 + 2))
     assert disk_needed(weights, replace(few, save_every_minutes=0.1)) == (204, 204 * (7 + 2))
     assert disk_needed(weights, replace(few, ema_decay=0.9)) == (272, 272 * (3 + 2))
+
+
+def test_a_tokeniser_that_validation_lacks_is_named_before_the_first_update(
+    train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(metrics, "BLEU", _not_installed)
+    with pytest.raises(AiaynError, match="needs a package that is not installed"):
+        train()
+    assert not list_checkpoints(tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    assert train("training.best_metric=loss", "training.validation_bleu_pairs=0").updates == 12
+
+
+def _not_installed(**_: Any) -> None:
+    raise RuntimeError("please install MeCab")  # as sacreBLEU does for ja-mecab

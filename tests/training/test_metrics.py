@@ -91,3 +91,9 @@ def test_the_progress_line_says_what_is_known() -> None:
 def test_perplexity_never_overflows(loss: float, expected: float) -> None:
     assert perplexity(loss) == expected
     assert math.isnan(perplexity(math.nan))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+def test_a_full_disk_is_told_with_the_file() -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        MetricsLog(Path("/dev/full")).write("train", step=1)
