@@ -246,6 +246,7 @@ class DecodingConfig:
     def __post_init__(self) -> None:
         _check_at_least("decoding.beam_size", self.beam_size, 1, "the paper uses 4; 1 is greedy search")
         _check_at_least("decoding.alpha", self.alpha, 0, "the paper uses 0.6; 0 means no penalty")
+        _check_at_most("decoding.alpha", self.alpha, 10, "the paper uses 0.6")  # the penalty has to fit a float32
         _check_at_least("decoding.max_extra", self.max_extra, 1, "the paper uses 50")
         _check_at_least("decoding.batch_tokens", self.batch_tokens, 1, "2000 suits two cores")
 

@@ -107,7 +107,7 @@ def restricted(
         may_end = len(prefix) + 1 >= min_lengths[sentence] or all(row[token] == -math.inf for token in words)
         allowed = {*words, EOS_ID} if may_end else set(words)
         if len(prefix) < len(prefixes[sentence]):
-            allowed &= {prefixes[sentence][len(prefix)]}
+            allowed = {prefixes[sentence][len(prefix)]}  # which may repeat what came before
         return [log_prob if token in allowed else -math.inf for token, log_prob in enumerate(row)]
 
     return next_log_probs

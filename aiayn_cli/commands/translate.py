@@ -8,11 +8,17 @@ import typer
 from aiayn_cli import logs
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.config import DecodingConfig
+from aiayn_cli.errors import UsageError
 
 _DEFAULTS = DecodingConfig()
+_OF_SCORE_AGAINST = {
+    "model", "source", "output", "score_against", "line_format", "input_format", "device", "precision", "batch_tokens",
+    "quiet", "verbose", "as_json",
+}  # fmt: skip
 
 
 def translate(
+    context: typer.Context,
     model: Annotated[
         list[Path] | None,
         typer.Option(
@@ -159,6 +165,8 @@ def translate(
     without -o the translations are part of the JSON object.
     """
     start_logs(quiet, verbose)
+    if score_against is not None:
+        _refuse_others(context)
     from aiayn_cli.stages.translate import run_score_against, run_translate  # here, because it imports torch
 
     if str(output) == "-":
@@ -216,3 +224,14 @@ def translate(
     logs.notice(result.summary())
     if as_json:
         print_result(result, as_json=True)
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Refuse options that --score-against would not obey."""
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name not in _OF_SCORE_AGAINST and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(
+                f"{option.opts[0]} is about translating, and --score-against translates nothing",
+                "leave one of them away",
+            )

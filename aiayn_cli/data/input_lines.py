@@ -1,6 +1,8 @@
 """What a user gives to be translated: lines of text or JSON, and a second text that belongs to each."""
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,6 +11,8 @@ from aiayn_cli.data.text import RecordReader, is_blank, map_line_breaks
 from aiayn_cli.errors import DataError
 
 LineFormat = Literal["text", "jsonl"]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,14 @@ class InputLines:
         line_format: "jsonl" takes each record for a JSON object with a "text" and perhaps a "prefix".
         prefixes: of a second file with one record for each line: prefixes or translations.
         prefix_hint: what to do where it has another number of lines.
+        own_prefixes: whether the "prefix" of a JSON object counts, and before the one of that file.
     """
 
     reader: RecordReader
     line_format: LineFormat = "text"
     prefixes: RecordReader | None = None
     prefix_hint: str = "give one prefix for each line; an empty line leaves its translation free"
+    own_prefixes: bool = True
     _prefix_records: Iterator[str | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +67,11 @@ class InputLines:
             block = []
             for record in records:
                 number += 1
-                block.append(self._line(number, record))
+                try:
+                    block.append(self._line(number, record))
+                except DataError:
+                    yield block  # what came before it is not lost
+                    raise
             yield block
         if self.prefixes is not None and next(self._prefix_records, _END) is not _END:
             raise self._other_length(number, "more than")
@@ -78,8 +88,9 @@ class InputLines:
         if self.line_format == "text" or is_blank(record):
             return InputLine(number, "" if is_blank(record) else record, prefix)
         fields = _parse(record, f"{self.reader.name}:{number}")
-        text, prefix = (_one_line(fields.get(name, default)) for name, default in (("text", ""), ("prefix", prefix)))
-        return InputLine(number, text, prefix, fields=fields)
+        if self.own_prefixes:
+            prefix = _one_line(fields.get("prefix", prefix))
+        return InputLine(number, _one_line(fields["text"]), prefix, fields=fields)
 
     def _other_length(self, lines: int, how_many: str) -> DataError:
         assert self.prefixes is not None
@@ -102,9 +113,19 @@ class _End:
 _END = _End()
 
 
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not a number that JSON knows")
+
+
+def _finite(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
+
+
 def _parse(record: str, place: str) -> dict[str, Any]:
     try:
-        fields = json.loads(record)
+        fields = json.loads(record, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         hint = "each line is one object with a text, or leave --format away"
         raise DataError(f"{place} is no JSON: {error}", hint) from error
@@ -113,8 +134,11 @@ def _parse(record: str, place: str) -> dict[str, Any]:
     for name in ("text", "prefix"):
         if not isinstance(fields.get(name, ""), str):
             raise DataError(f"{place}: {name} is {json.dumps(fields[name])[:40]}, not text", "put it in quotes")
-        if any(0xD800 <= ord(character) < 0xE000 for character in fields.get(name, "")):
-            raise DataError(f"{place}: {name} holds half of a surrogate pair", "write the whole character")
+    if "\\u" in record:  # all fields are written again, names included
+        for name, value in fields.items():
+            if _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
+                shown = json.dumps(name) if _SURROGATE.search(name) else name
+                raise DataError(f"{place}: {shown} holds half of a surrogate pair", "write the whole character")
     if "text" not in fields:
         raise DataError(f'{place} has no "text"', 'each line is an object such as {"id": 7, "text": "..."}')
     return fields

@@ -126,9 +126,10 @@ def beam_search(
     while True:
         if beams.may_ask():
             n_done = int(beams.done.sum())
+            at_limit = beams.at_limit()  # done, and must not read on: there may be no position for another token
             if fresh is not None:
                 n_taken = min(n_done, fresh.left)
-                if n_taken >= min(max(size // _LEAST_REPLACED, 1), fresh.left):
+                if n_taken >= (1 if any(at_limit) else min(max(size // _LEAST_REPLACED, 1), fresh.left)):
                     beams.collect(found)
                     places = beams.done.nonzero().squeeze(1)[:n_taken]
                     chosen = fresh.next(n_taken)
@@ -140,13 +141,19 @@ def beam_search(
             elif n_done == len(beams.sentences):
                 beams.collect(found)
                 return found
-            elif (kept := batch_size(len(beams.sentences) - n_done, up=True)) < len(beams.sentences):
+            elif (kept := _batch_left(len(beams.sentences), n_done, sum(at_limit))) < len(beams.sentences):
                 beams.collect(found)
-                staying = beams.done.int().argsort(stable=True)[:kept].sort().values
+                order = beams.done.int() + torch.tensor(at_limit, device=beams.done.device)
+                staying = order.argsort(stable=True)[:kept].sort().values
                 scorer.keep(staying, beams.rows()[staying].flatten())
                 beams.keep(staying)
         parents = beams.advance(scorer.step(beams.last_tokens().flatten()))
         scorer.reorder(parents.flatten())
+
+
+def _batch_left(n: int, n_done: int, n_at_limit: int) -> int:
+    """How many of n sentences go on: all that are not done, and done ones up to a size of which there are few."""
+    return min(batch_size(n - n_done, up=True), n - n_at_limit)
 
 
 @dataclass
@@ -268,11 +275,14 @@ class _Beams:
     def may_ask(self) -> bool:
         """Whether to look now which sentences are done: on a GPU that waits for all steps before."""
         self.since_asked += 1
-        at_limit = any(n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True))
-        if self.tokens.device.type == "cpu" or self.since_asked >= _STEPS_BETWEEN_QUESTIONS or at_limit:
+        if self.tokens.device.type == "cpu" or self.since_asked >= _STEPS_BETWEEN_QUESTIONS or any(self.at_limit()):
             self.since_asked = 0
             return True
         return False
+
+    def at_limit(self) -> list[bool]:
+        """Which sentences have reached their longest length."""
+        return [n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True)]
 
     def _best_continuations(self, live: Tensor, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best beam_size of all continuations of each sentence, best first.

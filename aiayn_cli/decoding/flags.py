@@ -116,7 +116,7 @@ def is_looping(ids: Sequence[int]) -> bool:
 def lost_numbers(source: str, text: str) -> list[str]:
     """The numbers of the source that are missing, by their digits: 1,000.5 and 1.000,5 are the same."""
     missing = Counter(_numbers(source)) - Counter(_numbers(text))
-    return [number for number in missing.elements() if int(number) > _OFTEN_SPELLED_OUT]
+    return [number for number in missing.elements() if not _is_often_spelled_out(number)]
 
 
 def lost_addresses(source: str, text: str) -> list[str]:
@@ -129,6 +129,11 @@ def _numbers(text: str) -> list[str]:
         "".join(str(unicodedata.decimal(character)) for character in match.group() if character.isdecimal())
         for match in _NUMBER.finditer(text)
     ]
+
+
+def _is_often_spelled_out(number: str) -> bool:
+    digits = number.lstrip("0")  # Python refuses to make an int of some thousand digits
+    return len(digits) <= 2 and int(digits or "0") <= _OFTEN_SPELLED_OUT
 
 
 def _is_copied(source: str, text: str) -> bool:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 
 from aiayn_cli.decoding.alignment import Links
 
-ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*)?(/?)>")
-_PLACEHOLDER = re.compile(r"\$?\{\{?[^{}\s]*\}\}?|%(?:\(\w+\)|\d+\$)?[-+0#]*\d*(?:\.\d+)?[sdifgxXcu@]\b")
+# Each takes time in proportion to the text: nothing is looked at again from every one of its characters on.
+ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*?)?(/?)>")
+_PLACEHOLDER = re.compile(r"\$?\{\{?[^{}\s]*\}\}?|%(?:\(\w+\)|\d+\$)?[-+0#]*(?:[1-9]\d*)?(?:\.\d+)?[sdifgxXcu@](?!\w)")
 _ANY = re.compile("|".join(f"(?:{pattern.pattern})" for pattern in (_TAG, _PLACEHOLDER, ADDRESS)))
 _WORD = re.compile(r"[^ \t\x1f]+")  # as SentencePiece splits text
 _PUNCTUATION = re.compile(r"[^\w]*")
+_DEEPEST = 50  # pairs of tags inside each other; any further ones are taken for tags that stand alone
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
         if tag is None and plain.endswith(" ") and not text[place : place + 1].isalnum():  # it stood for a word
             plain = plain[:-1]
         item = Item(match.group(), len(plain), len(plain), blanks=(before, after))
-        if tag is not None and not tag[1] and not tag[3]:
+        if tag is not None and not tag[1] and not tag[3] and len(stack) <= _DEEPEST:
             stack.append(_Open(tag[2], item))
         else:
             stack[-1].children.append(item)

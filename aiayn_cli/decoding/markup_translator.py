@@ -49,7 +49,7 @@ class MarkupTranslator:
         )
 
     def translate_n_best(
-        self, lines: Sequence[str], first_line: int = 1, prefixes: Sequence[str] = ()
+        self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Translation]]:
         """Translate lines; see Translator. A line of nothing but markup comes out as it is."""
         taken = [take_out(line, placeholders=False) for line in lines]
@@ -64,7 +64,7 @@ class MarkupTranslator:
             for number in lost:
                 taken[number] = take_out(lines[number], placeholders=True)
             again = self._translator.translate_n_best(
-                [taken[number][0] for number in lost], first_line, [prefixes[n] for n in lost] if prefixes else ()
+                [taken[number][0] for number in lost], None, [prefixes[n] for n in lost] if prefixes else ()
             )
             for number, each in zip(lost, again, strict=True):
                 outputs[number] = each

@@ -18,7 +18,7 @@ class Restrictions:
         min_lengths: for each sentence, tokens with EOS before which no output ends; none at all = 1 for all.
         prefixes: for each sentence, the tokens with which its outputs begin; none at all = free. They must be shorter
             than its longest output.
-        no_repeat_ngram: length of the sequences of tokens that no output holds twice; 0 = no ban.
+        no_repeat_ngram: length of the sequences of tokens that no output holds twice, but in its prefix; 0 = no ban.
     """
 
     def __init__(
@@ -45,14 +45,18 @@ class Restrictions:
         """
         self._never_produced = self._never_produced.to(log_probs.device)
         log_probs.index_fill_(2, self._never_produced, -torch.inf)
+        forced = None
+        if self._prefixes is not None:
+            place = lengths.clamp(max=self._prefixes.shape[1] - 1).unsqueeze(1)
+            forced = self._prefixes[list(sentences)].to(lengths.device).gather(1, place).squeeze(1)
+            _force(log_probs, forced)
         if self._no_repeat_ngram:
-            _forbid_repeats(log_probs, outputs, lengths, self._no_repeat_ngram)
+            # What a prefix forces may repeat: a ban would leave nothing at all.
+            free = None if forced is None else forced == _NOT_FORCED
+            _forbid_repeats(log_probs, outputs, lengths, self._no_repeat_ngram, free)
         if self._min_lengths is not None:
             too_short = lengths + 1 < self._min_lengths[list(sentences)].to(lengths.device)
             _forbid_end(log_probs, too_short)
-        if self._prefixes is not None:
-            place = lengths.clamp(max=self._prefixes.shape[1] - 1).unsqueeze(1)
-            _force(log_probs, self._prefixes[list(sentences)].to(lengths.device).gather(1, place).squeeze(1))
 
 
 def _forbid_end(log_probs: Tensor, where: Tensor) -> None:
@@ -71,8 +75,8 @@ def _force(log_probs: Tensor, tokens: Tensor) -> None:
         log_probs[forced] = torch.full_like(rows, -torch.inf).scatter(2, index, rows.gather(2, index))
 
 
-def _forbid_repeats(log_probs: Tensor, outputs: Tensor, lengths: Tensor, n: int) -> None:
-    """Forbid each token that would end an n-gram for the second time."""
+def _forbid_repeats(log_probs: Tensor, outputs: Tensor, lengths: Tensor, n: int, where: Tensor | None) -> None:
+    """Forbid each token that would end an n-gram for the second time, in some sentences, bool [batch]; None = all."""
     steps = outputs.shape[2]
     if steps < n:
         return
@@ -81,6 +85,8 @@ def _forbid_repeats(log_probs: Tensor, outputs: Tensor, lengths: Tensor, n: int)
     last = outputs.gather(2, ending.unsqueeze(1).expand(-1, outputs.shape[1], -1))  # [batch, beams, n - 1]
     ngrams = outputs.unfold(2, n, 1)  # [batch, beams, steps - n + 1, n]
     whole = torch.arange(n, steps + 1, device=lengths.device) <= lengths.unsqueeze(1)  # [batch, steps - n + 1]
+    if where is not None:
+        whole = whole & where.unsqueeze(1)
     repeated = (ngrams[..., :-1] == last.unsqueeze(2)).all(-1) & whole.unsqueeze(1)
     # A free place is written too, so that each row has as many places: PAD, which is never produced anyway.
     log_probs.scatter_(2, ngrams[..., -1].masked_fill(~repeated, PAD_ID), -torch.inf)

@@ -86,13 +86,14 @@ class Judge:
         wider = replace(translator.decoding, beam_size=2 * translator.decoding.beam_size)
 
         def search(variant: AnyTranslator) -> Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]:
-            return lambda lines, prefixes: variant.translate_n_best(lines, prefixes=prefixes) if lines else []
+            return lambda lines, prefixes: variant.translate_n_best(lines, None, prefixes) if lines else []
 
-        return [
+        ladder = [
             ("no_repeat", search(translator.variant(options=blocked))),
             ("larger_beam", search(translator.variant(options=blocked, decoding=wider))),
             ("split", lambda lines, prefixes: self._in_parts(lines, prefixes, blocked)),
         ]
+        return [rung for rung in ladder if rung[0] != "larger_beam" or options.sampling is None]  # samples have no beam
 
     def _in_parts(
         self, lines: Sequence[str], prefixes: Sequence[str], options: SearchOptions
@@ -101,7 +102,7 @@ class Judge:
         for number, line in enumerate(lines):
             limit = max((self._translator.count_sub_words(line) + 1) // 2, _SHORTEST_PART)
             variant = self._translator.variant(options=options, longest_source=limit)
-            found += variant.translate_n_best([line], prefixes=prefixes[number : number + 1])
+            found += variant.translate_n_best([line], None, prefixes[number : number + 1])
         return found
 
     def _better(self, line: str, before: Judged, name: str, outputs: Sequence[Translation]) -> Judged:

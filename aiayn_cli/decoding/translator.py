@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Self
@@ -15,7 +15,8 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.data.vocab import BLANK_MARK
-from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
+from aiayn_cli.decoding.batches import bands, batches, most_sentences
+from aiayn_cli.decoding.beam_search import Hypothesis, beam_search, length_penalty
 from aiayn_cli.decoding.constrained_search import Constraint, constrained_search, groups_of_one_beam, phrase_tokens
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.restrictions import Restrictions
@@ -32,12 +33,9 @@ from aiayn_cli.special_tokens import EOS_ID, PAD_ID, UNK_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
 _LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
-_MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
-_MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
 _FEWEST_IN_A_THREAD = 4  # sentences; fewer are not shared out
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
-_NOTICES = 5  # long lines named one by one; the rest are only counted
-
+_NOTICES = 5  # long lines, and prefixes that cannot be as they are, named one by one
 
 _NO_OPTIONS = SearchOptions()
 
@@ -99,7 +97,7 @@ class Translator:
         self._max_positions = min((model.max_positions for model in self._models), default=NO_LIMIT)
         if engine is not None:
             self._max_positions = min(self._max_positions, engine.max_positions)
-        self.split_lines = 0
+        self.split_lines = self._changed_prefixes = 0
 
     def variant(
         self,
@@ -118,13 +116,18 @@ class Translator:
         other._decoding = decoding or self._decoding
         other._options = options or self._options
         other._longest_source = longest_source or self._longest_source
-        other.split_lines = 0
+        other.split_lines = other._changed_prefixes = 0
         return other
 
     @property
     def decoding(self) -> DecodingConfig:
         """Beam, length penalty, longest output, batch size."""
         return self._decoding
+
+    @property
+    def max_positions(self) -> int:
+        """The longest sequence that the models can read or write, in tokens."""
+        return self._max_positions
 
     @property
     def options(self) -> SearchOptions:
@@ -140,7 +143,7 @@ class Translator:
         return [outputs[0].text for outputs in self.translate_n_best(lines)]
 
     def translate_n_best(
-        self, lines: Sequence[str], first_line: int = 1, prefixes: Sequence[str] = ()
+        self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Translation]]:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
@@ -150,7 +153,7 @@ class Translator:
 
         Args:
             lines: without line ends.
-            first_line: number of the first one, for notices.
+            first_line: number of the first one, for notices; None = they were translated before, and all is said.
             prefixes: for each line, how its outputs begin; "" = free. None at all = free for all.
 
         Raises:
@@ -159,8 +162,9 @@ class Translator:
         wanted = [number for number, line in enumerate(lines) if not is_blank(line)]
         sources: list[_Source] = []
         for number, ids in zip(wanted, self._vocab.encode([lines[number] for number in wanted]), strict=True):
-            prefix = self._prefix(prefixes[number], first_line + number) if prefixes else []
-            parts = self._parts(ids, first_line + number)
+            line = None if first_line is None else first_line + number
+            prefix = self._prefix(prefixes[number], line) if prefixes else []
+            parts = self._parts(ids, line)
             for part in parts:
                 phrases = self._phrases(part, lines[number] if len(parts) == 1 else None)
                 sources.append(_Source(number, part, prefix, phrases))
@@ -180,23 +184,30 @@ class Translator:
         """What finds out more about outputs with the same models."""
         return SecondPass(self._models, self._vocab, self._device, self._decoding.batch_tokens)
 
-    def _prefix(self, text: str, line: int) -> list[int]:
+    def _prefix(self, text: str, line: int | None) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
-        if UNK_ID in ids:
-            logs.warning(f"line {line:,}: what its prefix holds that is not in the vocabulary is left out")
-            ids = [i for i in ids if i != UNK_ID]
-        return ids
+        known = [i for i in ids if i != UNK_ID]
+        prefix = known[: min(_LONGEST_OUTPUT, self._max_positions) - 1]  # room for EOS
+        if len(prefix) < len(ids) and line is not None:
+            self._changed_prefixes += 1
+            if self._changed_prefixes <= _NOTICES:
+                what = f"what its prefix holds beyond {len(prefix):,} sub-words"
+                if len(known) < len(ids):
+                    what = "what its prefix holds that is not in the vocabulary"
+                logs.warning(f"line {line:,}: {what} is left out")
+        return prefix
 
-    def _parts(self, ids: list[int], line: int) -> list[list[int]]:
+    def _parts(self, ids: list[int], line: int | None) -> list[list[int]]:
         limit = min(self._longest_source, self._max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [ids]
         ends = split_points(self._vocab.pieces(ids), limit)
-        self.split_lines += 1
-        if self.split_lines <= _NOTICES and limit >= min(LONGEST_SOURCE, self._max_positions - 1):
-            logs.notice(
-                f"line {line:,} has {len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
-            )
+        if line is not None:
+            self.split_lines += 1
+            if self.split_lines <= _NOTICES:
+                logs.notice(
+                    f"line {line:,} has {len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
+                )
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def _phrases(self, ids: list[int], text: str | None) -> list[Constraint]:
@@ -212,8 +223,10 @@ class Translator:
         for wanted in (False, True):  # those with phrases are searched in another way
             numbers = [number for number, source in enumerate(sources) if bool(source.phrases) == wanted]
             chosen = [sources[number] for number in numbers]
-            for batches in self._bands([len(source.ids) for source in chosen]):
-                for place, hypotheses in self._search_band(batches, chosen):
+            lengths = [len(source.ids) for source in chosen]
+            grouped = batches(lengths, batch_tokens=self._decoding.batch_tokens, at_most=self._most_sentences())
+            for band in bands(grouped):
+                for place, hypotheses in self._search_band(band, chosen):
                     found[numbers[place]] = hypotheses
         return found
 
@@ -238,37 +251,20 @@ class Translator:
         ]
         return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
 
-    def _bands(self, lengths: Sequence[int]) -> Iterator[list[list[int]]]:
-        """Batches of one size, one after the other, of which the last may be smaller."""
-        bands: list[list[list[int]]] = []
-        for batch in self._batches(lengths):
-            if not bands or len(batch) > len(bands[-1][0]):
-                bands.append([])
-            bands[-1].append(batch)
-        return iter(bands)
+    def _most_sentences(self) -> int:
+        """How many sentences one step may have."""
+        hypotheses = self._n_best if self._options.sampling else self._decoding.beam_size
+        return most_sentences(hypotheses, self._vocab.size, on_cpu=self._device.type == "cpu")
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Group sentences of similar length, the longest first, by the padded tokens of their sources."""
-        most_logits = _MOST_LOGITS if self._device.type != "cpu" else _MOST_LOGITS_ON_CPU
-        most_sentences = max(most_logits // (self._decoding.beam_size * self._vocab.size), 1)
-        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        while order:
-            fitting = max(self._decoding.batch_tokens // (lengths[order[0]] + 1), 1)  # with EOS
-            size = batch_size(min(fitting, most_sentences), up=False)
-            yield order[:size]
-            del order[:size]
-
-    def _search_band(
-        self, batches: Sequence[list[int]], sources: Sequence[_Source]
-    ) -> list[tuple[int, list[Hypothesis]]]:
+    def _search_band(self, band: Sequence[list[int]], sources: Sequence[_Source]) -> list[tuple[int, list[Hypothesis]]]:
         """Search the sentences of some batches, by their numbers: on a CPU side by side, a share in each thread."""
-        numbers = [number for batch in batches for number in batch]
+        numbers = [number for batch in band for number in batch]
         n_workers = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self._device.type == "cpu" else 1
         # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
         shares = [numbers[worker::n_workers] for worker in range(n_workers)]
 
         def task(share: list[int]) -> Callable[[Event], list[list[Hypothesis]]]:
-            return lambda stop: self._search_share([sources[number] for number in share], len(batches[0]), stop)
+            return lambda stop: self._search_share([sources[number] for number in share], len(band[0]), stop)
 
         # A second thread would be waited for in each product, and the products of a few rows are too small for that.
         threads = max(self._threads // n_workers, 1) if len(shares[0]) > _FEWEST_IN_A_THREAD else 1

@@ -17,7 +17,7 @@ from aiayn_cli.errors import UsageError
 from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_input import groups, opened
 from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
-from aiayn_cli.stages.translate_output import OutputStyle, check_output, open_writer
+from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
 
@@ -134,7 +134,7 @@ def run_translate(
         AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
             do not belong together.
     """
-    check_output(output)
+    check_outputs(output, report, attention)
     if sample and glossary is not None:
         raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")
     sampling = make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

@@ -1,5 +1,6 @@
 """Which models `aiayn translate` uses, and how they search."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,9 +70,9 @@ def make_sampling(sample: bool, **given: float | None) -> Sampling | None:
                 f"{flag} is about sampling, but outputs are searched for", "add --sample, or leave it away"
             )
         return None
-    if not chosen.get("temperature", 1.0) > 0:
+    if not 0 < chosen.get("temperature", 1.0) < math.inf:
         raise UsageError(
-            f"{flags['temperature']} must be above 0", "0 would be greedy search: --beam 1 without --sample"
+            f"{flags['temperature']} must be above 0 and finite", "0 would be greedy search: --beam 1 without --sample"
         )
     if not 0 < chosen.get("top_p", 1.0) <= 1:
         raise UsageError(f"{flags['top_p']} must be above 0 and at most 1", "0.9 leaves away the unlikeliest tenth")
@@ -128,11 +129,13 @@ def load_models(
         raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "add --device cpu, or leave it away")
     for checkpoint in checkpoints:
         logs.notice(f"model: {checkpoint.path}, {checkpoint.src_lang}-{checkpoint.tgt_lang}, step {checkpoint.step:,}")
-        if checkpoint.vocab_sha256 != first.vocab_sha256:
-            raise CheckpointError(
-                f"{first.path} and {checkpoint.path} have different vocabularies",
-                "an ensemble needs models that were trained on the same prepared data",
-            )
+        for what in ("vocab_sha256", "src_lang", "tgt_lang"):
+            if getattr(checkpoint, what) != getattr(first, what):
+                different = "vocabularies" if what == "vocab_sha256" else "languages"
+                raise CheckpointError(
+                    f"{first.path} and {checkpoint.path} have different {different}",
+                    "an ensemble needs models that were trained on the same prepared data",
+                )
     codec = Codec.load(first.path, first.text, first.src_lang, first.tgt_lang)
     if codec.sha256 != first.vocab_sha256 or codec.size != first.vocab_size:
         raise CheckpointError(

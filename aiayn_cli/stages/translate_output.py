@@ -69,16 +69,22 @@ def _number(value: float) -> float | None:
     return round(value, 5) if math.isfinite(value) else None
 
 
-def check_output(output: Path | None) -> None:
-    """Refuse a name that promises what is not written.
+def check_outputs(*outputs: Path | None) -> None:
+    """Refuse names that promise what is not written, and one name for two files.
 
+    Args:
+        outputs: files to write; None = no file.
     Raises:
-        UsageError: it ends as a compressed file's.
+        UsageError: one ends as a compressed file's, or two are the same.
     """
-    if output is not None and output.suffix.lower() in (".gz", ".xz", ".bz2", ".zst"):
-        raise UsageError(
-            f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"
-        )
+    named = [output for output in outputs if output is not None]
+    for number, output in enumerate(named):
+        if output.suffix.lower() in (".gz", ".xz", ".bz2", ".zst"):
+            raise UsageError(
+                f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"
+            )
+        if output.resolve() in (other.resolve() for other in named[:number]):
+            raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.stages.translate_input import groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
-from aiayn_cli.stages.translate_output import check_output, open_writer
+from aiayn_cli.stages.translate_output import check_outputs, open_writer
 
 _LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
 _WARNINGS = 5  # pairs without a score named one by one
@@ -82,15 +82,17 @@ def run_score_against(
     Raises:
         AiaynError: no such model, file or device; files of different lengths.
     """
-    check_output(output)
+    check_outputs(output)
     with ExitStack() as files:
         file = files.enter_context(opened(source))
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         targets = RecordReader(files.enter_context(opened(target)), str(target), keep_going=True)
         loaded = load_models(models, Search(batch_tokens=batch_tokens), device, precision)
-        lines = InputLines(reader, input_format or line_format, targets, "give one translation for each line")
-        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores)
+        hint = "give one translation for each line"
+        lines = InputLines(reader, input_format or line_format, targets, hint, own_prefixes=False)
+        longest = min(_LONGEST, loaded.translator.max_positions - 1)  # room for EOS
+        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest)
         write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
         for group in groups(lines, file, "scoring"):
             write(scorer.score(group))
@@ -108,9 +110,11 @@ def run_score_against(
 
 
 class _PairScorer:
-    def __init__(self, codec: Codec, second_pass: SecondPass, line_format: LineFormat, keep_scores: bool) -> None:
+    def __init__(
+        self, codec: Codec, second_pass: SecondPass, line_format: LineFormat, keep_scores: bool, longest: int
+    ) -> None:
         self._codec, self._second_pass, self._line_format = codec, second_pass, line_format
-        self._keep_scores = keep_scores
+        self._keep_scores, self._longest = keep_scores, longest
         self.scores: list[tuple[float, float]] = []
         self.lines = self.unscored = self.tokens = 0
         self.log_prob = 0.0
@@ -120,7 +124,7 @@ class _PairScorer:
         src = self._codec.encode([line.text for line in group])
         tgt = self._codec.encode_tgt([line.prefix for line in group])
         can_be = [
-            not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= _LONGEST
+            not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= self._longest
             for line, s, t in zip(group, src, tgt, strict=True)
         ]
         forced = iter(self._second_pass.force([(s, t) for s, t, can in zip(src, tgt, can_be, strict=True) if can]))
@@ -139,7 +143,9 @@ class _PairScorer:
             return
         self.unscored += 1
         if self.unscored <= _WARNINGS:
-            logs.warning(f"line {line.number:,}: a side is blank, unreadable or of more than {_LONGEST:,} sub-words")
+            logs.warning(
+                f"line {line.number:,}: a side is blank, unreadable or of more than {self._longest:,} sub-words"
+            )
 
     def _record(self, line: InputLine, ids: Sequence[int], forced: Forced | None) -> str:
         log_prob = forced.log_prob if forced else math.nan

@@ -62,12 +62,33 @@ def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
         (b'{"text": 7}', "in:2: text is 7, not text"),
         (b'{"text": "a", "prefix": null}', "in:2: prefix is null, not text"),
         (b'{"text": "\\ud800"}', "in:2: text holds half of a surrogate pair"),
+        (b'{"text": "a", "id": {"x": ["\\ud800"]}}', "in:2: id holds half of a surrogate pair"),
+        (b'{"text": "a", "\\udc00": 1}', r'in:2: "\\udc00" holds half of a surrogate pair'),
+        (b'{"text": "a", "x": NaN}', "in:2 is no JSON: NaN is not a number"),
+        (b'{"text": "a", "x": [-Infinity]}', "in:2 is no JSON: -Infinity is not a number"),
+        (b'{"text": "a", "x": 1e999}', "in:2 is no JSON: 1e999 is too large a number"),
         (b"[" * 100_000, "in:2 is no JSON"),
     ],
 )
 def test_a_record_that_is_no_such_object_is_named(record: bytes, problem: str) -> None:
     with pytest.raises(DataError, match=problem):
         read(b'{"text": "a"}\n' + record + b"\n")
+
+
+def test_what_comes_before_a_record_that_is_no_json_is_not_lost() -> None:
+    reader = RecordReader(io.BytesIO(b'{"text": "a"}\n{"text": "b"}\nc\n{"text": "d"}\n'), "in", keep_going=True)
+    blocks = InputLines(reader, "jsonl").blocks()
+    assert [line.text for line in next(blocks)] == ["a", "b"]
+    with pytest.raises(DataError, match="in:3 is no JSON"):
+        next(blocks)
+
+
+def test_an_objects_own_prefix_is_nothing_where_translations_are_given() -> None:
+    readers = [
+        RecordReader(io.BytesIO(content), "in", keep_going=True) for content in (b'{"text": "a", "prefix": "x"}', b"y")
+    ]
+    [[line]] = InputLines(readers[0], "jsonl", readers[1], own_prefixes=False).blocks()
+    assert (line.text, line.prefix) == ("a", "y")
 
 
 def test_a_blank_or_unreadable_record_of_json_keeps_its_line() -> None:

@@ -1,11 +1,13 @@
 import itertools
 import math
+import random
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, scorers, words
+from torch import Tensor
 
 from aiayn_cli.decoding.beam_search import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.decoding.restrictions import Restrictions
@@ -217,6 +219,25 @@ def test_waiting_sentences_take_the_places_of_finished_ones() -> None:
     assert [group.n_steps for group in groups[1:]] == [1, 1]  # each sentence's first step, with one row
     # 12 sentences take 12 steps after their first ones: with all 4 places full they need 3 together.
     assert groups[0].n_steps <= 1 + 4
+
+
+def test_no_sentence_reads_beyond_its_longest_length_while_others_go_on() -> None:
+    """A model with learned positions has no more of them."""
+    source = random.Random(5)
+    max_lengths = [source.randint(1, 12) for _ in range(90)]
+
+    class LimitedScorer(TableScorer):
+        def step(self, tokens: Tensor) -> Tensor:
+            log_probs = super().step(tokens)
+            beams = len(self.prefixes) // len(self.sentences)
+            for row, prefix in enumerate(self.prefixes):
+                assert len(prefix) <= max_lengths[self.sentences[row // beams]]
+            return log_probs
+
+    endless = [-math.inf] * EOS_ID + [-9.0] + [-1.0] * 3
+    groups = (LimitedScorer(lambda *_: list(endless), list(range(n, min(n + 40, 90)))) for n in range(0, 90, 40))
+    found = beam_search(next(groups), max_lengths, beam_size=2, alpha=0.6, waiting=groups, at_once=40)
+    assert [len(outputs[0].tokens) for outputs in found] == [n - 1 for n in max_lengths]
 
 
 def test_at_the_longest_length_a_hypothesis_ends_with_the_models_own_probability_of_eos() -> None:

@@ -99,6 +99,8 @@ def test_a_long_loop_is_found_wherever_it_stands(period: int, before: list[int])
         ("on 24.12.2020", "am 24. Dezember 2020", ["24122020"]),
         ("٤٢ رجال", "42 Männer", []),
         ("room 101", "Raum 1O1", ["101"]),
+        ("0012 and 013", "12", ["013"]),
+        ("7" * 5_000, "", ["7" * 5_000]),
     ],
 )
 def test_numbers_are_compared_by_their_digits(source: str, text: str, lost: list[str]) -> None:

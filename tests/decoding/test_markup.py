@@ -44,10 +44,31 @@ texts_with_markup = st.lists(st.sampled_from([*TAGS, *WORDS]), max_size=14).map(
         ("see https://a.org/x. Or (www.b.de), or c.d@e-f.org!", ["https://a.org/x", "www.b.de", "c.d@e-f.org"]),
         ("50 % sure, 100 %, 5 < 6 > 4, a{ b }", []),
         ("3 <4 and 5> 2; 100% done", []),
+        ("%@ and %08.3f of %10d", ["%@", "%08.3f", "%10d"]),
     ],
 )
 def test_tags_placeholders_and_addresses_are_recognised(text: str, found: list[str]) -> None:
     assert list(find_markup(text).elements()) == found
+
+
+@pytest.mark.parametrize("word", ["a", "0", "1", ".", "-", "%0", "%1", "www.", "a@", "<a ", "{", "$", "%(a", "http://"])
+def test_a_very_long_word_takes_no_time_to_speak_of(word: str) -> None:
+    """Time that grows with the square of the length would be minutes here."""
+    find_markup(word * 200_000)
+    find_markup(word + word[-1] * 200_000)
+
+
+@pytest.mark.parametrize("depth", [1, 49, 50, 51, 3_000])
+def test_tags_may_stand_inside_each_other_however_deep(depth: int) -> None:
+    source = "<b>" * depth + "hund" + "</b>" * depth
+    plain, items = take_out(source, placeholders=True)
+    assert plain == "hund"
+    assert find_markup(put_back(plain, items, "dog", ((0, 0),))) == find_markup(source)
+
+
+def test_a_tag_that_closes_itself_does_not_pair_with_a_later_one() -> None:
+    [pair] = take_out("<b>x <b /> y</b>", placeholders=False)[1]
+    assert (pair.text, pair.closing, [child.text for child in pair.children]) == ("<b>", "</b>", ["<b />"])
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,10 @@ def allowed_after(output: list[int], min_length: int, prefix: tuple[int, ...], n
         ngrams = [tuple(longer[start : start + n]) for start in range(len(longer) - n + 1)] if n else []
         is_repeat = n > 0 and len(longer) >= n and ngrams[-1] in ngrams[:-1]
         is_early_end = token == EOS_ID and len(longer) < min_length
-        is_other_than_forced = len(output) < len(prefix) and token != prefix[len(output)]
-        if token not in NEVER_PRODUCED and not (is_repeat or is_early_end or is_other_than_forced):
+        if len(output) < len(prefix):  # a prefix may repeat itself
+            if token == prefix[len(output)]:
+                allowed.append(token)
+        elif token not in NEVER_PRODUCED and not (is_repeat or is_early_end):
             allowed.append(token)
     return allowed
 

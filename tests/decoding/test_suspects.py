@@ -7,6 +7,7 @@ import pytest
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.report import SuspectCounts, report_record
+from aiayn_cli.decoding.sampling import Sampling
 from aiayn_cli.decoding.suspects import Judge, Judged, OnSuspect
 from aiayn_cli.decoding.translation import Part, SearchOptions, Translation
 
@@ -45,9 +46,10 @@ class ScriptedTranslator:
         return 30
 
     def translate_n_best(
-        self, lines: Sequence[str], first_line: int = 1, prefixes: Sequence[str] = ()
+        self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Translation]]:
-        assert self.options == SearchOptions(no_repeat_ngram=3, min_length=1)
+        assert first_line is None, "what was said of a line is not said again, by another number"
+        assert replace(self.options, sampling=None) == SearchOptions(no_repeat_ngram=3, min_length=1)
         way = "split" if self.longest_source else "larger_beam" if self.decoding.beam_size == 8 else "no_repeat"
         assert self.longest_source in (0, 15)
         self.asked.append((way, list(lines)))
@@ -101,6 +103,13 @@ def test_of_attempts_that_all_look_wrong_the_one_with_the_fewest_flags_is_kept()
 def test_a_prefix_holds_for_every_attempt() -> None:
     _, translator = judge("retry", NONE, ["a", "b"], [GOOD, LOOP], ["p", "q"])
     assert translator.prefixes == [["q"], ["q"], ["q"]]
+
+
+def test_samples_are_not_drawn_again_with_another_beam_since_they_have_none() -> None:
+    translator = ScriptedTranslator(NONE)
+    translator.options = SearchOptions(sampling=Sampling())
+    [judged] = Judge(translator, OutputChecks("en", "de"), "retry").judge(["a"], [[LOOP]])  # type: ignore[arg-type]
+    assert judged.tried == ("no_repeat", "split")
 
 
 def test_no_search_is_wasted_on_what_none_can_mend() -> None:

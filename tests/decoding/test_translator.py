@@ -188,24 +188,22 @@ def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Code
     assert translator.split_lines == 1
 
 
-def test_short_lines_are_not_all_put_into_one_step_of_a_large_vocabulary(translator: Translator) -> None:
-    translator._decoding = replace(DECODING, batch_tokens=10**9)
-    sizes = [len(batch) for batch in translator._batches([1] * 200_000)]
-    assert max(sizes) * DECODING.beam_size * translator._vocab.size <= 1 << 25
-    assert sum(sizes) == 200_000
-
-
-@given(lengths=st.lists(st.integers(1, 60), max_size=60), batch_tokens=st.integers(1, 300))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_batches_hold_each_sentence_once_within_the_token_limit(
-    translator: Translator, lengths: list[int], batch_tokens: int
+@pytest.mark.parametrize(("options", "hypotheses"), [({}, 3), ({"sampling": Sampling()}, 50)])
+def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, options: dict[str, Sampling], hypotheses: int
 ) -> None:
-    translator._decoding = replace(DECODING, batch_tokens=batch_tokens)
-    batches = list(translator._batches(lengths))
-    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
-    for batch in batches:
-        width = max(lengths[number] for number in batch) + 1
-        assert len(batch) == 1 or len(batch) * width <= batch_tokens
+    n_best = hypotheses if options else 1
+    decoding = replace(DECODING, batch_tokens=10**9)
+    translator = Translator([make_model()], vocab, cpu, decoding, n_best=n_best, options=SearchOptions(**options))
+    sizes: list[int] = []
+
+    def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
+        sizes.append(at_once)
+        return [[Hypothesis((), -1.0, -1.0)] for _ in sources]
+
+    translator._search_share = search  # type: ignore[method-assign]
+    translator.translate_n_best(["hund"] * 20_000)
+    assert 0 < max(sizes) * hypotheses * vocab.size <= 1 << 22
 
 
 def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
@@ -260,6 +258,39 @@ def test_outputs_begin_as_their_prefix_says(translator: Translator, capsys: pyte
         if not prefix.strip():
             assert after == before, line
     assert "line 14: what its prefix holds that is not in the vocabulary is left out" in capsys.readouterr().err
+
+
+def test_a_prefix_may_repeat_what_nothing_else_may(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    options = SearchOptions(no_repeat_ngram=1)
+    for sampling in (None, Sampling()):
+        translator = Translator([make_model()], vocab, cpu, DECODING, options=replace(options, sampling=sampling))
+        [[found]] = translator.translate_n_best(["hund"], 1, ["maus maus maus"])
+        prefix = tuple(vocab.encode_tgt(["maus maus maus"])[0])
+        tokens = found.parts[0].tgt
+        assert tokens[: len(prefix)] == prefix
+        assert len(set(tokens[len(prefix) :]) - set(prefix)) == len(tokens) - len(prefix)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, positions: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("aiayn_cli.decoding.translator._LONGEST_OUTPUT", 25)
+    limit = 18 if positions == "learned" else 24
+    translator = Translator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
+    [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])
+    assert found.text.startswith("maus maus")
+    assert len(found.parts[0].tgt) <= limit
+    assert f"line 7: what its prefix holds beyond {limit} sub-words is left out" in capsys.readouterr().err
+
+
+def test_lines_that_are_translated_again_are_neither_counted_nor_named_again(
+    translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator.translate_n_best([" ".join(random_lines(60, longest=18))], None, ["\u4e2d"])
+    assert translator.split_lines == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_prefix_of_a_split_line_begins_its_first_part_only(translator: Translator) -> None:

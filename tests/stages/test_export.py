@@ -181,6 +181,10 @@ def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
+def test_the_check_set_keeps_to_learned_positions(tmp_path: Path) -> None:
+    assert run_export(make_checkpoint(tmp_path / "one", positions="learned", max_positions=16)).check_sentences == 100
+
+
 def test_only_so_many_sentences_are_checked(tmp_path: Path) -> None:
     path = make_checkpoint(tmp_path / "one")
     (tmp_path / "text").write_text("hund\n" * 500)

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,6 +188,16 @@ def test_models_with_different_vocabularies_are_no_ensemble(
     assert f"{model} and {other} have different vocabularies" in capsys.readouterr().err
 
 
+def test_models_of_different_languages_are_no_ensemble(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree(model, tmp_path / "back")
+    known = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps({**known, "src_lang": "en", "tgt_lang": "de"}))
+    assert main(["translate", "-m", str(model), "-m", str(other)]) == 1
+    assert "have different languages" in capsys.readouterr().err
+
+
 def test_a_vocabulary_that_is_not_the_models_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed = make_checkpoint(tmp_path / "changed", seed=1)
     other = make_checkpoint(tmp_path / "other", seed=1, corpus="le la une chien chat souris court saute voit et")
@@ -248,7 +259,15 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
         (["--sample", "--top-p", "1.5"], 2, "--top-p 1.5 must be above 0 and at most 1"),
         (["--prefix", "missing"], 1, "missing does not exist"),
         (["--format", "xml"], 2, "xml"),
+        (["--sample", "--temperature", "inf"], 2, "--temperature inf must be above 0 and finite"),
         (["--alpha", "-1"], 2, "alpha"),
+        (["--alpha", "500"], 1, "alpha is 500.0, but must be at most 10"),
+        (["--report", "r.jsonl.gz"], 2, "r.jsonl.gz would hold plain text"),
+        (["-o", "out", "--report", "../" + "{here}/out"], 2, "out cannot hold two outputs"),
+        (["--report", "x", "--attention", "./x"], 2, "x cannot hold two outputs"),
+        (["--score-against", "x", "--nbest", "2"], 2, "--nbest is about translating"),
+        (["--score-against", "x", "--report", "y"], 2, "--report is about translating"),
+        (["--score-against", "x", "--int8"], 2, "--int8 is about translating"),
         (["-o", "out.gz"], 2, "out.gz would hold plain text"),
         (["-o", "nowhere/out"], 1, "cannot write nowhere/out"),
         (["-o", "."], 1, "cannot write .: it is a folder"),
@@ -263,6 +282,7 @@ def test_what_cannot_be_done_is_said_before_any_work(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     feed_stdin(monkeypatch, b"hund\n")
+    options = [option.replace("{here}", tmp_path.name) for option in options]
     assert main(["translate", "-m", str(model), *options]) == code
     out, err = capsys.readouterr()
     assert out == ""

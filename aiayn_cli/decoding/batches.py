@@ -1,0 +1,42 @@
+"""Which sentences are searched together: those of similar length, as many as the memory is meant for."""
+
+from collections.abc import Iterator, Sequence
+
+from aiayn_cli.decoding.beam_search import batch_size
+
+_MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences are
+_MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB: more in one step does not make it faster
+
+
+def most_sentences(hypotheses: int, vocab_size: int, *, on_cpu: bool) -> int:
+    """How many sentences one step may have, with so many hypotheses each."""
+    most_logits = _MOST_LOGITS_ON_CPU if on_cpu else _MOST_LOGITS
+    return max(most_logits // (hypotheses * vocab_size), 1)
+
+
+def batches(lengths: Sequence[int], *, batch_tokens: int, at_most: int) -> Iterator[list[int]]:
+    """Group sentences of similar length, the longest first, by the padded tokens of their sources.
+
+    Args:
+        lengths: of the sources in tokens without EOS.
+        batch_tokens: of one batch, EOS and padding included.
+        at_most: sentences in one batch.
+    Yields:
+        Positions in `lengths`.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    while order:
+        fitting = max(batch_tokens // (lengths[order[0]] + 1), 1)  # with EOS
+        size = batch_size(min(fitting, at_most), up=False)
+        yield order[:size]
+        del order[:size]
+
+
+def bands(grouped: Iterator[list[int]]) -> list[list[list[int]]]:
+    """Batches of one size, one after the other, of which the last may be smaller."""
+    found: list[list[list[int]]] = []
+    for batch in grouped:
+        if not found or len(batch) > len(found[-1][0]):
+            found.append([])
+        found[-1].append(batch)
+    return found
