@@ -98,7 +98,10 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
 def disk_needed(weights: Iterable[Tensor], config: TrainingConfig) -> tuple[int, int]:
     """Bytes of one checkpoint with two moments for each weight, and of all at once: the best, and one being written."""
     one = (4 if config.ema_decay else 3) * bytes_of(weights)  # perhaps a moving average too
-    return one, one * (config.keep_checkpoints + 2)
+    kept = config.keep_checkpoints
+    if not config.save_every_minutes:  # a short run does not even make as many
+        kept = min(kept, -(-config.max_updates // config.save_every_steps))
+    return one, one * (kept + 2)
 
 
 def warn_of_disk(run: Path, weights: Iterable[Tensor], config: TrainingConfig) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import load_checkpoint, load_training
-from aiayn_cli.config import ModelConfig, Recipe
+from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, Terminated
@@ -27,7 +27,7 @@ from aiayn_cli.stages import train_start as module
 from aiayn_cli.stages.dry_run import DryRunResult
 from aiayn_cli.stages.train import run_train
 from aiayn_cli.stages.train_session import TrainResult
-from aiayn_cli.stages.train_start import check_memory
+from aiayn_cli.stages.train_start import check_memory, disk_needed
 from aiayn_cli.stages.verify_resume import run_verify_resume
 from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.trainer import Trainer
@@ -213,10 +213,10 @@ def test_checkpoints_that_will_not_fit_are_announced(
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=17 << 20))  # enough for one small one
     train("training.max_updates=1")
-    assert "GB are free; one that does not fit ends training" not in capsys.readouterr().err  # 5 of 0.07 MB fit
+    assert "GB are free; one that does not fit ends training" not in capsys.readouterr().err  # 3 of 0.07 MB fit
     monkeypatch.setattr(module, "bytes_of", lambda _: 10_000_000)
     train("training.max_updates=2")
-    assert "checkpoints will take up to 0.12 GB more, and 0.02 GB are free" in capsys.readouterr().err
+    assert "checkpoints will take up to 0.06 GB more, and 0.02 GB are free" in capsys.readouterr().err
 
 
 def test_verify_resume_kills_a_run_and_finds_the_same(
@@ -308,6 +308,15 @@ def test_a_proof_whose_killed_run_began_anew_is_none(
 def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--dry-run", "--verify-resume"]) == 2
     assert "contradict" in capsys.readouterr().err
+
+
+def test_a_short_run_needs_disk_for_the_checkpoints_that_it_makes() -> None:
+    weights = [torch.zeros(3, 4), torch.zeros(5)]  # 17 numbers; each with two moments
+    few = TrainingConfig(max_updates=10, save_every_steps=4, keep_checkpoints=7)
+    assert disk_needed(weights, few) == (204, 204 * (3 + 2))
+    assert disk_needed(weights, replace(few, max_updates=1_000)) == (204, 204 * (7 + 2))
+    assert disk_needed(weights, replace(few, save_every_minutes=0.1)) == (204, 204 * (7 + 2))
+    assert disk_needed(weights, replace(few, ema_decay=0.9)) == (272, 272 * (3 + 2))
 
 
 def test_a_tokeniser_that_validation_lacks_is_named_before_the_first_update(
