@@ -12,6 +12,7 @@ from aiayn_cli.errors import DataError
 
 LineFormat = Literal["text", "jsonl"]
 
+_DEEPEST = 100  # what can be read can then be written too, whatever calls stand above either
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -113,6 +114,17 @@ class _End:
 _END = _End()
 
 
+def _is_deeper(value: object, depth: int) -> bool:
+    """Whether objects and arrays stand inside each other more than `depth` deep."""
+    level = [value]
+    for _ in range(depth + 1):
+        containers = [each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)]
+        if not containers:
+            return False
+    return True
+
+
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is not a number that JSON knows")
 
@@ -131,6 +143,8 @@ def _parse(record: str, place: str) -> dict[str, Any]:
         raise DataError(f"{place} is no JSON: {error}", hint) from error
     if not isinstance(fields, dict):
         raise DataError(f"{place} is a JSON {type(fields).__name__}, not an object", 'write {"text": "..."}')
+    if record.count("[") + record.count("{") > _DEEPEST and _is_deeper(fields, _DEEPEST):
+        raise DataError(f"{place} is nested more than {_DEEPEST} deep", "write a flatter object")
     for name in ("text", "prefix"):
         if not isinstance(fields.get(name, ""), str):
             raise DataError(f"{place}: {name} is {json.dumps(fields[name])[:40]}, not text", "put it in quotes")

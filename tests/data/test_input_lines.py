@@ -68,11 +68,18 @@ def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
         (b'{"text": "a", "x": [-Infinity]}', "in:2 is no JSON: -Infinity is not a number"),
         (b'{"text": "a", "x": 1e999}', "in:2 is no JSON: 1e999 is too large a number"),
         (b"[" * 100_000, "in:2 is no JSON"),
+        (b'{"text": "a", "x": ' + b"[" * 100 + b"]" * 100 + b"}", "in:2 is nested more than 100 deep"),
     ],
 )
 def test_a_record_that_is_no_such_object_is_named(record: bytes, problem: str) -> None:
     with pytest.raises(DataError, match=problem):
         read(b'{"text": "a"}\n' + record + b"\n")
+
+
+def test_an_object_may_be_as_wide_as_it_likes_and_a_hundred_deep() -> None:
+    content = {"text": "a", "wide": [[]] * 1_000, "deep": json.loads("[" * 99 + "]" * 99)}
+    [line] = read(json.dumps(content).encode())
+    assert line.fields == content
 
 
 def test_what_comes_before_a_record_that_is_no_json_is_not_lost() -> None:
