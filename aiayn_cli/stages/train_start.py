@@ -18,7 +18,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device, free_memory, is_out_of_memory
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
-from aiayn_cli.model.build import build_model
+from aiayn_cli.model.build import build_empty
 from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
 from aiayn_cli.training.state import TrainingState
 
@@ -79,8 +79,7 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
     """
     free = free_memory(device.device)
     try:
-        with torch.device("meta"):  # shapes without numbers
-            model = build_model(recipe.model, vocab_size)
+        model = build_empty(recipe.model, vocab_size)
         parameters = sum(math.prod(p.shape) for p in model.parameters())  # as Python counts, without a largest number
     except (MemoryError, RuntimeError) as error:
         if not (is_out_of_memory(error) or "overflow" in str(error).lower()):

@@ -18,7 +18,7 @@ from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import CheckpointError, UsageError
-from aiayn_cli.model.build import build_model
+from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.int8 import use_int8
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.run_checkpoints import find_model
@@ -182,7 +182,6 @@ def _use_int8(networks: Sequence[TranslationModel], chosen: Device) -> Device:
 
 def load_network(checkpoint: Checkpoint) -> TranslationModel:
     """The model of a checkpoint, in evaluation mode, with the weights in its memory-mapped file."""
-    with torch.device("meta"):  # drawing weights that are not needed would take longer than all else
-        model = build_model(checkpoint.model, checkpoint.vocab_size).eval()
+    model = build_empty(checkpoint.model, checkpoint.vocab_size).eval()  # drawing weights takes longer than all else
     checkpoint.load_into(model)
     return model

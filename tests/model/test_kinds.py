@@ -1,6 +1,8 @@
 """Every kind of model keeps the promises that training and search rely on."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, ModelKind
-from aiayn_cli.model.build import build_model
+from aiayn_cli.model.build import build_empty, build_model
 from aiayn_cli.model.convolutional import ConvolutionalModel
 from aiayn_cli.model.recurrent import AdditiveAttention, RecurrentModel
 from aiayn_cli.model.transformer import Transformer
@@ -199,3 +201,26 @@ def test_the_same_seed_gives_the_same_weights(kind: ModelKind) -> None:
         weights.append(make(kind).state_dict())
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@every_kind
+def test_an_empty_model_has_all_shapes_and_no_numbers(kind: ModelKind) -> None:
+    config = ModelConfig(kind=kind, d_model=12, n_heads=3, d_k=5, d_v=7, positions="learned", share_embeddings="none")
+    state = torch.get_rng_state()
+    empty = build_empty(config, VOCAB)
+    assert torch.equal(torch.get_rng_state(), state)
+    expected = build_model(config, VOCAB).state_dict()
+    assert {name: (weight.shape, weight.device.type) for name, weight in empty.state_dict().items()} == {
+        name: (weight.shape, "meta") for name, weight in expected.items()
+    }
+
+
+def test_an_empty_model_is_built_without_torchs_compiler() -> None:
+    code = (
+        "import sys; from aiayn_cli.config import ModelConfig; from aiayn_cli.model.build import build_empty\n"
+        "for kind in ('transformer', 'recurrent', 'convolutional'):\n"
+        "    build_empty(ModelConfig(kind=kind), 99)\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == "False\n"
