@@ -102,7 +102,7 @@ app.command(short_help="Train a model, or go on with a run that stopped.")(train
 app.command(short_help="Average a run's last checkpoints into one model.")(average)
 app.command(short_help="Translate text: one line in, one line out.")(translate)
 app.command(short_help="Write a model in the format of another engine.")(export)
-app.command(short_help="Score translations with BLEU, and print its signature.")(score)
+app.command(short_help="Score translations: BLEU, chrF, TER, with signatures.")(score)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
