@@ -43,7 +43,7 @@ def table3() -> ModuleType:
                 "model.d_ff=512",
                 "model.n_heads=8",
                 "model.dropout=0.45",
-                "training.max_updates=22500",
+                "training.max_updates=28800",
             ],
         ),
     ],
