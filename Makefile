@@ -46,7 +46,7 @@ gpu: setup  ## check training and decoding on one GPU, in under six minutes
 	@sh tests/gpu/check.sh
 
 SCALE ?= multi30k
-# TABLE3 holds more options, such as TABLE3='--set training.max_updates=2000'
+# TABLE3 holds more options, such as TABLE3='--updates 2000'
 table3: setup  ## the paper's Table 3 at the size of a recipe: make table3 SCALE=multi30k
 	$(BIN)/python tests/benchmarks/table3.py $(SCALE) $(TABLE3)
 

@@ -1,9 +1,9 @@
 """Beam search for outputs that hold given phrases: dynamic beam allocation (Post and Vilar 2018).
 
-A constraint is a list of alternatives, each a sequence of tokens; it is met where one of them stands in the output in
-one piece. Hypotheses are sorted into banks by how many constraints they meet and how far into the next one they are,
-and the places of the beam are shared among the banks, so that a likely hypothesis without a phrase cannot push out
-all that have it. An output ends only where all constraints are met, or at the longest length.
+A constraint is a list of alternatives, each a sequence of tokens (phrases.py). Hypotheses are sorted into banks by how
+many constraints they meet and how far into the next one they are, and the places of the beam are shared among the
+banks, so that a likely hypothesis without a phrase cannot push out all that have it. An output ends only where all
+constraints are met, or at the longest length.
 
 A model seldom likes a phrase that it did not choose, and so puts it where it costs least: behind the end. Where the
 tokens that begin words are known, hypotheses are therefore compared with half of that cost, and in addition log p
@@ -18,20 +18,13 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.decoding.beam_search import Hypothesis, StepScorer, length_penalty
+from aiayn_cli.decoding.phrases import Constraint, Phrase, PhraseRules, PhraseState, phrase_tokens
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 
 _PHRASE_WEIGHT = 0.5  # share of a phrase's own cost that counts where the tokens that begin words are known
 
 _MORE_PLACES, _WIDEST = 8, 32  # of a beam
-
-Phrase = tuple[int, ...]
-Constraint = tuple[Phrase, ...]  # alternatives; none is empty
-
-
-def phrase_tokens(constraints: Sequence[Constraint]) -> int:
-    """The most tokens that phrases for some constraints take together."""
-    return sum(max(map(len, alternatives)) for alternatives in constraints)
 
 
 def groups_of_one_beam(
@@ -87,7 +80,9 @@ def constrained_search(
     restrictions = restrictions or Restrictions()
     weight = _PHRASE_WEIGHT if word_starts else 1.0
     sentences = [
-        _Sentence(number, limit, _Rules(tuple(each), frozenset(word_continuations)), beam_size, alpha, n_best, weight)
+        _Sentence(
+            number, limit, PhraseRules(tuple(each), frozenset(word_continuations)), beam_size, alpha, n_best, weight
+        )
         for number, (limit, each) in enumerate(zip(max_lengths, constraints, strict=True))
     ]
     going = list(sentences)
@@ -124,63 +119,6 @@ def constrained_search(
 
 
 @dataclass(frozen=True)
-class _State:
-    """How far one hypothesis is.
-
-    Attributes:
-        met: numbers of the constraints that it meets.
-        begun: (constraint, alternative, tokens so far) of each phrase that its last tokens may be the start of.
-        completed: the constraint that its last token completed, which the next one can undo; -1 = none.
-        matched: its last tokens that belong to a phrase, whole or begun.
-    """
-
-    met: frozenset[int] = frozenset()
-    begun: frozenset[tuple[int, int, int]] = frozenset()
-    completed: int = -1
-    matched: int = 0
-
-    @property
-    def bank(self) -> tuple[int, int]:
-        """Constraints met, and tokens of the next one."""
-        return len(self.met), self.matched if self.begun else 0
-
-
-@dataclass(frozen=True)
-class _Rules:
-    constraints: tuple[Constraint, ...]
-    word_continuations: frozenset[int]
-
-    def after(self, state: _State, token: int) -> _State:
-        """The state after one more token."""
-        met = state.met
-        if state.completed >= 0 and token in self.word_continuations:
-            met = met - {state.completed}
-        begun = {(c, a, n + 1) for c, a, n in state.begun if c not in met and self.constraints[c][a][n] == token}
-        begun |= {
-            (c, a, 1)
-            for c, alternatives in enumerate(self.constraints)
-            if c not in met
-            for a, phrase in enumerate(alternatives)
-            if phrase[0] == token
-        }
-        whole = [(n, -c) for c, a, n in begun if n == len(self.constraints[c][a])]
-        if whole:  # the longest, and of equal constraints the first
-            length, completed = max(whole)[0], -max(whole)[1]
-            return _State(met | {completed}, completed=completed, matched=length)
-        return _State(met, frozenset(begun), matched=max((n for _, _, n in begun), default=0))
-
-    def wanted(self, state: _State) -> set[int]:
-        """The tokens that lead on to a constraint that is not met."""
-        tokens = {self.constraints[c][a][n] for c, a, n in state.begun}
-        missing = (alternatives for c, alternatives in enumerate(self.constraints) if c not in state.met)
-        return tokens | {phrase[0] for alternatives in missing for phrase in alternatives}
-
-    def missing(self, state: _State) -> int:
-        """How many constraints are not met."""
-        return len(self.constraints) - len(state.met)
-
-
-@dataclass(frozen=True)
 class _Live:
     """A hypothesis that goes on.
 
@@ -195,7 +133,7 @@ class _Live:
 
     tokens: Phrase
     log_prob: float
-    state: _State
+    state: PhraseState
     row: int = 0
     rank: float = 0.0
     owed: float = 0.0
@@ -205,12 +143,12 @@ class _Live:
 class _Sentence:
     number: int
     limit: int
-    rules: _Rules
+    rules: PhraseRules
     beam_size: int
     alpha: float
     n_best: int
     phrase_weight: float  # share of a phrase's own cost that counts
-    live: list[_Live] = field(default_factory=lambda: [_Live((), 0.0, _State())])
+    live: list[_Live] = field(default_factory=lambda: [_Live((), 0.0, PhraseState())])
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)  # constraints missed, output
 
     def outputs(self, rows: int, n_read: int) -> list[list[int]]:

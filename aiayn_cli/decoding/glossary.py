@@ -9,7 +9,7 @@ from aiayn_cli import logs
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank, read_file
 from aiayn_cli.data.vocab import BLANK_MARK
-from aiayn_cli.decoding.constrained_search import Constraint
+from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.split import WITHOUT_BLANKS
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import UNK_ID

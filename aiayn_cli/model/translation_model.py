@@ -48,7 +48,11 @@ class TranslationModel(nn.Module, ABC):
     encoder_layers: nn.ModuleList
     decoder_layers: nn.ModuleList
     output: nn.Embedding
-    vocab_projection: nn.Module | None = None  # does that instead, where use_int8() set it
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Does that instead, where use_int8() set it; in the class itself it would hide the module that is set later.
+        self.vocab_projection: nn.Module | None = None
 
     @property
     def max_positions(self) -> int:

@@ -10,7 +10,8 @@ from aiayn_cli.device import choose_device
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.stages.dry_run import DryRunResult, try_out
 from aiayn_cli.stages.run_folder import held, set_aside
-from aiayn_cli.stages.train_session import Session, TrainResult
+from aiayn_cli.stages.train_result import TrainResult
+from aiayn_cli.stages.train_session import Session
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.tensorboard import load_tensorboard
 

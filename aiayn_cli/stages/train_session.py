@@ -2,8 +2,7 @@
 
 import math
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,10 +12,8 @@ from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, matmul_rate
 from aiayn_cli.errors import AiaynError, Terminated
-from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
 from aiayn_cli.model.translation_model import count_parameters
@@ -26,6 +23,7 @@ from aiayn_cli.stages.changed_settings import continued_recipe
 from aiayn_cli.stages.run_folder import check_is_free, check_is_of, finish_saving, write_run
 from aiayn_cli.stages.run_report import REPORT, write_report
 from aiayn_cli.stages.signals import signals
+from aiayn_cli.stages.train_result import TrainResult
 from aiayn_cli.stages.train_start import (
     check_data,
     check_memory,
@@ -36,6 +34,7 @@ from aiayn_cli.stages.train_start import (
     warn_of_disk,
     with_max_tokens,
 )
+from aiayn_cli.stages.validation_bleu import ValidationBleu
 from aiayn_cli.training.compilation import compile_layers
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, Record
@@ -45,45 +44,6 @@ from aiayn_cli.training.tensorboard import TensorBoardLog
 from aiayn_cli.training.trainer import Hooks, Trainer
 
 _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
-_SAMPLES = 6  # validation sentences whose translations the report shows
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """What `aiayn train` prints.
-
-    Attributes:
-        run: the run folder.
-        stopped_by: "max_updates", "patience", or "already done".
-        updates: done in all.
-        epochs: times the training data was read whole.
-        parameters: of the model.
-        train_seconds: in updates, over all calls, without validation and checkpoints.
-        tokens_per_second: target tokens without padding, over train_seconds.
-        flops: operations of training, counted as model/cost.py does.
-        best_metric, best_value, best_step: the best validation; None without validation data.
-    """
-
-    run: Path
-    stopped_by: str
-    updates: int
-    epochs: int
-    parameters: int
-    train_seconds: float
-    tokens_per_second: float
-    flops: int
-    best_metric: str
-    best_value: float | None
-    best_step: int | None
-
-    def __str__(self) -> str:
-        best = ""
-        if self.best_value is not None:
-            best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
-        return (
-            f"{self.run}: {self.updates:,} updates, {self.epochs} epochs, {logs.clock(self.train_seconds)} of "
-            f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
-        )
 
 
 class Session:
@@ -114,7 +74,7 @@ class Session:
         self.metrics = MetricsLog(None)
         self.cost = TrainingCost(recipe.model, data.vocab_size)
         self.matmul_rate = math.nan  # measured when there is something to train
-        self.samples: dict[str, list[str]] = {}  # of the last validation, until its checkpoint is there
+        self.validation_bleu: ValidationBleu | None = None  # where there is something to train
 
     def train(self) -> TrainResult:
         """Train until the end, or a signal.
@@ -128,7 +88,7 @@ class Session:
         if enough := finished(self.recipe.training, state):
             logs.notice(f"{self.run} {enough}")
             return self._result("already done", state)
-        validation_bleu = self._bleu()
+        self.validation_bleu = self._validation_bleu()
         self._open_run(state)
         if state.step:
             logs.notice(f"going on with {self.run} from update {state.step:,}")
@@ -138,7 +98,8 @@ class Session:
             self.metrics.write("resume", step=state.step)
         self.matmul_rate = matmul_rate(self.device)
         with signals() as interrupted:
-            hooks = Hooks(self._save, validation_bleu, interrupted, self._load, self.cost, self.matmul_rate)
+            score = None if self.validation_bleu is None else self.validation_bleu.score
+            hooks = Hooks(self._save, score, interrupted, self._load, self.cost, self.matmul_rate)
             trainer = self.trainer(state, hooks, config=self.recipe.training, valid=self.valid)
             self._announce(state)
             stopped_by = trainer.train()
@@ -277,31 +238,16 @@ class Session:
             if best:
                 mark_best(self.run, path)
             prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
-            if self.samples:
-                self.metrics.write("samples", step=state.step, **self.samples)
-                self.samples = {}
+            if self.validation_bleu is not None and (samples := self.validation_bleu.new_samples()):
+                self.metrics.write("samples", step=state.step, **samples)
             self.metrics.write("checkpoint", step=state.step, path=path.name)
         self.worker.wait()
 
-    def _bleu(self) -> Callable[[], float] | None:
+    def _validation_bleu(self) -> ValidationBleu | None:
         wanted = self.recipe.training.validation_bleu_pairs
         if self.valid is None or wanted == 0 or self.worker.rank != 0:
             return None
-        sources, references = self.data.valid_src_text(), self.data.valid_tgt_text()
-        every = max(1, len(sources) // wanted)  # spread over the set, which may be in an order of topics
-        sources, references = sources[::every][:wanted], references[::every][:wanted]
-        codec, tgt_lang = self.data.codec(), self.data.tgt_lang
-        bleu(references[:1], [references[:1]], tgt_lang=tgt_lang)  # a tokeniser that is missing is found now, not then
-
-        def score() -> float:
-            translator = Translator([self.model], codec, self.device, self.recipe.decoding, tgt_lang=tgt_lang)
-            translations = translator.translate(sources)
-            shown = slice(None, None, max(1, len(sources) // _SAMPLES))
-            columns = {"sources": sources, "references": references, "translations": translations}
-            self.samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
-            return bleu(translations, [references], tgt_lang=tgt_lang).score
-
-        return score
+        return ValidationBleu(self.model, self.data, self.device, self.recipe.decoding, wanted)
 
     def _renew_report(self, record: Record) -> None:
         """Bring report.html up to date with each checkpoint, and when a call begins."""

@@ -1,6 +1,4 @@
-"""The training loop: updates from the plan, validation and checkpoints when they are due, and what to do when an update
-goes wrong.
-"""
+"""The training loop: updates from the plan, and records, validation and checkpoints when they are due."""
 
 import math
 import time
@@ -19,16 +17,14 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.gradient import Agreement, GradientOfUpdates
 from aiayn_cli.training.meter import Done, Meter
-from aiayn_cli.training.metrics import MetricsLog, perplexity, progress_facts
+from aiayn_cli.training.metrics import MetricsLog, progress_facts
 from aiayn_cli.training.optimizer import MasterAdam
 from aiayn_cli.training.readback import Readback
+from aiayn_cli.training.rollback import Rollback
 from aiayn_cli.training.save_policy import due
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
-from aiayn_cli.training.validation import validation_loss
-
-_MOST_SKIPPED_IN_A_ROW = 10  # updates left out before training goes back to a checkpoint
-_MOST_RETURNS = 3  # to one checkpoint, before training stops
+from aiayn_cli.training.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -88,13 +84,17 @@ class Trainer:
         longest_validated: int = 1 << 30,
     ) -> None:
         self.model, self.optimizer, self.state = model, optimizer, state
-        self._train, self._valid = train_store, valid_store
+        self._train = train_store
         self._config, self._d_model, self._device = config, d_model, device
         self._worker, self._metrics, self._hooks = worker, metrics, hooks
-        self._longest_validated = longest_validated
         self._gradient = GradientOfUpdates(model, optimizer, train_store, config, device, worker)
         self._readback: Readback[Done] = Readback(device)
-        self._returns: dict[int, int] = {}  # how often training went back to the checkpoint of an update
+        self._rollback = Rollback(hooks.go_back)
+        self._validation = (
+            None
+            if valid_store is None
+            else Validation(model, valid_store, config, device, worker, metrics, hooks.bleu, longest_validated)
+        )
 
     def train(self) -> str:
         """Train until max_updates, patience or a signal.
@@ -122,10 +122,10 @@ class Trainer:
                     self.state.saves,
                     time_is_up=agreement.time_is_up,
                     signal=signal,
-                    has_valid=self._valid is not None,
+                    has_valid=self._validation is not None,
                 )
                 self._take_up_results(meter, all_of_them=what.save or what.log)
-                if self.state.skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW:
+                if self._rollback.is_due(self.state):
                     self._go_back()
                     updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
                     meter = self._new_meter()
@@ -230,34 +230,12 @@ class Trainer:
         self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
     def _go_back(self) -> None:
-        """Return to the weights of the newest checkpoint, and go on with the data that comes next.
-
-        Raises:
-            AiaynError: there is none, or training has returned to it too often.
-        """
-        at, now = self.state.step, self.state
-        problem = f"{now.skipped_in_a_row} updates in a row up to {at} had no finite gradient, or an exploding one"
-        hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
-        earlier = self._hooks.go_back()
-        if earlier is None:
-            raise AiaynError(problem, hint)
-        self._returns[earlier.step] = returns = self._returns.get(earlier.step, 0) + 1
-        if returns > _MOST_RETURNS:
-            raise AiaynError(f"{problem}, and again after {_MOST_RETURNS} returns to update {earlier.step}", hint)
-        list(self._readback.take(all_of_them=True))  # of updates that are undone
-        self.state = replace(
-            earlier,
-            position=now.position,
-            rollbacks=now.rollbacks + 1,
-            max_tokens=now.max_tokens,
-            division=now.division,
-            tgt_tokens=now.tgt_tokens,
-            seconds=now.seconds,
-            flops=now.flops,
-        )
-        self.optimizer.usual_norm.fill_(earlier.usual_norm)
-        self._metrics.write("rollback", step=earlier.step, undone=at)
-        logs.warning(f"{problem}; back to the weights of update {earlier.step:,}, and on with other pairs")
+        """Return to the newest checkpoint's weights; what the updates since then gave counts no more."""
+        undone = self.state.step
+        self.state = self._rollback.from_state(self.state)
+        list(self._readback.take(all_of_them=True))
+        self.optimizer.usual_norm.fill_(self.state.usual_norm)
+        self._metrics.write("rollback", step=self.state.step, undone=undone)
 
     def _new_meter(self) -> Meter:
         return Meter(self._hooks.matmul_rate * self._worker.world_size)
@@ -282,46 +260,9 @@ class Trainer:
 
     def _save(self, *, validate: bool, regular: bool) -> None:
         """Validate if it is time to, then write the checkpoint."""
-        best = self._validate(self._valid) if validate and self._valid is not None else False
+        best = False
+        if validate and self._validation is not None:
+            self.state, best = self._validation.judge(self.state, self._max_tokens)
         if regular:
             self.state = replace(self.state, saves=self.state.saves + 1, saved_seconds=self.state.seconds)
         self._hooks.save(self.state, best, regular)
-
-    def _validate(self, store: TokenStore) -> bool:
-        """Measure loss and BLEU on held-out pairs; return whether this is the best so far."""
-        started = time.perf_counter()
-        measured: dict[str, float | None] = {}
-        if self._worker.rank == 0:  # one verdict for all: two devices may differ in the last digit
-            result = validation_loss(self.model, store, self._max_tokens, self._device, self._longest_validated)
-            measured = {"loss": result.loss, "bleu": self._hooks.bleu() if self._hooks.bleu is not None else None}
-            self.model.train()
-        measured = self._worker.share(measured)
-        loss, bleu = float(measured["loss"] or 0.0), measured["bleu"]
-        higher_is_better = self._config.best_metric == "bleu" and bleu is not None
-        value = bleu if higher_is_better and bleu is not None else loss
-        before = self.state.best_value
-        is_better = before is None or (value > before if higher_is_better else value < before)
-        best = math.isfinite(value) and is_better
-        self.state = replace(
-            self.state,
-            best_value=value if best else before,
-            best_step=self.state.step if best else self.state.best_step,
-            worse_validations=0 if best else self.state.worse_validations + 1,
-        )
-        seconds = round(time.perf_counter() - started, 2)
-        self._metrics.write(
-            "validation",
-            step=self.state.step,
-            loss=loss,
-            perplexity=perplexity(loss),
-            bleu=bleu,
-            best=best,
-            validation_seconds=seconds,
-            seconds=round(self.state.seconds, 2),
-        )
-        score = "" if bleu is None else f", BLEU {bleu:.2f}"
-        logs.notice(
-            f"update {self.state.step:,}: validation loss {loss:.3f}, perplexity {perplexity(loss):.2f}{score}"
-            f"{', the best so far' if best else ''} ({logs.clock(self.state.seconds)} of training)"
-        )
-        return best

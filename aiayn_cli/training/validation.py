@@ -1,15 +1,22 @@
-"""Loss on held-out pairs, in the terms that papers report."""
+"""Held-out pairs: their loss in the terms that papers report, their BLEU, and which checkpoint is the best so far."""
 
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
+from aiayn_cli import logs
+from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import in_order
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.forward import teacher_forced
 from aiayn_cli.training.loss import smoothed_cross_entropy
-from aiayn_cli.training.metrics import perplexity
+from aiayn_cli.training.metrics import MetricsLog, perplexity
+from aiayn_cli.training.state import TrainingState
 
 
 @dataclass(frozen=True)
@@ -48,3 +55,81 @@ def validation_loss(
         tokens += len(targets)
     model.train(was_training)
     return ValidationLoss(total / max(tokens, 1), tokens)
+
+
+class Validation:
+    """Measures loss and BLEU on held-out pairs while a run trains, and counts for patience.
+
+    Args:
+        model: on its device.
+        store: the held-out pairs.
+        config: the recipe's training section; its best_metric decides.
+        device: the model's.
+        worker: this process among others.
+        metrics: where records go.
+        bleu: translates validation pairs with the present weights and scores them; None where none is wanted. Rank 0.
+        longest: most tokens, with the end token, of a pair whose loss is measured.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        store: TokenStore,
+        config: TrainingConfig,
+        device: torch.device,
+        worker: Worker,
+        metrics: MetricsLog,
+        bleu: Callable[[], float] | None,
+        longest: int,
+    ) -> None:
+        self._model, self._store, self._config, self._device = model, store, config, device
+        self._worker, self._metrics, self._bleu, self._longest = worker, metrics, bleu, longest
+
+    def judge(self, state: TrainingState, max_tokens: int) -> tuple[TrainingState, bool]:
+        """Measure the present weights.
+
+        Args:
+            state: where the run stands.
+            max_tokens: padded tokens of one side in a batch.
+        Returns:
+            The state with the best so far, and whether that is this one.
+        """
+        started = time.perf_counter()
+        loss, bleu = self._measure(max_tokens)
+        higher_is_better = self._config.best_metric == "bleu" and bleu is not None
+        value = bleu if higher_is_better and bleu is not None else loss
+        before = state.best_value
+        is_better = before is None or (value > before if higher_is_better else value < before)
+        best = math.isfinite(value) and is_better
+        state = replace(
+            state,
+            best_value=value if best else before,
+            best_step=state.step if best else state.best_step,
+            worse_validations=0 if best else state.worse_validations + 1,
+        )
+        self._metrics.write(
+            "validation",
+            step=state.step,
+            loss=loss,
+            perplexity=perplexity(loss),
+            bleu=bleu,
+            best=best,
+            validation_seconds=round(time.perf_counter() - started, 2),
+            seconds=round(state.seconds, 2),
+        )
+        score = "" if bleu is None else f", BLEU {bleu:.2f}"
+        logs.notice(
+            f"update {state.step:,}: validation loss {loss:.3f}, perplexity {perplexity(loss):.2f}{score}"
+            f"{', the best so far' if best else ''} ({logs.clock(state.seconds)} of training)"
+        )
+        return state, best
+
+    def _measure(self, max_tokens: int) -> tuple[float, float | None]:
+        """Loss and BLEU, by rank 0 for all: two devices may differ in the last digit, and one verdict counts."""
+        measured: dict[str, float | None] = {}
+        if self._worker.rank == 0:
+            result = validation_loss(self._model, self._store, max_tokens, self._device, self._longest)
+            measured = {"loss": result.loss, "bleu": self._bleu() if self._bleu is not None else None}
+            self._model.train()
+        measured = self._worker.share(measured)
+        return float(measured["loss"] or 0.0), measured["bleu"]

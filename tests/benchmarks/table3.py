@@ -2,33 +2,36 @@
 
     python tests/benchmarks/table3.py               the rows with their parameters, beside the printed ones
     python tests/benchmarks/table3.py multi30k      train each row at the size of a smaller recipe, and print the table
+    python tests/benchmarks/table3.py multi30k --updates 1000       the same in a shorter time (see short_runs.py)
 
 Each recipe in recipes/table3 says how a row differs from base. At another size its ratio to base is kept: where the
 paper halves d_model, half of the smaller recipe's d_model is taken. As in the paper, each row is scored on the
 validation text, with the last checkpoint alone and the recipe's beam.
 
 A row that is done is kept in OUT/ROW/result.json, and a run that was stopped goes on where it was: the same command
-again does what is left.
+again does what is left. What is done is printed at the end, even after Ctrl-C or where a row failed.
 """
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
+from short_runs import short_schedule
 
 from aiayn_cli import logs
 from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData, find_prepared
-from aiayn_cli.errors import AiaynError
-from aiayn_cli.model.transformer import build_transformer
+from aiayn_cli.errors import AiaynError, Terminated, UsageError
+from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
 from aiayn_cli.run_checkpoints import list_checkpoints
+from aiayn_cli.stages.changed_settings import changed_settings
 from aiayn_cli.stages.score import run_score
 from aiayn_cli.stages.train import run_train
 from aiayn_cli.stages.translate import run_translate
@@ -76,6 +79,7 @@ class RowResult:
 
     Attributes:
         settings: the overrides of the smaller recipe.
+        data: hash of the prepared data.
         perplexity: of the validation text, for each sub-word.
         bleu: of the validation text.
         parameters: of the model.
@@ -83,6 +87,7 @@ class RowResult:
     """
 
     settings: list[str]
+    data: str
     perplexity: float
     bleu: float
     parameters: int
@@ -118,8 +123,13 @@ def at_size_of(small: Recipe, row: Recipe) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def run_row(row: str, scale: str, overrides: Sequence[str], data: Path, out: Path) -> RowResult:
-    """Train and score a row, or take what an earlier call found out."""
+def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedData, out: Path) -> RowResult:
+    """Train and score a row, or take what an earlier call found out.
+
+    Raises:
+        UsageError: it was begun with other settings or data.
+        AiaynError: it cannot be trained.
+    """
     small = load_recipe(scale, overrides)
     settings = [*overrides, *at_size_of(small, row_recipe(row))]
     updates = load_recipe(scale, settings).training.max_updates
@@ -127,7 +137,9 @@ def run_row(row: str, scale: str, overrides: Sequence[str], data: Path, out: Pat
     if path.exists():
         done = RowResult(**json.loads(path.read_text(encoding="utf-8")))
         if done.settings != settings:
-            raise AiaynError(f"{path} is of {done.settings}, not of {settings}", "give another --out, or remove it")
+            raise UsageError(f"{path} is of {done.settings}, not of {settings}", "give another --out, or remove it")
+        if done.data != prepared.sha256:
+            raise UsageError(f"{path} is of other data than {prepared.folder}", "give another --out, or remove it")
         return done
     training = {
         "save_every_steps": max(updates // 4, 1), "validate_every_saves": 1, "keep_checkpoints": 1, "average_last": 1,
@@ -135,23 +147,44 @@ def run_row(row: str, scale: str, overrides: Sequence[str], data: Path, out: Pat
     }  # fmt: skip
     logs.notice(f"row {row}: {' '.join(settings) or 'as it is'}")
     all_settings = [*settings, *(f"training.{name}={value}" for name, value in training.items())]
-    trained = run_train(scale, all_settings, data=data, out=out / row)
-    prepared = PreparedData.load(data)
+    refuse_another_run(out / row, load_recipe(scale, all_settings))
+    trained = run_train(scale, all_settings, data=prepared.folder, out=out / row)
     hypotheses = out / row / "valid.hyp"
     langs = f"{prepared.src_lang}-{prepared.tgt_lang}"
-    run_translate([list_checkpoints(out / row)[-1]], source=str(data / f"valid.{prepared.src_lang}"), output=hypotheses)
-    bleu = run_score([data / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
+    run_translate(
+        [list_checkpoints(out / row)[-1]], source=str(prepared.folder / f"valid.{prepared.src_lang}"), output=hypotheses
+    )
+    bleu = run_score([prepared.folder / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
     metrics = [
         json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
     ]
     last = [each for each in metrics if each["event"] == "validation"][-1]
     result = RowResult(
-        settings, last["perplexity"], bleu.systems[0].scores[0].score, trained.parameters, trained.train_seconds
+        settings,
+        prepared.sha256,
+        last["perplexity"],
+        bleu.systems[0].scores[0].score,
+        trained.parameters,
+        trained.train_seconds,
     )
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     unfinished.replace(path)
     return result
+
+
+def refuse_another_run(run: Path, recipe: Recipe) -> None:
+    """Refuse to go on with a run that was begun otherwise: `train` would apply some changes, and the row be of neither.
+
+    Raises:
+        UsageError: there is such a run.
+    """
+    if (run / "recipe.yaml").is_file():
+        for key, (before, after) in changed_settings(load_recipe(str(run / "recipe.yaml")), recipe).items():
+            if not key.startswith("data."):
+                raise UsageError(
+                    f"{run} was begun with {key} {before}, not {after}", "give another --out, or remove it"
+                )
 
 
 def print_sizes() -> None:
@@ -160,9 +193,8 @@ def print_sizes() -> None:
     for row, (_, _, printed) in PAPER.items():
         model = row_recipe(row).model
         settings = asdict(model) | {"attention_bias": True}
-        with torch.device("meta"):  # shapes without numbers
-            ours = count_parameters(build_transformer(model, 37_000)) / 1e6
-            code = count_parameters(build_transformer(ModelConfig(**settings), ROWS_OF_THE_CODE))
+        ours = count_parameters(build_empty(model, 37_000)) / 1e6
+        code = count_parameters(build_empty(ModelConfig(**settings), ROWS_OF_THE_CODE))
         code_and_space = (code + TARGET_SPACE_ROWS * model.d_model) / 1e6
         print(f"{row:<20} {printed or '':>8} {code_and_space:>10.2f} {ours:>11.2f}")
 
@@ -193,6 +225,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="setting of all rows; repeatable"
     )
+    parser.add_argument(
+        "--updates", type=int, metavar="N", help="of each row (big: three times as many, as it has more)"
+    )
     parser.add_argument("--rows", nargs="+", choices=list(PAPER), default=list(PAPER), metavar="ROW")
     parser.add_argument("--data", type=Path, help="prepared data (default: the recipe's corpus)")
     parser.add_argument("--out", type=Path, help="where runs and results are kept (default: runs/table3-SCALE)")
@@ -201,20 +236,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_sizes()
         return 0
     logs.setup()
+    results: dict[str, RowResult] = {}
+    code = 0
     try:
         recipe = load_recipe(options.scale, options.set)
-        data = options.data or find_prepared(recipe.data.corpus)
+        if recipe.data.trees:
+            raise AiaynError(f"{options.scale} is about trees, and Table 3 about translation", "name another recipe")
+        overrides = [*(short_schedule(recipe, options.updates) if options.updates is not None else []), *options.set]
+        for row in options.rows:  # before anything is trained
+            load_recipe(
+                options.scale, [*overrides, *at_size_of(load_recipe(options.scale, overrides), row_recipe(row))]
+            )
+        prepared = PreparedData.load(options.data or find_prepared(recipe.data.corpus))
         out = options.out or Path("runs") / f"table3-{run_name(options.scale)}"
         started = time.monotonic()
-        results = {}
-        for row in options.rows:
-            results[row] = run_row(row, options.scale, options.set, data, out)
-            logs.notice(f"{len(results)} of {len(options.rows)} rows after {logs.clock(time.monotonic() - started)}")
-        print_table(options.scale, options.set, results)
+        for number, row in enumerate(options.rows, start=1):
+            try:
+                results[row] = run_row(row, options.scale, overrides, prepared, out)
+            except (Terminated, UsageError):
+                raise
+            except AiaynError as error:  # the other rows may do better
+                logs.warning(f"row {row} failed")
+                code = say(error)
+            logs.notice(f"{number} of {len(options.rows)} rows after {logs.clock(time.monotonic() - started)}")
     except AiaynError as error:
-        print(f"error: {error.problem}\nhint: {error.hint}")
-        return error.exit_code
-    return 0
+        code = say(error)
+    except KeyboardInterrupt:
+        logs.notice("interrupted: the same command goes on from here")
+        code = 130
+    if results:
+        print_table(options.scale, overrides, results)
+    return code
+
+
+def say(error: AiaynError) -> int:
+    """Print an error; give its exit code."""
+    print(f"error: {error.problem}\nhint: {error.hint}", file=sys.stderr)
+    return error.exit_code
 
 
 if __name__ == "__main__":

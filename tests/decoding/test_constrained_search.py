@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, words
 
 from aiayn_cli.decoding.beam_search import Hypothesis, beam_search
-from aiayn_cli.decoding.constrained_search import Constraint, constrained_search
+from aiayn_cli.decoding.constrained_search import constrained_search
+from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.special_tokens import EOS_ID
 

@@ -44,6 +44,15 @@ def test_a_model_of_8_bits_says_nearly_the_same_step_by_step(kind: str, cache_dt
     assert not any(type(module) is nn.Linear for module in model.modules())
 
 
+def test_the_projection_to_the_vocabulary_has_8_bits_too() -> None:
+    model = build_model(ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=32, d_ff=64, n_heads=4), 50).eval()
+    hidden = torch.randn(3, 32)
+    exact = hidden @ model.output.weight.T
+    torch.testing.assert_close(model.project(hidden), exact)
+    use_int8(model)
+    assert 0 < (model.project(hidden) - exact).abs().max() < 0.05 * exact.abs().max()
+
+
 def test_a_torch_without_8_bit_products_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiayn_cli.model.int8._ENGINES", ("abacus",))
     with pytest.raises(AiaynError, match="no 8-bit products for this processor"):

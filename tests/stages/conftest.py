@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from translation_models import make_checkpoint
 
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.stages.prepare import run_prepare
@@ -80,3 +81,9 @@ def small_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recipe") / "small-recipe.yaml"
     path.write_text(SMALL_RECIPE, encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that translates, though not well."""
+    return make_checkpoint(tmp_path_factory.mktemp("models") / "one", seed=1)

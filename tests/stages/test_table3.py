@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import AiaynError, Terminated
 from aiayn_cli.recipe import load_recipe, recipe_names
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "table3.py"
@@ -20,7 +21,9 @@ def table3() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))  # where it finds the others
+        spec.loader.exec_module(module)
     return module
 
 
@@ -90,8 +93,85 @@ def test_rows_are_trained_scored_and_kept(
     assert table[2].split()[-3:] == ["5.75", "24.5", "28"]
 
     others = [*files[:-1], "training.max_updates=9"]
-    assert table3.main([str(small_recipe), *others, "--rows", "base"]) == 1
-    assert "give another --out" in capsys.readouterr().out
+    assert table3.main([str(small_recipe), *others, "--rows", "base"]) == 2
+    assert "give another --out" in capsys.readouterr().err
+    (out / "base" / "result.json").unlink()  # as if it had been stopped before its end
+    others = [*files, "--set", "model.dropout=0.3"]
+    assert table3.main([str(small_recipe), *others, "--rows", "base"]) == 2
+    assert "was begun with model.dropout" in capsys.readouterr().err
+
+
+def result(bleu: float) -> dict[str, object]:
+    return {"settings": [], "data": "", "perplexity": 7.0, "bleu": bleu, "parameters": 1, "seconds": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code"),
+    [(KeyboardInterrupt(), 130), (Terminated("ended"), 143), (AiaynError("no memory", "take less"), 1)],
+)
+def test_what_is_done_is_printed_even_where_a_later_row_is_not(
+    table3: ModuleType,
+    small_data: PreparedData,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    trouble: BaseException,
+    code: int,
+) -> None:
+    def run_row(row: str, *_: object) -> object:
+        if row == "a-heads-1":
+            raise trouble
+        return table3.RowResult(**result(12.5))
+
+    monkeypatch.setattr(table3, "run_row", run_row)
+    rows = ["base", "a-heads-1", "a-heads-4"]
+    assert table3.main(["multi30k", "--data", str(small_data.folder), "--rows", *rows]) == code
+    captured = capsys.readouterr()
+    shown = [line.split()[0] for line in captured.out.rstrip().split("\n")[1:]]
+    assert shown == (["base", "a-heads-4"] if code == 1 else ["base"])  # one that failed does not stop the others
+    assert ("error: no memory\nhint: take less" in captured.err) == (code == 1)
+
+
+def test_a_short_run_keeps_the_paper_s_ratio_of_updates(
+    table3: ModuleType, small_data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, list[str]] = {}
+
+    def run_row(row: str, scale: str, overrides: list[str], *_: object) -> object:
+        asked[row] = [*overrides, *table3.at_size_of(load_recipe(scale, overrides), table3.row_recipe(row))]
+        return table3.RowResult(**result(1.0))
+
+    monkeypatch.setattr(table3, "run_row", run_row)
+    rows = ["--rows", "base", "big"]
+    assert table3.main(["multi30k", "--data", str(small_data.folder), "--updates", "500", *rows]) == 0
+    base, big = (load_recipe("multi30k", asked[row]).training for row in ("base", "big"))
+    assert (base.max_updates, big.max_updates) == (500, 1500)
+    assert base.warmup_steps == big.warmup_steps == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["multi31k"], "did you mean multi30k?"),
+        (["parsing-small"], "Table 3 about translation"),
+        (["multi30k", "--data", "nowhere"], "nowhere"),
+        (["multi30k", "--updates", "0"], "max_updates"),
+        (["multi30k", "--set", "model.d_modell=8"], "did you mean"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_trained(
+    table3: ModuleType,
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert table3.main(words) in (1, 2)
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("error:") == 1
+    assert not captured.out
 
 
 def test_without_a_scale_the_parameters_are_printed(table3: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,9 @@ from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.run_folder import held, write_whole
 from aiayn_cli.stages.signals import signals
-from aiayn_cli.stages.train import TrainResult, run_train
+from aiayn_cli.stages.train import run_train
+from aiayn_cli.stages.train_result import TrainResult
+from aiayn_cli.stages.validation_bleu import ValidationBleu
 from aiayn_cli.training import gradient as gradient_module
 from aiayn_cli.training.metrics import read_metrics, standing
 from aiayn_cli.training.optimizer import MasterAdam
@@ -333,7 +335,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
 def test_a_run_that_patience_ended_is_finished_too(
     train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module.Session, "_bleu", lambda _: lambda: 1.0)  # never better than the first
+    monkeypatch.setattr(ValidationBleu, "score", lambda _: 1.0)  # never better than the first
     assert train("run", "patience=2", "max_updates=60").stopped_by == "patience"
     steps = [path.name for path in list_checkpoints(tmp_path / "run")]
     capsys.readouterr()

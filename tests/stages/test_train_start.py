@@ -26,7 +26,7 @@ from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages import train_start as module
 from aiayn_cli.stages.dry_run import DryRunResult
 from aiayn_cli.stages.train import run_train
-from aiayn_cli.stages.train_session import TrainResult
+from aiayn_cli.stages.train_result import TrainResult
 from aiayn_cli.stages.train_start import check_memory, disk_needed
 from aiayn_cli.stages.verify_resume import run_verify_resume
 from aiayn_cli.training.metrics import read_metrics

@@ -22,9 +22,11 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.training import gradient as gradient_module
 from aiayn_cli.training import trainer as trainer_module
+from aiayn_cli.training import validation as validation_module
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog, read_metrics
 from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.rollback import Rollback
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
 from aiayn_cli.training.trainer import Hooks, Trainer
@@ -295,7 +297,7 @@ def returning(run: Watched, state: TrainingState) -> list[int]:
         run.trainer.optimizer.load_moments(moments, state.step)
         return state
 
-    run.trainer._hooks = replace(run.trainer._hooks, go_back=go_back)
+    run.trainer._rollback = Rollback(go_back)
     return returns
 
 
@@ -443,7 +445,7 @@ def test_the_best_bleu_is_the_highest(watched: Any) -> None:
 
 def scripted_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
     results = iter(ValidationLoss(loss, 10) for loss in losses)
-    monkeypatch.setattr(trainer_module, "validation_loss", lambda *_: next(results))
+    monkeypatch.setattr(validation_module, "validation_loss", lambda *_: next(results))
 
 
 @pytest.mark.parametrize("bleu", [None, [1.0, 2.0, 3.0]])

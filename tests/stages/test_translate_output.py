@@ -1,0 +1,73 @@
+import json
+from pathlib import Path
+
+import pytest
+from translation_models import LINES, best, run, translations
+
+
+def test_json_lines_keep_their_fields_and_give_one_object_for_each_output(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [{"id": f"x{i}", "text": line, "page": [i]} for i, line in enumerate(LINES)]
+    data = "".join(json.dumps(record) + "\n" for record in records).encode() + b"\n"
+    out = run(model, ["--format", "jsonl", "--nbest", "2", "--scores", "--alignments"], data, monkeypatch, capsys)
+    lines = out.split("\n")
+    assert len(lines) == 2 * len(LINES) + 2 + 1  # a blank record gives blank ones
+    found = [json.loads(line) for line in lines[: 2 * len(LINES)]]
+    expected = translations([model], LINES, n_best=2)
+    for i, line in enumerate(LINES):
+        for rank, output in enumerate(expected[i]):
+            record = found[2 * i + rank]
+            assert (record["id"], record["page"], record["rank"]) == (f"x{i}", [i], rank + 1)
+            assert record["text"] == output.text
+            assert record["score"] == pytest.approx(output.score, abs=1e-3)
+            assert sum(log_prob for _, log_prob in record["tokens"]) == pytest.approx(output.log_prob, abs=1e-2)
+            assert [j for _, j in record["alignment"]] == list(range(len(output.text.split())))
+            assert all(0 <= i < len(line.split()) for i, _ in record["alignment"])
+
+
+def test_lines_of_text_become_json_where_only_the_output_is(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--format", "jsonl", "--input-format", "text"]
+    out = run(model, options, "\n".join(LINES).encode(), monkeypatch, capsys)
+    found = [json.loads(line) for line in out.split("\n")[:-1]]
+    assert [record["line"] for record in found] == [1, 2, 3, 4, 5, 6]
+    assert "".join(record["text"] + "\n" for record in found) == best(translations([model], LINES))
+
+
+def test_alignments_stand_behind_the_text(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run(model, ["--scores", "--alignments"], "\n".join(LINES).encode(), monkeypatch, capsys)
+    rows = [line.split("\t") for line in out.split("\n")[:-1]]
+    assert "".join(text + "\n" for _, text, _ in rows) == best(translations([model], LINES))
+    for line, (_, text, pairs) in zip(LINES, rows, strict=True):
+        links = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
+        assert [j for _, j in links] == list(range(len(text.split())))
+        assert all(i < len(line.split()) for i, _ in links)
+
+
+def test_a_prefix_for_each_line(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "prefixes").write_text("eine maus\n\nund\n\n\n\n")
+    out = run(model, ["--prefix", str(tmp_path / "prefixes")], "\n".join(LINES).encode(), monkeypatch, capsys)
+    found, free = out.split("\n"), best(translations([model], LINES)).split("\n")
+    assert found[0].startswith("eine maus")
+    assert found[2].startswith("und")
+    assert [found[i] for i in (1, 3, 4, 5)] == [free[i] for i in (1, 3, 4, 5)]
+
+
+def test_samples_are_repeated_by_their_seed(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def draw(*options: str, lines: list[str] = LINES) -> list[str]:
+        options = ("--sample", "--nbest", "5", *options)
+        return run(model, list(options), "\n".join(lines).encode(), monkeypatch, capsys).split("\n")[:-1]
+
+    first = draw("--seed", "3")
+    assert len(first) == 5 * len(LINES)
+    assert draw("--seed", "3", "--batch-tokens", "1") == first
+    assert draw("--seed", "4") != first
+    assert draw("--seed", "3", lines=[LINES[4]]) == first[20:25]

@@ -1,0 +1,73 @@
+"""Checkpoints of small models with random weights, and what `aiayn translate` says with them."""
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from aiayn_cli.app import main
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
+from aiayn_cli.data.codec import Codec
+from aiayn_cli.data.vocab import Vocab
+from aiayn_cli.data.vocab_training import train_vocab
+from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.decoding.translator import Translator
+from aiayn_cli.device import Device
+from aiayn_cli.model.build import build_model
+
+LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
+DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
+
+
+def make_checkpoint(
+    path: Path, seed: int, corpus: str = "der die eine hund katze maus läuft springt sieht und"
+) -> Path:
+    vocab_file = path.parent / f"{path.name}.vocab"
+    vocab_file.write_bytes(train_vocab(Counter(corpus.split(" ")) + Counter("abcdefghijklmnopqrstuvwxyz"), 60))
+    vocab = Vocab.load(vocab_file)
+    shape = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
+    torch.manual_seed(seed)
+    model = build_model(shape, vocab.size)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1 and "embedding" not in name:
+                weight.mul_(3)  # fresh weights hardly look at the source
+    checkpoint = Checkpoint(
+        path=path, step=1200 + seed, model=shape, decoding=DECODING, vocab_size=vocab.size, vocab_sha256=vocab.sha256,
+        data_sha256="d", src_lang="de", tgt_lang="en", run_id="r",
+    )  # fmt: skip
+    save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
+    return path
+
+
+def translations(
+    paths: list[Path], lines: list[str], decoding: DecodingConfig = DECODING, n_best: int = 1
+) -> list[list[Translation]]:
+    """What the Translator itself says."""
+    models = []
+    for checkpoint in map(load_checkpoint, paths):
+        models.append(build_model(checkpoint.model, checkpoint.vocab_size).eval())
+        checkpoint.load_into(models[-1])
+    vocab = Codec.load(paths[0], TextConfig(), "de", "en")
+    cpu = Device(torch.device("cpu"), torch.float32, 1, "")
+    return Translator(models, vocab, cpu, decoding, n_best=n_best).translate_n_best(lines)
+
+
+def best(outputs: list[list[Translation]]) -> str:
+    return "".join(each[0].text + "\n" for each in outputs)
+
+
+def feed_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+
+
+def run(
+    model: Path, options: list[str], data: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What `aiayn translate` writes."""
+    feed_stdin(monkeypatch, data)
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 0
+    return capsys.readouterr().out
