@@ -19,6 +19,7 @@ import argparse
 import json
 import platform
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,7 @@ def main() -> None:
     for peer, figures in PEERS.items():
         print(f"{peer:34}" + "".join(f"{figure:10,}" for figure in figures))
     peers = [find_peer(python) for python in arguments.peer_python]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly end, which ends a peer too
     for size in arguments.sizes.split(","):
         in_turn(arguments, size, peers)
 
@@ -101,7 +103,7 @@ def in_turn(arguments: argparse.Namespace, size: str, peers: list[Peer]) -> None
             for peer in peers:
                 shape = ModelConfig(**SIZES[size])
                 speed = tokens_per_second(
-                    peer, folder, data, shape, arguments.batch_tokens, WARM_UP_SECONDS, arguments.seconds
+                    peer, folder, data.vocab_size, shape, arguments.batch_tokens, WARM_UP_SECONDS, arguments.seconds
                 )
                 theirs[peer.label].append(speed)
                 print(f"{peer.label + ', here':34}{'':{10 * column}}{speed:10,.0f}", flush=True)

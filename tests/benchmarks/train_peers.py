@@ -8,9 +8,9 @@ A peer is a Python with eole or fairseq installed, in a virtual environment of i
         antlr4-python3-runtime==4.9.3 && \\
         peer-fairseq/bin/pip install bitarray cython packaging pyyaml regex sacrebleu scikit-learn tqdm
 
-Where eole's pins do not suit, `pip install --no-deps eole==0.6.4` and then what `eole train --help` misses will do, with
-any recent torch. Each is measured in its fastest mode that works on a CPU: eole in bf16, fairseq in fp32 with products
-by oneDNN, which it does not choose itself.
+Where eole's pins do not suit, `pip install --no-deps eole==0.6.4` and then what `eole train --help` misses will do,
+with any recent torch. Each is measured in its fastest mode that works on a CPU: eole in bf16, fairseq in fp32 with
+products by oneDNN, which it does not choose itself.
 """
 
 import json
@@ -45,7 +45,7 @@ _FAIRSEQ_BY_ONEDNN = (
 # "Step  8/100000; ... bsz: 3499/3796/170; ...": source tokens, target tokens and pairs of an update, on average.
 _EOLE_REPORT = re.compile(r"Step\s+(\d+)/.*bsz:\s*\d+/\s*(\d+)/")
 # "train_inner | ... wpb=3713.5, bsz=240.5, num_updates=8, ...": target tokens and pairs of an update, likewise.
-_FAIRSEQ_REPORT = re.compile(r"num_updates\D+(\d+)")
+_FAIRSEQ_STEP = re.compile(r"\bnum_updates=(\d+)")
 _FAIRSEQ_TOKENS = re.compile(r"\bwpb=([\d.]+)")
 
 
@@ -90,31 +90,26 @@ def write_text(folder: Path, data: PreparedData) -> None:
 
 
 def tokens_per_second(
-    peer: Peer, folder: Path, data: PreparedData, shape: ModelConfig, batch_tokens: int, warm_up: float, seconds: float
+    peer: Peer, folder: Path, vocab_size: int, shape: ModelConfig, batch_tokens: int, warm_up: float, seconds: float
 ) -> float:
     """Train with a peer for a while; give its target tokens a second, end tokens included and padding not.
 
     Args:
         peer: what trains.
         folder: with what write_text() wrote; takes what the peer writes.
-        data: for the number of words.
+        vocab_size: words, special tokens included.
         shape: of the network.
         batch_tokens: of an update, as the peer counts them.
         warm_up: seconds after the first report that do not count.
         seconds: that do.
     """
-    words = [str(i) for i in range(_SPECIAL_TOKENS, data.vocab_size)]
+    words = [str(i) for i in range(_SPECIAL_TOKENS, vocab_size)]
     make = _eole_command if peer.name == "eole" else _fairseq_command
     reports: list[tuple[float, float]] = []  # when it came, and target tokens so far
     tokens, last_step = 0.0, 0
-    for line in _output(make(peer, folder, words, shape, batch_tokens)):
+    for line in output_of(make(peer, folder, words, shape, batch_tokens)):
         now = time.perf_counter()
-        if peer.name == "eole":
-            match = _EOLE_REPORT.search(line)
-            step, mean = (int(match[1]), float(match[2])) if match else (0, 0.0)
-        else:
-            match, mean_match = _FAIRSEQ_REPORT.search(line), _FAIRSEQ_TOKENS.search(line)
-            step, mean = (int(match[1]), float(mean_match[1])) if match and mean_match else (0, 0.0)
+        step, mean = reported(line)
         if step <= last_step:
             continue
         tokens += mean * (step - last_step)
@@ -126,7 +121,15 @@ def tokens_per_second(
     raise SystemExit(f"{peer.label} ended before it was measured")
 
 
-def _output(command: list[str]) -> Iterator[str]:
+def reported(line: str) -> tuple[int, float]:
+    """What a line of a peer's log says: updates so far, and target tokens of one; (0, 0.0) where it is no report."""
+    if match := _EOLE_REPORT.search(line):
+        return int(match[1]), float(match[2])
+    step, tokens = _FAIRSEQ_STEP.search(line), _FAIRSEQ_TOKENS.search(line)
+    return (int(step[1]), float(tokens[1])) if step and tokens else (0, 0.0)
+
+
+def output_of(command: list[str]) -> Iterator[str]:
     """Lines that a command prints, until nobody wants more of them; it is ended then, with all that it started."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     environment.pop("PYTHONPATH", None)  # ours is not the peer's
@@ -214,5 +217,6 @@ def _fairseq_command(peer: Peer, folder: Path, words: list[str], shape: ModelCon
         "--lr", "1e-3", "--lr-scheduler", "inverse_sqrt", "--warmup-updates", str(config.warmup_steps),
         "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", str(config.label_smoothing),
         "--max-tokens", str(batch_tokens), "--max-update", "100000", "--log-format", "simple", "--log-interval", "1",
-        "--num-workers", "1", "--seed", "1", "--disable-validation", "--no-save", "--save-dir", str(folder / "fairseq-model"),
+        "--num-workers", "1", "--seed", "1", "--disable-validation", "--no-save",
+        "--save-dir", str(folder / "fairseq-model"),
     ]  # fmt: skip
