@@ -100,9 +100,11 @@ class Session:
         with signals() as interrupted:
             score = None if self.validation_bleu is None else self.validation_bleu.score
             hooks = Hooks(self._save, score, interrupted, self._load, self.cost, self.matmul_rate)
-            trainer = self.trainer(state, hooks, config=self.recipe.training, valid=self.valid)
+            config = self.recipe.training
+            trainer = self.trainer(state, hooks, config=config, valid=self.valid)
             self._announce(state)
-            stopped_by = trainer.train()
+            with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
+                stopped_by = trainer.train(progress)
         if stopped_by == "SIGTERM":
             raise Terminated(
                 f"stopped by SIGTERM at update {trainer.state.step:,}; {self.run} is saved",
