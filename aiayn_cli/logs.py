@@ -53,6 +53,11 @@ def is_first() -> bool:
     return _rank == 0
 
 
+def verbosity() -> int:
+    """QUIET, NORMAL or VERBOSE, for another process to be as talkative."""
+    return _level
+
+
 def is_verbose() -> bool:
     """Whether --verbose was given."""
     return _level >= VERBOSE

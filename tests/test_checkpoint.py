@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import STATE, bits, described, fail_at, is_whole, kill, refuse, some_moments, some_weights
+from checkpoints import STATE, bits, described, fail_at, is_whole, kill, refuse, some_weights
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from aiayn_cli import checkpoint_files as files
-from aiayn_cli.checkpoint import TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
+from aiayn_cli.checkpoint import load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.run_checkpoints import (
@@ -31,29 +31,7 @@ from aiayn_cli.run_checkpoints import (
 PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
 
 
-@pytest.fixture(autouse=True)
-def _quick_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of real ones would wait for the disk
-
-
-@pytest.fixture
-def vocab(tmp_path: Path) -> Path:
-    path = tmp_path / "some.vocab"
-    path.write_bytes(bytes(range(256)) * 3)
-    return path
-
-
-@pytest.fixture
-def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
-    """Write a resumable checkpoint of a run, or one at a path."""
-
-    def save(step: int = 7, *, seed: int = 0, path: Path | None = None, run: str = "run") -> Path:
-        path = path or checkpoint_path(tmp_path / run, step)
-        snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
-        save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot)
-        return path
-
-    return save
+pytestmark = pytest.mark.usefixtures("no_flush")
 
 
 def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab: Path) -> None:

@@ -1,145 +1,207 @@
-"""Copies of this process that search beside it, one for each further core.
+"""The same work in several processes, one for each device: results in the order of the items, and in bounded memory."""
 
-What Python does between the operations of a narrow model is a third of the work, and it runs one thread at a time;
-two processes do not wait for each other. A copy has all that this process has, the weights included, in the same
-memory until one of them writes to it. Copies are made when there is work for them, and stay: the first search of each
-fetches the memory that the others use again.
-"""
-
-import os
-import pickle
+import multiprocessing
+import queue
 import signal
-import sys
 import threading
-import warnings
-import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection, Pipe
-from typing import Generic, TypeVar
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
 
-import torch
+from aiayn_cli.data.parallel import begin_process
+from aiayn_cli.errors import AiaynError
 
-from aiayn_cli.decoding.workers import Stop
-
-Work = TypeVar("Work")
+Info = TypeVar("Info")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+Maker = Callable[..., tuple[Info, Callable[[Item], Result]]]
 
-def can_fork() -> bool:
-    """Whether a copy of this process could search: not on a Mac, nor with a GPU or other ranks in use."""
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return sys.platform.startswith("linux") and not distributed and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+_IN_FLIGHT = 2  # items of each process that are not given back yet: one that it is at, and the next
+_SECONDS_TO_END = 5.0  # for a process that has nothing more to do
 
 
-class Copies(Generic[Work, Result]):
-    """Does the same with many things, in this process and in copies of it as they are at the first call of run().
+@dataclass
+class _Worker:
+    name: str
+    process: SpawnProcess
+    connection: Connection
 
-    A copy computes with one thread: the library that shares out products does not know that its threads are gone.
+    def ended(self) -> AiaynError:
+        """Say how it ended, when nobody asked for that."""
+        self.process.join(_SECONDS_TO_END)
+        code = self.process.exitcode
+        how = "stopped answering"
+        if code is not None:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return AiaynError(
+            f"{self.name} {how} (PID {self.process.pid})",
+            "out of memory is what the kernel sends SIGKILL for: try --batch-tokens with a smaller number, or fewer "
+            "processes; what was written stays",
+        )
 
-    Args:
-        do: what is done. It raises Stopped where its Stop is set. What it takes and gives can be pickled.
-    """
-
-    def __init__(self, do: Callable[[Work, Stop], Result]) -> None:
-        self._do = do
-        self._copies: list[tuple[int, Connection]] = []  # process, and the way to it
-        weakref.finalize(self, _end, self._copies)  # at the latest when this process ends
-
-    @property
-    def count(self) -> int:
-        """How many copies there are now."""
-        return len(self._copies)
-
-    def run(self, works: Sequence[Work]) -> list[Result]:
-        """Do it with the first in this process, and with each other one in a copy; the results are in order.
-
-        What a copy gives no result for, whatever the reason, is done here: it may fail again, with all there is to say.
+    def ask(self, item: object) -> Any:
+        """Give it an item, and wait for what comes of that.
 
         Raises:
-            BaseException: what doing it raised here.
+            AiaynError: the process ended.
+            Exception: what the work raised.
         """
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        done = False
         try:
-            while len(self._copies) < len(works) - 1:
-                self._copies.append(self._fork())
-            sent = [_send(way, work) for work, (_, way) in zip(works[1:], self._copies, strict=False)]
-            results = [self._do(works[0], threading.Event())]
-            for work, arrived, (_, way) in zip(works[1:], sent, self._copies, strict=False):
-                answer: list[Result] = _receive(way) if arrived else []
-                results += answer or [self._do(work, threading.Event())]
-            done = True
-            return results
-        finally:
-            if not done:  # nobody wants what they are at
-                _end(self._copies)
-            torch.set_num_threads(threads)
+            self.connection.send(item)
+            return self.answer()
+        except (EOFError, OSError) as error:
+            raise self.ended() from error
 
-    def _fork(self) -> tuple[int, Connection]:
-        here, there = Pipe()
-        parent = os.getpid()
-        with warnings.catch_warnings():
-            # Python warns of other threads, whose locks nobody would open in the copy: those read input or draw a
-            # progress bar, and the copy does neither.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = os.fork()
-        if process == 0:
-            with suppress(BaseException):
-                here.close()
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others
-                torch.set_num_threads(1)
-                _serve(self._do, there, _Orphaned(parent))
-            os._exit(0)  # what a process does at its end, such as writing buffers, is the first one's alone
-        there.close()
-        return process, here
+    def answer(self) -> Any:
+        """Wait for an answer; see ask()."""
+        try:
+            is_done, value = self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise self.ended() from error
+        if not is_done:
+            raise value
+        return value
 
 
-class _Orphaned:
-    """Set where the process that wants the result has ended."""
+class Processes(Generic[Info, Item, Result]):
+    """Starts processes, and gives each an item whenever it has done one.
 
-    def __init__(self, parent: int) -> None:
-        self._parent = parent
+    Used in a `with` block, at whose end all processes have ended, whatever they were at.
 
-    def is_set(self) -> bool:
-        return os.getppid() != self._parent
+    Args:
+        make: called once in each process; gives what is known of the work, and what does it. It, its arguments, the
+            items and the results can be pickled.
+        arguments: for `make`, of each process.
+        names: of the processes, for messages.
+
+    Attributes:
+        info: what is known of the work, as the first process says.
+
+    Raises:
+        AiaynError: a process ended before it was ready.
+        Exception: what `make` raised.
+    """
+
+    info: Info
+
+    def __init__(
+        self, make: Maker[Info, Item, Result], arguments: Sequence[tuple[Any, ...]], names: Sequence[str]
+    ) -> None:
+        self._todo: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
+        self._workers: list[_Worker] = []
+        # Fresh processes and no forks: a fork would share this one's threads' locks, and what CUDA has set up.
+        context = multiprocessing.get_context("spawn")
+        try:
+            for name, each in zip(names, arguments, strict=True):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
+                process.start()
+                theirs.close()  # so that the end of the process is the end of what it says
+                self._workers.append(_Worker(name, process, ours))
+            self.info = cast(list[Info], [worker.answer() for worker in self._workers])[0]
+        except BaseException:
+            self._end(kindly=False)
+            raise
+        for worker in self._workers:
+            threading.Thread(target=self._drive, args=(worker,), name=worker.name, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(kindly=kind is None)
+
+    def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+        """Do the work on each item.
+
+        Items are taken in another thread as processes get free, and no more than two for each process are ahead of
+        who reads the results.
+
+        Yields:
+            Each item with what came of it, in the order of the items, as soon as it is there.
+        Raises:
+            AiaynError: a process ended; all results of items before the one that it was at were given.
+            BaseException: what taking an item or the work on it raised, after the results before it.
+        """
+        order: queue.Queue[tuple[Item, Future[Result]] | BaseException | None] = queue.Queue(
+            _IN_FLIGHT * len(self._workers)
+        )
+
+        def feed() -> None:
+            try:
+                for item in items:
+                    task = item, Future[Result]()
+                    order.put(task)  # waits while too much is ahead
+                    self._todo.put(task)
+                order.put(None)
+            except BaseException as error:
+                order.put(error)
+
+        # A daemon: Ctrl-C must not wait for a terminal's next line.
+        threading.Thread(target=feed, name="feeder", daemon=True).start()
+        while (task := order.get()) is not None:
+            if isinstance(task, BaseException):
+                raise task
+            item, future = task
+            yield item, future.result()
+
+    def _drive(self, worker: _Worker) -> None:
+        while (task := self._todo.get()) is not None:
+            item, future = task
+            try:
+                future.set_result(worker.ask(item))
+            except BaseException as error:
+                future.set_exception(error)
+                if not worker.process.is_alive():
+                    return  # no other item comes to it: all that nobody has taken yet come after this one
+
+    def _end(self, *, kindly: bool) -> None:
+        for worker in self._workers:
+            self._todo.put(None)
+            if kindly:
+                worker.connection.close()
+            else:
+                worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(_SECONDS_TO_END)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
 
 
-def _serve(do: Callable[[Work, Stop], Result], way: Connection, orphaned: _Orphaned) -> None:
-    """Answer each message with a list of one result, or of none where there is none, until the other end is gone."""
+def _serve(connection: Connection, make: Maker[Any, Any, Any], arguments: tuple[Any, ...]) -> None:
+    """What one process does: it says what is known of the work, then the result of each item, until nobody asks."""
+    begin_process()
+    try:
+        info, work = make(*arguments)
+    except Exception as error:
+        connection.send((False, _sent(error)))
+        return
+    answer: tuple[bool, Any] = True, info
     while True:
-        work = way.recv()
-        answer: list[Result] = []
-        with suppress(Exception):
-            answer = [do(work, orphaned)]
-        message = pickle.dumps([])
-        with suppress(Exception):
-            message = pickle.dumps(answer)
-        way.send_bytes(message)
+        try:
+            connection.send(answer)
+            item = connection.recv()
+        except (EOFError, OSError):  # nobody is there any more
+            return
+        try:
+            answer = True, work(item)
+        except Exception as error:
+            answer = False, _sent(error)
 
 
-def _send(way: Connection, work: object) -> bool:
-    try:
-        way.send(work)
-    except OSError:  # it was killed
-        return False
-    return True
-
-
-def _receive(way: Connection) -> list[Result]:
-    try:
-        answer: list[Result] = way.recv()
-    except (EOFError, OSError, pickle.UnpicklingError):  # killed now, perhaps for lack of memory
-        return []
-    return answer
-
-
-def _end(copies: list[tuple[int, Connection]]) -> None:
-    """End them, and forget them."""
-    while copies:
-        process, way = copies.pop()
-        way.close()
-        with suppress(ProcessLookupError, ChildProcessError):
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+def _sent(error: Exception) -> Exception:
+    """An error as another process can raise it; a bug of ours keeps its traceback, as text."""
+    if isinstance(error, AiaynError):
+        return error
+    bug = RuntimeError(f"{type(error).__name__}: {error}")
+    bug.add_note("".join(traceback.format_exception(error)))
+    return bug

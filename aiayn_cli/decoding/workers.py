@@ -2,7 +2,7 @@
 
 Small products gain little from a second thread, and everything between them nothing; two searches side by side use
 two cores fully. Python runs one of them at a time, but torch lets go of it in each operation. For searches that take
-seconds, processes.py does without that.
+seconds, copies.py does without that.
 """
 
 import threading

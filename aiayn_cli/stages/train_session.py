@@ -187,16 +187,14 @@ class Session:
 
     def _announce(self, state: TrainingState) -> None:
         config, pairs = self.recipe.training, len(self.data.train)
-        src_tokens = int(self.data.train.src_lengths.sum()) + pairs
-        tgt_tokens = int(self.data.train.tgt_lengths.sum()) + pairs
+        src_tokens = self.data.train.n_tokens("src") + pairs
+        tgt_tokens = self.data.train.n_tokens("tgt") + pairs
         logs.notice(
             f"model: {count_parameters(self.model):,} parameters; data: {self.data.folder}, {pairs:,} pairs, "
             f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
             f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
         )
-        run_flops = self.cost.run_flops(
-            self.data.train.src_lengths, self.data.train.tgt_lengths, config.batch_tokens, config.max_updates
-        )
+        run_flops = self.cost.run_flops(self.data.train.length_chunks(), config.batch_tokens, config.max_updates)
         logs.notice(
             f"cost: {beside_the_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
             f"{self.matmul_rate / 1e12:.3g} TFLOP/s here, on each of {self.worker.world_size} devices"

@@ -16,7 +16,7 @@ from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name, is_blank
 from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.stages.translate_input import check_inputs, groups, opened
+from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
 from aiayn_cli.stages.translate_output import check_outputs, open_writer
 
@@ -95,8 +95,9 @@ def run_score_against(
         longest = min(_LONGEST, loaded.translator.max_positions - 1)  # room for EOS
         scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest)
         write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
-        for group in groups(lines, file, "scoring"):
-            write(scorer.score(group))
+        scored = ((len(group), scorer.score(group)) for group in groups(lines))
+        for records in followed(scored, lines, file, "scoring"):
+            write(records)
     if scorer.unscored > _WARNINGS:
         logs.warning(f"{scorer.unscored:,} pairs in all have no score")
     return ScoreAgainstResult(

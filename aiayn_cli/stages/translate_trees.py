@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aiayn_cli import logs
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.tree_text import TreeText
+from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.translation import Translation
-
-_REPAIRS_NAMED = 5  # one by one; the rest are only counted
 
 
 class TreeRestorer:
@@ -17,13 +15,11 @@ class TreeRestorer:
 
     Args:
         text: of the model's checkpoint; where its target side is not trees, nothing is done.
-
-    Attributes:
-        repaired_lines: lines whose best output was repaired so far.
+        notices: takes which lines' best output was repaired.
     """
 
-    def __init__(self, text: TextConfig) -> None:
-        self.repaired_lines = 0
+    def __init__(self, text: TextConfig, notices: LineNotices) -> None:
+        self._notices = notices
         self._trees = TreeText(text) if text.trees else None
 
     def restore(self, lines: Sequence[InputLine], outputs: list[list[Translation]]) -> list[list[Translation]]:
@@ -35,13 +31,6 @@ class TreeRestorer:
             found = [self._trees.restore_text(line.text, output.text) for output in of_line]
             restored.append([replace(output, text=text) for output, (text, _) in zip(of_line, found, strict=True)])
             if repairs := found[0][1]:
-                self.repaired_lines += 1
-                if self.repaired_lines <= _REPAIRS_NAMED:
-                    what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
-                    logs.warning(f"line {line.number:,}: the tree was repaired: {what}")
+                what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
+                self._notices.take(LineNotice("repaired", f"line {line.number:,}: the tree was repaired: {what}"))
         return restored
-
-    def sum_up(self) -> None:
-        """Say how many lines were repaired, if not all were named."""
-        if self.repaired_lines > _REPAIRS_NAMED:
-            logs.warning(f"{self.repaired_lines:,} trees in all were repaired")

@@ -10,7 +10,7 @@ import torch
 from aiayn_cli import logs
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Update, plan_updates
-from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
@@ -200,8 +200,8 @@ class Trainer:
         self.optimizer.step(rate)
         flops = 0
         if self._hooks.cost is not None:
-            src_lengths, tgt_lengths = self._train.src_lengths[update.pairs], self._train.tgt_lengths[update.pairs]
-            flops = self._hooks.cost.update_flops(src_lengths, tgt_lengths)
+            src, tgt = (self._train.lengths(update.pairs, side) for side in SIDES)
+            flops = self._hooks.cost.update_flops(src, tgt)
         done = Done(step, update.tgt_tokens, len(update.pairs), flops, rate)
         self._readback.put(done, torch.stack((self._worker.sum(nll), norm, skipped, self.optimizer.usual_norm)))
         self.state = replace(

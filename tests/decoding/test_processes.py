@@ -1,119 +1,96 @@
-import os
-import signal
-import sys
+import multiprocessing
+import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
 
+import process_work
 import pytest
-import torch
 
-from aiayn_cli.decoding.processes import Copies
-from aiayn_cli.decoding.workers import Stop
-
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="copies are made on Linux alone")
-
-HERE = os.getpid()
+from aiayn_cli.decoding.processes import Processes
+from aiayn_cli.errors import AiaynError, UsageError
 
 
-def who(number: int, stop: Stop) -> tuple[int, int, int]:
-    return number, os.getpid(), torch.get_num_threads()
+def start(*at_start: str) -> Processes[str, str, tuple[int, str]]:
+    arguments = [(rank, act) for rank, act in enumerate(at_start)]
+    return Processes(process_work.make, arguments, [f"process {rank + 1}" for rank in range(len(at_start))])
 
 
-def ended(process: int) -> bool:
-    """Whether a process has ended, within some seconds."""
-    for _ in range(2000):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":  # ended, and nobody has asked yet how
-            return True
-        time.sleep(0.005)
-    return False
+def test_results_come_in_the_order_of_the_items_whoever_is_faster_and_errors_in_their_place() -> None:
+    items = ["sleep 0.3", *(f"item {number}" for number in range(20))]
+    with start("", "") as processes:
+        assert processes.info == "info of 0"
+        found = list(processes.map(items))
+        assert [item for item, _ in found] == items == [result for _, (_, result) in found]
+        assert {rank for _, (rank, _) in found} == {0, 1}
+        done: list[str] = []
+
+        def take(items: list[str]) -> None:
+            for item, _ in processes.map(items):
+                done.append(item)
+
+        with pytest.raises(AiaynError, match="error 3 is wrong") as error:
+            take(["sleep 0.1", "b", "error 3", "c"])
+        assert error.value.hint == "way out"
+        assert done == ["sleep 0.1", "b"]
+        with pytest.raises(RuntimeError, match="ZeroDivisionError: our own") as bug:
+            take(["bug"])
+        assert "process_work.py" in bug.value.__notes__[0]
+    assert multiprocessing.active_children() == []
 
 
-def test_each_work_has_a_process_of_its_own_with_one_thread_and_the_same_ones_again() -> None:
-    before = torch.get_num_threads()
-    copies = Copies(who)
-    found = copies.run([7, 8, 9])
-    assert [number for number, _, _ in found] == [7, 8, 9]
-    processes = [process for _, process, _ in found]
-    assert processes[0] == os.getpid()
-    assert len(set(processes)) == 3
-    assert [threads for _, _, threads in found] == [1, 1, 1]
-    assert torch.get_num_threads() == before
-    assert [process for _, process, _ in copies.run([1, 2])] == processes[:2]
-    del copies
-    assert all(map(ended, processes[1:]))
+def test_a_result_is_given_before_the_next_item_is_there_and_few_items_are_taken_ahead() -> None:
+    read = threading.Event()
+    taken = 0
+
+    def slow() -> Iterator[str]:
+        yield "first"
+        assert read.wait(20), "the first result was held back"
+        yield "second"
+
+    def many() -> Iterator[str]:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            yield f"item {number}"
+
+    with start("", "") as processes:
+        results = processes.map(slow())
+        assert next(results)[0] == "first"
+        read.set()
+        assert [item for item, _ in results] == ["second"]
+        results = processes.map(many())
+        for number in range(5):
+            assert next(results)[0] == f"item {number}"
+        time.sleep(0.2)  # nobody reads on
+        assert taken <= 5 + 2 * 2 + 1
 
 
-def killed(number: int, stop: Stop) -> int:
-    if os.getpid() != HERE:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
+def test_a_process_that_dies_is_named_after_the_results_before_it() -> None:
+    done: list[str] = []
+
+    def take() -> None:
+        with start("", "") as processes:
+            for item, _ in processes.map(["a", "b", "kill", "sleep 60", "c", *"defghijk"]):
+                done.append(item)
+
+    with pytest.raises(AiaynError, match=r"process [12] was ended by SIGKILL \(PID \d+\)") as error:
+        take()
+    assert done == ["a", "b"]
+    assert "--batch-tokens" in error.value.hint
+    assert multiprocessing.active_children() == []
 
 
-def failing(number: int, stop: Stop) -> int:
-    if os.getpid() != HERE:
-        raise ZeroDivisionError
-    return number
-
-
-def unpicklable(number: int, stop: Stop) -> object:
-    return number if os.getpid() == HERE else (lambda: number)
-
-
-@pytest.mark.parametrize("do", [killed, failing, unpicklable])
-def test_what_a_copy_cannot_do_is_done_here(do: Callable[[int, Stop], object]) -> None:
-    copies = Copies(do)
-    for _ in range(3):
-        assert copies.run([1, 2, 3]) == [1, 2, 3]
-
-
-def test_a_failure_here_is_raised_and_ends_the_copies() -> None:
-    def wait_or_fail(number: int, stop: Stop) -> int:
-        if number == 0:
-            raise ZeroDivisionError
-        while not stop.is_set():
-            time.sleep(0.001)
-        return number
-
-    copies = Copies(wait_or_fail)
-    with pytest.raises(ZeroDivisionError):
-        copies.run([0, 1])
-    assert copies.count == 0
-    copies = Copies(failing_everywhere)
-    with pytest.raises(ValueError, match="number 3"):
-        copies.run([1, 3])
-
-
-def failing_everywhere(number: int, stop: Stop) -> int:
-    if number == 3:
-        raise ValueError(f"number {number}")
-    return number
-
-
-@pytest.mark.parametrize("busy", [False, True])
-def test_copies_end_with_the_process_that_made_them(busy: bool) -> None:
-    reader, writer = os.pipe()
-
-    def do(number: int, stop: Stop) -> int:
-        if number:
-            os.write(writer, os.getpid().to_bytes(8, "little"))
-            while busy and not stop.is_set():
-                time.sleep(0.001)
-        return number
-
-    parent = os.fork()
-    if parent == 0:
-        Copies(do).run([0, 1])
-        time.sleep(60)
-        os._exit(0)
-    os.close(writer)
-    copy = int.from_bytes(os.read(reader, 8), "little")
-    os.close(reader)
-    assert Path(f"/proc/{copy}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    os.kill(parent, signal.SIGKILL)
-    os.waitpid(parent, 0)
-    assert ended(copy)
+@pytest.mark.parametrize(
+    ("act", "kind", "problem"),
+    [
+        ("usage", UsageError, "wrong usage"),
+        ("kill", AiaynError, r"process 2 was ended by SIGKILL"),
+        ("exit", AiaynError, r"process 2 ended with exit code 3"),
+    ],
+)
+def test_what_fails_while_processes_get_ready_is_said_and_ends_all(
+    act: str, kind: type[AiaynError], problem: str
+) -> None:
+    with pytest.raises(kind, match=problem):
+        start("", act)
+    assert multiprocessing.active_children() == []

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,10 @@ from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.training import gradient as gradient_module
 from aiayn_cli.training.metrics import read_metrics
 
+pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
+
 QUICK = {"OMP_NUM_THREADS": "1"}
 Start = Callable[..., Ranks]
-
-
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    precision = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(precision)
 
 
 @pytest.fixture
