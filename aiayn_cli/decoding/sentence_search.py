@@ -13,9 +13,9 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.decoding.batches import bands, batches, most_sentences
 from aiayn_cli.decoding.beam_search import Hypothesis, beam_search, length_penalty
 from aiayn_cli.decoding.constrained_search import constrained_search, groups_of_one_beam
+from aiayn_cli.decoding.copies import Copies, can_fork
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.phrases import Constraint, phrase_tokens
-from aiayn_cli.decoding.copies import Copies, can_fork
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import StoppableScorer
