@@ -96,9 +96,11 @@ class Trainer:
             else Validation(model, valid_store, config, device, worker, metrics, hooks.bleu, longest_validated)
         )
 
-    def train(self) -> str:
+    def train(self, progress: logs.Progress = logs.SILENT) -> str:
         """Train until max_updates, patience or a signal.
 
+        Args:
+            progress: is told of each update.
         Returns:
             Why it stopped: "max_updates", "patience" or the signal's name; in each case a checkpoint was written.
         Raises:
@@ -110,37 +112,36 @@ class Trainer:
         self._make_room()
         meter = self._new_meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-        with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
-            while self.state.step < config.max_updates:
-                agreement = self._update(next(updates))
-                progress.advance(1)
-                step, last = self.state.step, self.state.step == config.max_updates
-                signal = "" if last else agreement.signal
-                what = due(
-                    config,
-                    step,
-                    self.state.saves,
-                    time_is_up=agreement.time_is_up,
-                    signal=signal,
-                    has_valid=self._validation is not None,
-                )
-                self._take_up_results(meter, all_of_them=what.save or what.log)
-                if self._rollback.is_due(self.state):
-                    self._go_back()
-                    updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-                    meter = self._new_meter()
-                    progress.advance(self.state.step - step)
-                    continue
-                if what.log:
-                    progress.show(self._log(meter))
-                    meter = self._new_meter()
-                if what.save:
-                    self._save(validate=what.validate, regular=what.regular)
-                    meter.restart_clock()
-                if what.validate and config.patience and self.state.worse_validations >= config.patience:
-                    return "patience"
-                if signal:
-                    return signal
+        while self.state.step < config.max_updates:
+            agreement = self._update(next(updates))
+            progress.advance(1)
+            step, last = self.state.step, self.state.step == config.max_updates
+            signal = "" if last else agreement.signal
+            what = due(
+                config,
+                step,
+                self.state.saves,
+                time_is_up=agreement.time_is_up,
+                signal=signal,
+                has_valid=self._validation is not None,
+            )
+            self._take_up_results(meter, all_of_them=what.save or what.log)
+            if self._rollback.is_due(self.state):
+                self._go_back()
+                updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
+                meter = self._new_meter()
+                progress.advance(self.state.step - step)
+                continue
+            if what.log:
+                progress.show(self._log(meter))
+                meter = self._new_meter()
+            if what.save:
+                self._save(validate=what.validate, regular=what.regular)
+                meter.restart_clock()
+            if what.validate and config.patience and self.state.worse_validations >= config.patience:
+                return "patience"
+            if signal:
+                return signal
         return "max_updates"
 
     @property

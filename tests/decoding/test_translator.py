@@ -82,7 +82,7 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
 
 
 def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-    translator._search._search_share = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
+    translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
     translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
     assert translator.notices.counts["split"] == 9
     err = capsys.readouterr().err
@@ -96,7 +96,7 @@ def test_a_word_of_200_000_characters_is_translated_in_parts(translator: Transla
         assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
         return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
 
-    translator._search._search_share = search  # type: ignore[method-assign]
+    translator._search._search_band = search  # type: ignore[method-assign]
     word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
     [found] = translator.translate([word])
     assert found.replace(" ", "") == word
