@@ -83,7 +83,7 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
 
 
 def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-    translator._search._search_share = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
+    translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
     translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
     assert translator.notices.counts["split"] == 9
     err = capsys.readouterr().err
@@ -119,7 +119,7 @@ def test_chinese_without_marks_is_no_long_word(translator: Translator) -> None:
         assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
         return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
 
-    translator._search._search_share = search  # type: ignore[method-assign]
+    translator._search._search_band = search  # type: ignore[method-assign]
     [[found]] = translator.translate_n_best(["中a国b人c" * 1_000])
     assert len(found.parts) > 1
     assert not any(part.word for part in found.parts)
