@@ -14,7 +14,7 @@ from aiayn_cli.decoding.beam_search import Hypothesis, length_penalty
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, SentenceSearch, Source
+from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.device import Device
@@ -39,9 +39,11 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
+        longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
+        splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
 
     Attributes:
-        split_lines: how many lines were too long for one pass so far.
+        split_lines: how many lines were too long for one pass so far, and were cut.
     """
 
     def __init__(
@@ -56,15 +58,17 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
+        longest_source: int = LONGEST_SOURCE,
+        splits: bool = True,
     ) -> None:
         self._search = SentenceSearch(
             models, vocab.size, device, decoding, n_best=n_best, options=options, glossary=glossary, engine=engine
         )
         self._vocab = vocab
         self._glossary = glossary
-        self._longest_source = LONGEST_SOURCE
+        self._longest_source, self._splits = min(longest_source, LONGEST_PASS), splits
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
-        self.split_lines = self._changed_prefixes = 0
+        self.split_lines = self._changed_prefixes = self._too_long = 0
 
     def variant(
         self,
@@ -82,7 +86,7 @@ class Translator:
         other = copy.copy(self)
         other._search = self._search.variant(decoding, options)
         other._longest_source = longest_source or self._longest_source
-        other.split_lines = other._changed_prefixes = 0
+        other.split_lines = other._changed_prefixes = other._too_long = 0
         return other
 
     @property
@@ -114,8 +118,9 @@ class Translator:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line of more than
-        LONGEST_SOURCE sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part.
-        Where the model gives fewer outputs a probability above 0, blank ones with a score of -inf fill up.
+        longest_source sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part. Where
+        lines cannot be cut, its outputs are blank ones with a score of -inf, and a warning names it. Such ones fill up
+        too where the model gives fewer outputs a probability above 0.
 
         Args:
             lines: without line ends.
@@ -140,7 +145,10 @@ class Translator:
         for number, source, hypotheses in zip(line_of_each, sources, self._search.search(sources), strict=True):
             results[number].append((source, hypotheses))
         texts = self._texts([hypothesis for parts in results for _, found in parts for hypothesis in found])
-        return [self._outputs(parts, texts) for parts in results]
+        outputs = [self._outputs(parts, texts) for parts in results]
+        for number in set(wanted) - set(line_of_each):
+            outputs[number] = [Translation("", -math.inf, -math.inf)] * self._search.n_best
+        return outputs
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
@@ -168,6 +176,9 @@ class Translator:
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [ids]
+        if not self._splits:
+            self._refuse(len(ids), limit, line)
+            return []
         ends = split_points(self._vocab.pieces(ids), limit)
         if line is not None:
             self.split_lines += 1
@@ -176,6 +187,14 @@ class Translator:
                     f"line {line:,} has {len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
                 )
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _refuse(self, length: int, limit: int, line: int | None) -> None:
+        if line is None:
+            return
+        self._too_long += 1
+        if self._too_long <= _NOTICES:
+            what = f"line {line:,} has {length:,} sub-words, and no more than {limit:,} are read at once"
+            logs.warning(f"{what}: it is left out, since it cannot be cut")
 
     def _phrases(self, ids: list[int], text: str | None) -> list[Constraint]:
         """What the glossary wants in the output of a source; the text of a part is made of its sub-words."""

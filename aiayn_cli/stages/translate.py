@@ -14,6 +14,7 @@ from aiayn_cli.data.text import RecordReader, display_name
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.errors import UsageError
+from aiayn_cli.stages.translate_abilities import check_abilities
 from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_input import check_inputs, groups, opened
 from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
@@ -156,6 +157,14 @@ def run_translate(
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         prefixes = RecordReader(files.enter_context(opened(prefix)), str(prefix)) if prefix else None
         loaded = load_models(models, search, device, precision, engine, int8, glossary)
+        check_abilities(
+            loaded.checkpoints,
+            attention=attention is not None,
+            alignments=with_alignments,
+            markup=markup,
+            glossary=glossary is not None,
+            on_suspect=on_suspect,
+        )
         lines = InputLines(reader, input_format or line_format, prefixes)
         session = Session(
             loaded,

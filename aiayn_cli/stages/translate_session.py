@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.flags import FLAGS, OutputChecks
 from aiayn_cli.decoding.markup_translator import MarkupTranslator
 from aiayn_cli.decoding.report import SuspectCounts, report_record
@@ -44,8 +45,6 @@ class Session:
         keep_outputs: whether to remember all outputs.
         picture: takes what attention is drawn of.
         markup: whether tags, placeholders and addresses are carried through.
-    Raises:
-        AiaynError: the models cannot do that.
 
     Attributes:
         lines, blank, unreadable: counts of lines read.
@@ -69,23 +68,17 @@ class Session:
     ) -> None:
         first = loaded.checkpoints[0]
         self._title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
-        if markup and first.text.changes_text:
-            raise AiaynError(
-                f"--markup puts tags between words, but {first.path} reads and writes text in another form",
-                "leave --markup away, or take a model of raw text",
-            )
         self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if markup else loaded.translator
         self._second_pass = loaded.translator.second_pass()
-        checks = OutputChecks(
-            first.src_lang, first.tgt_lang, is_text=not first.text.trees, glossary=loaded.glossary, markup=markup
-        )
+        trees = TreeText(first.text) if first.text.trees else None
+        checks = OutputChecks(first.src_lang, first.tgt_lang, trees=trees, glossary=loaded.glossary, markup=markup)
         self._glossary = loaded.glossary
-        self._judge = Judge(self._translator, checks, on_suspect)
+        self._judge = Judge(self._translator, checks, on_suspect, is_text=trees is None)
         self._style, self._on_suspect, self._name = style, on_suspect, name
         self._write, self._write_report = write, write_report
         self._keep_outputs, self._picture = keep_outputs, picture
         self.lines = self.blank = self.unreadable = 0
-        self.trees = TreeRestorer(first.text)
+        self.trees = TreeRestorer(trees)
         self.suspects = SuspectCounts()
         self.kept: list[tuple[Output, ...]] = []
 
@@ -133,8 +126,10 @@ class Session:
         return self._judge.judge(texts, outputs, prefixes)
 
     def _with_trees(self, group: Sequence[InputLine], judged: list[Judged]) -> list[Judged]:
-        restored = self.trees.restore(group, [list(each.outputs) for each in judged])
-        return [replace(each, outputs=outputs) for each, outputs in zip(judged, restored, strict=True)]
+        return [
+            each if each.replaced_by else replace(each, outputs=self.trees.restore(line, each.outputs))
+            for line, each in zip(group, judged, strict=True)
+        ]
 
     def _put_out(self, group: Sequence[InputLine], judged: Sequence[Judged]) -> None:
         self._write(
