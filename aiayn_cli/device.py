@@ -1,7 +1,6 @@
 """Device, precision, threads and allocator: chosen once, here, and explained in one line."""
 
 import ctypes
-import math
 import os
 import resource
 import sys
@@ -77,7 +76,8 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
 def matmul_rate(device: Device, seconds: float = 0.2) -> float:
     """FLOP/s of one large matrix product in the type that the network computes in: what it could do at best.
 
-    The best of as many timings as fit into the time, since other work on the machine can only slow one down.
+    The best of as many timings as fit into the time, five at least, since other work on the machine can only slow one
+    down.
 
     Args:
         device: measured here and now, with its threads.
@@ -98,8 +98,9 @@ def matmul_rate(device: Device, seconds: float = 0.2) -> float:
         return time.perf_counter() - started
 
     timed()
-    best, end = math.inf, time.perf_counter() + seconds
-    while best == math.inf or time.perf_counter() < end:
+    end = time.perf_counter() + seconds
+    best = min(timed() for _ in range(5))
+    while time.perf_counter() < end:
         best = min(best, timed())
     return at_once * 2.0 * rows * inner * columns / best
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, load_training
+from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
 
 STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
@@ -42,6 +42,12 @@ def some_weights(seed: int = 0) -> dict[str, Tensor]:
 def some_moments(seed: int = 0) -> dict[str, Tensor]:
     random = torch.Generator().manual_seed(seed + 50)
     return {"exp_avg": torch.randn(60, generator=random), "exp_avg_sq": torch.rand(60, generator=random)}
+
+
+def save_some(path: Path, step: int, seed: int, vocab: Path) -> Path:
+    """Write a checkpoint that training can go on from."""
+    snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
+    return save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot).path
 
 
 def bits(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, bytes]]:

@@ -1,8 +1,10 @@
 """What holds in every test: one torch thread, no network beyond this machine, the same examples in every run."""
 
+import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -40,6 +42,31 @@ def _fresh_logs() -> None:
     from aiayn_cli import logs
 
     logs.setup()
+
+
+@pytest.fixture
+def no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk, hundreds of times; the real kills of processes have the real call."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    """Bytes to save as a checkpoint's vocabulary."""
+    path = tmp_path / "some.vocab"
+    path.write_bytes(bytes(range(256)) * 3)
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
+    """Write a resumable checkpoint of a run, or one at a path."""
+    from checkpoints import save_some  # here, because it loads torch
+
+    def save(step: int = 7, *, seed: int = 0, path: Path | None = None, run: str = "run") -> Path:
+        return save_some(path or tmp_path / run / "checkpoints" / f"step-{step:08d}", step, seed, vocab)
+
+    return save
 
 
 @pytest.fixture

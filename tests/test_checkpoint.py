@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import STATE, bits, described, fail_at, is_whole, kill, refuse, some_moments, some_weights
+from checkpoints import STATE, bits, described, fail_at, is_whole, kill, refuse, some_weights
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from aiayn_cli import checkpoint_files as files
-from aiayn_cli.checkpoint import TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
+from aiayn_cli.checkpoint import load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.run_checkpoints import (
@@ -31,29 +31,7 @@ from aiayn_cli.run_checkpoints import (
 PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
 
 
-@pytest.fixture(autouse=True)
-def _quick_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of real ones would wait for the disk
-
-
-@pytest.fixture
-def vocab(tmp_path: Path) -> Path:
-    path = tmp_path / "some.vocab"
-    path.write_bytes(bytes(range(256)) * 3)
-    return path
-
-
-@pytest.fixture
-def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
-    """Write a resumable checkpoint of a run, or one at a path."""
-
-    def save(step: int = 7, *, seed: int = 0, path: Path | None = None, run: str = "run") -> Path:
-        path = path or checkpoint_path(tmp_path / run, step)
-        snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
-        save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot)
-        return path
-
-    return save
+pytestmark = pytest.mark.usefixtures("no_flush")
 
 
 def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab: Path) -> None:
@@ -62,6 +40,17 @@ def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab
     assert load_checkpoint(path) == described(path)
     assert load_training(path).state == STATE
     assert {tensor.dtype for tensor in load_checkpoint(path).weights().values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_who_may_read_a_checkpoint_is_what_the_umask_says(umask: int, mode: int, saved: Callable[..., Path]) -> None:
+    before = os.umask(umask)
+    try:
+        path = saved()
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.rglob("*") if file.is_file()}
+    assert set(modes.values()) == {mode}, modes
 
 
 def test_parents_come_back_as_they_were(tmp_path: Path, vocab: Path) -> None:

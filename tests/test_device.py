@@ -121,12 +121,13 @@ def test_a_library_without_these_settings_changes_nothing(monkeypatch: pytest.Mo
 def test_the_rate_of_products_is_measured_and_counts_two_operations_for_each_weight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    times = iter(
-        [0.0, 9.0, 9.0, 10.0, 10.5, 10.5, 10.5, 10.75, 12.0]
-    )  # warm-up 9 s; then 0.5 s and 0.25 s; the time is up
+    warm_up = [0.0, 9.0]
+    busy = [9.0, *(moment for start in range(10, 15) for moment in (start, start + 0.5))]  # five in any case
+    times = iter([*warm_up, *busy, 16.0, 16.0, 16.25, 25.0])
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(times))
     device = Device(torch.device("cpu"), torch.float32, 1, "")
-    assert matmul_rate(device, seconds=1.6) == 2 * 4096 * 512 * 2048 / 0.25
+    assert matmul_rate(device, seconds=8.0) == 2 * 4096 * 512 * 2048 / 0.25
+    assert next(times, None) is None
 
 
 def test_the_measured_rate_is_that_of_this_machine() -> None:

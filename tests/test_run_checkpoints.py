@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from checkpoints import STATE, described, fail_at, is_whole, kill, some_moments, some_weights
+from checkpoints import described, fail_at, is_whole, kill, some_weights
 
-from aiayn_cli.checkpoint import TrainingSnapshot, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint import load_checkpoint, save_checkpoint
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.run_checkpoints import (
     checkpoint_path,
@@ -23,30 +23,7 @@ from aiayn_cli.run_checkpoints import (
     remove_leftovers,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quick_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of real ones would wait for the disk
-
-
-@pytest.fixture
-def vocab(tmp_path: Path) -> Path:
-    path = tmp_path / "some.vocab"
-    path.write_bytes(bytes(range(256)) * 3)
-    return path
-
-
-@pytest.fixture
-def saved(tmp_path: Path, vocab: Path) -> Callable[..., Path]:
-    """Write a resumable checkpoint of a run, or one at a path."""
-
-    def save(step: int = 7, *, seed: int = 0, path: Path | None = None, run: str = "run") -> Path:
-        path = path or checkpoint_path(tmp_path / run, step)
-        snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
-        save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot)
-        return path
-
-    return save
+pytestmark = pytest.mark.usefixtures("no_flush")
 
 
 def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:

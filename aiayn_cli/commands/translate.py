@@ -137,6 +137,12 @@ def translate(
         ),
     ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="GPUs of this machine to divide the lines over; with --device cpu, processes. Default: one."
+        ),
+    ] = None,
     precision: Annotated[
         Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
     ] = "auto",
@@ -216,6 +222,7 @@ def translate(
         glossary=glossary,
         attention=attention,
         device=device,
+        gpus=gpus,
         precision=precision,
         engine=engine,
         int8=int8,

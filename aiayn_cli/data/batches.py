@@ -1,4 +1,4 @@
-"""Which pairs make up which update, and how they become padded tensors.
+"""Which pairs make up which update.
 
 An update is a fixed set of pairs that depends on (seed, epoch, position) alone. Devices and micro-batches only divide
 it, so that a run gives the same result on any number of them. Planning sorts one pool of pairs at a time by their
@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from aiayn_cli.data.store import Side, TokenStore
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import DataError
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 _POOL_PAIRS = 1 << 16  # pairs sorted by length together; the order of pairs depends on it, so it never changes
 
@@ -46,55 +43,6 @@ class Update:
     after: Position
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Padded tensors of some pairs.
-
-    Attributes:
-        src: int64 [batch, src_len], each row ended by EOS_ID.
-        src_mask: bool [batch, src_len], True = a real token; None where nothing is padded.
-        tgt_in: int64 [batch, tgt_len], BOS_ID first.
-        tgt_out: int64 [batch, tgt_len], what follows each token of tgt_in: EOS_ID last, then PAD_ID.
-        tgt_tokens: tokens of tgt_out that are not padding.
-    """
-
-    src: Tensor
-    src_mask: Tensor | None
-    tgt_in: Tensor
-    tgt_out: Tensor
-    tgt_tokens: int
-
-    def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; a GPU copies it when it gets there, and the host goes on meanwhile."""
-
-        def moved(x: Tensor) -> Tensor:
-            # Only from page-locked memory can a GPU copy by itself; torch keeps such memory for the next batch.
-            return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
-
-        mask = None if self.src_mask is None else moved(self.src_mask)
-        src, tgt_in, tgt_out = (moved(x) for x in (self.src, self.tgt_in, self.tgt_out))
-        return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
-
-
-@dataclass(frozen=True)
-class FlatBatch:
-    """Some pairs without padding, one after the other.
-
-    Attributes:
-        src: int64 [source tokens], each sentence ended by EOS_ID.
-        src_lengths: int64 [pairs], with EOS_ID.
-        tgt_in: int64 [target tokens], each sentence with BOS_ID first.
-        tgt_out: int64 [target tokens], what follows each token of tgt_in: EOS_ID last.
-        tgt_lengths: int64 [pairs], with EOS_ID.
-    """
-
-    src: Tensor
-    src_lengths: Tensor
-    tgt_in: Tensor
-    tgt_out: Tensor
-    tgt_lengths: Tensor
-
-
 def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Position) -> Iterator[Update]:
     """All updates from a position on, epoch after epoch, without end.
 
@@ -120,7 +68,7 @@ def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Positio
                 done += len(pairs)
                 if done <= skip:
                     continue
-                tgt_tokens = int(store.tgt_lengths[pairs].sum()) + len(pairs)
+                tgt_tokens = int(store.lengths(pairs, "tgt").sum()) + len(pairs)
                 after = Position(epoch, done) if done < len(store) else Position(epoch + 1, 0)
                 yield Update(pairs, tgt_tokens, after)
         epoch, skip = epoch + 1, 0
@@ -143,40 +91,26 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
     rounds = max(1, -(-int(lengths.sum()) // (most * multiple_of)))  # fewer cannot do
     while True:
         bounds = np.concatenate(([0], _cut_evenly(lengths, rounds * multiple_of), [len(pairs)]))
-        parts = [pairs[a:b] for a, b in pairwise(bounds)]
-        if all(len(part) <= 1 or _padded(store, part) <= most for part in parts):
-            return parts
+        parts = list(pairwise(bounds.tolist()))
+        if all(b - a <= 1 or int(lengths[a:b].max()) * (b - a) <= most for a, b in parts):
+            return [pairs[a:b] for a, b in parts]
         rounds += 1
 
 
 def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
     """A micro-batch that takes as much memory as any may: as many of the longest pairs as fit in max_tokens."""
-    lengths = np.maximum(store.src_lengths, store.tgt_lengths).astype(np.int64) + 1
-    most = min(len(store), max(1, _with_slack(max_tokens) // int(lengths.max())))
-    return _sorted_by_length(store, np.argpartition(lengths, len(store) - most)[len(store) - most :].astype(np.int64))
-
-
-def collate(store: TokenStore, pairs: Indices) -> Batch:
-    """Read pairs from the store into padded tensors."""
-    src, src_is_token = _rows(store, pairs, "src")
-    tgt, tgt_is_token = _rows(store, pairs, "tgt")
-    return Batch(
-        src=torch.from_numpy(src),
-        src_mask=None if src_is_token.all() else torch.from_numpy(src_is_token),
-        tgt_in=torch.from_numpy(_shifted_right(tgt)),
-        tgt_out=torch.from_numpy(tgt),
-        tgt_tokens=int(np.count_nonzero(tgt_is_token)),
-    )
-
-
-def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
-    """Read pairs from the store as they stand, one after the other."""
-    src, src_lengths = _with_ends(store, pairs, "src")
-    tgt, tgt_lengths = _with_ends(store, pairs, "tgt")
-    tgt_in = np.empty_like(tgt)
-    tgt_in[1:] = tgt[:-1]
-    tgt_in[np.cumsum(tgt_lengths) - tgt_lengths] = BOS_ID
-    return FlatBatch(*(torch.from_numpy(x) for x in (src, src_lengths, tgt_in, tgt, tgt_lengths)))
+    most = min(len(store), max(1, _with_slack(max_tokens) // (max(store.longest) + 1)))
+    longest, lengths = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    first = 0
+    for src, tgt in store.length_chunks():
+        longest = np.concatenate((longest, np.arange(first, first + len(src))))
+        lengths = np.concatenate((lengths, np.maximum(src, tgt)))
+        kept = (
+            np.argpartition(lengths, len(lengths) - most)[len(lengths) - most :] if len(lengths) > most else slice(None)
+        )
+        longest, lengths = longest[kept], lengths[kept]
+        first += len(src)
+    return _sorted_by_length(store, longest)[0]
 
 
 def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iterator[Indices]:
@@ -185,8 +119,7 @@ def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iter
     A single longer pair is a batch by itself; one with a side of more than `longest` tokens, its end token included,
     is left out.
     """
-    pairs = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
-    lengths = _lengths(store, pairs)
+    pairs, lengths = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
     pairs, lengths = pairs[lengths <= longest], lengths[lengths <= longest]
     first = 0
     while first < len(pairs):
@@ -197,70 +130,37 @@ def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iter
         first = after
 
 
-def _rows(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, NDArray[np.bool_]]:
-    """One side of some pairs, each row ended by EOS_ID and padded: int64 [batch, length], and which are tokens."""
-    flat, lengths = store.gather(pairs, side)
-    columns = np.arange(lengths.max() + 1)
-    is_text = columns < lengths[:, None]
-    rows = np.full(is_text.shape, PAD_ID, dtype=np.int64)
-    rows[is_text] = flat
-    rows[np.arange(len(rows)), lengths] = EOS_ID
-    return rows, columns <= lengths[:, None]
-
-
-def _with_ends(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, Indices]:
-    """One side of some pairs, each ended by EOS_ID: int64 [tokens], and lengths with it, int64 [pairs]."""
-    flat, lengths = store.gather(pairs, side)
-    with_end = lengths.astype(np.int64) + 1
-    ends = np.cumsum(with_end)
-    tokens = np.empty(ends[-1], dtype=np.int64)
-    is_text = np.ones(len(tokens), dtype=bool)
-    is_text[ends - 1] = False
-    tokens[is_text] = flat
-    tokens[ends - 1] = EOS_ID
-    return tokens, with_end
-
-
-def _shifted_right(tgt: Indices) -> Indices:
-    """What the decoder reads: BOS_ID, then the target without the last place; an end token inside becomes padding."""
-    tgt_in = np.empty_like(tgt)
-    tgt_in[:, 0] = BOS_ID
-    tgt_in[:, 1:] = np.where(tgt[:, :-1] == EOS_ID, PAD_ID, tgt[:, :-1])
-    return tgt_in
-
-
 def _pool_updates(store: TokenStore, batch_tokens: int, seed: int, epoch: int, first: int) -> list[Indices]:
     """The updates of the pool that begins at place `first` of the epoch's order, shuffled."""
     places = np.arange(first, min(first + _POOL_PAIRS, len(store)), dtype=np.uint64)
-    pairs = _sorted_by_length(store, _shuffled(places, len(store), mixed_seed(seed, epoch)))
-    lengths = _lengths(store, pairs)
+    pairs, lengths = _sorted_by_length(store, _shuffled(places, len(store), mixed_seed(seed, epoch)))
     count = -(-int(lengths.sum()) // batch_tokens)
     updates = np.split(pairs, _cut_evenly(lengths, count))
     order = _shuffled(np.arange(len(updates), dtype=np.uint64), len(updates), mixed_seed(seed, epoch, first + 1))
     return [updates[i] for i in order.tolist() if len(updates[i])]
 
 
-def _sorted_by_length(store: TokenStore, pairs: Indices) -> Indices:
+def _sorted_by_length(store: TokenStore, pairs: Indices) -> tuple[Indices, Indices]:
     """Sort by the longer side, then by the difference of the sides, upwards and downwards in turn.
 
     Neighbours then differ little in either side, so that cutting the sequence anywhere leaves little padding in both.
+
+    Returns:
+        The pairs in order, and what each counts for, as _lengths() says it.
     """
-    src, tgt = store.src_lengths[pairs], store.tgt_lengths[pairs]
+    src, tgt = store.lengths(pairs, "src"), store.lengths(pairs, "tgt")
     longer = np.maximum(src, tgt)
-    return pairs[np.lexsort((pairs, np.where(longer % 2, src - tgt, tgt - src), longer))]
+    order = np.lexsort((pairs, np.where(longer % 2, src - tgt, tgt - src), longer))
+    return pairs[order], longer[order].astype(np.int64) + 1
 
 
 def _lengths(store: TokenStore, pairs: Indices) -> Indices:
     """Tokens that each pair counts for: its longer side with its end token."""
-    return np.maximum(store.src_lengths[pairs], store.tgt_lengths[pairs]).astype(np.int64) + 1
+    return np.maximum(store.lengths(pairs, "src"), store.lengths(pairs, "tgt")).astype(np.int64) + 1
 
 
 def _with_slack(max_tokens: int) -> int:
     return max_tokens + max_tokens // 16
-
-
-def _padded(store: TokenStore, pairs: Indices) -> int:
-    return int(_lengths(store, pairs).max()) * len(pairs)
 
 
 def _cut_evenly(lengths: Indices, parts: int) -> Indices:

@@ -59,6 +59,12 @@ def default_workers() -> int:
     return min(available_cores(), MOST_WORKERS)
 
 
+def begin_process() -> None:
+    """What a process does first whose parent works on with its results: it leaves Ctrl-C to that, and ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
 def _map_in_processes(
     make: Callable[..., Callable[[Item], Result]],
     arguments: tuple[Any, ...],
@@ -99,8 +105,7 @@ _failure: Exception | None = None  # likewise, where there is no worker
 
 def _start_worker(make: Callable[..., Callable[[Any], Any]], arguments: tuple[Any, ...]) -> None:
     global _worker, _failure
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    begin_process()
     try:
         _worker = make(*arguments)
     except Exception as error:  # raised here, it would end the process, and nobody would learn why

@@ -17,8 +17,11 @@ from aiayn_cli.errors import DataError
 
 Side = Literal["src", "tgt"]
 Tokens = npt.NDArray[np.integer[Any]]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 SHARD_PAIRS = 1_000_000
+_LENGTHS_AT_ONCE = 1 << 17  # pairs, 1 MB of offsets a side
 _AGAIN = "remove the folder, and run `aiayn prepare` again"
 _HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
 
@@ -43,15 +46,45 @@ class TokenStore:
     def __len__(self) -> int:
         return int(self._first_pairs[-1])
 
-    @cached_property
-    def src_lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens of each source side, without </s>: [pairs]."""
-        return self._lengths("src")
+    @property
+    def src_lengths(self) -> Int32s:
+        """Tokens of each source side, without </s>: [pairs], made anew at each call; for corpora that are not large."""
+        return self._all_lengths("src")
+
+    @property
+    def tgt_lengths(self) -> Int32s:
+        """Tokens of each target side, likewise."""
+        return self._all_lengths("tgt")
+
+    def n_tokens(self, side: Side) -> int:
+        """Tokens of all pairs, without </s>."""
+        return sum(len(shard.tokens[side]) for shard in self._shards)
 
     @cached_property
-    def tgt_lengths(self) -> npt.NDArray[np.int32]:
-        """Tokens of each target side, without </s>: [pairs]."""
-        return self._lengths("tgt")
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and of the longest target side, without </s>; 0 where there are no pairs."""
+        both = [(int(src.max()), int(tgt.max())) for src, tgt in self.length_chunks()]
+        return max((src for src, _ in both), default=0), max((tgt for _, tgt in both), default=0)
+
+    def length_chunks(self) -> Iterator[tuple[Int32s, Int32s]]:
+        """Lengths of both sides of all pairs in order, as lengths() gives them, a bounded number at a time."""
+        for shard in self._shards:
+            for first in range(0, shard.n_pairs, _LENGTHS_AT_ONCE):
+                # One number more than pairs: where the last one ends.
+                offsets = (shard.offsets[side][first : first + _LENGTHS_AT_ONCE + 1] for side in SIDES)
+                src, tgt = (np.diff(some).astype(np.int32) for some in offsets)
+                yield src, tgt
+
+    def lengths(self, indices: npt.ArrayLike, side: Side) -> Int32s:
+        """Tokens of one side of some pairs, without </s>; nothing is kept in memory, the offsets on disk say it.
+
+        Args:
+            indices: pairs in any order, repeats allowed: [n].
+            side: "src" or "tgt".
+        Returns:
+            [n].
+        """
+        return self._find(indices, side)[2].astype(np.int32)
 
     def check_ids(self, vocab_size: int) -> None:
         """Make sure that every id is one of the vocabulary's; this reads all of the files.
@@ -77,7 +110,7 @@ class TokenStore:
         src, tgt = (shard.tokens[s][shard.offsets[s][local] : shard.offsets[s][local + 1]] for s in SIDES)
         return src, tgt
 
-    def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, npt.NDArray[np.int32]]:
+    def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, Int32s]:
         """Give one side of several pairs at once.
 
         Args:
@@ -86,18 +119,8 @@ class TokenStore:
         Returns:
             The ids of the pairs one after the other, in the order of `indices`: [tokens]; their lengths: [n].
         """
-        wanted = np.asarray(indices, np.int64)
-        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
-            raise IndexError(f"pairs {wanted.min()} to {wanted.max()} of {len(self)}")
-        numbers = np.searchsorted(self._first_pairs, wanted, side="right") - 1
-        starts, lengths = np.empty_like(wanted), np.empty_like(wanted)
+        numbers, starts, lengths = self._find(indices, side)
         used = np.unique(numbers)
-        for number in used:
-            here = numbers == number
-            local = wanted[here] - self._first_pairs[number]
-            offsets = self._shards[number].offsets[side]
-            starts[here] = offsets[local]
-            lengths[here] = offsets[local + 1] - offsets[local]
         # Position of each token in its shard: its pair's start, and how far it is from the pair's first token.
         ends = np.cumsum(lengths)
         positions = np.arange(ends[-1] if ends.size else 0) + np.repeat(starts - (ends - lengths), lengths)
@@ -110,8 +133,28 @@ class TokenStore:
             flat[here] = self._shards[number].tokens[side][positions[here]]
         return flat, lengths.astype(np.int32)
 
-    def _lengths(self, side: Side) -> npt.NDArray[np.int32]:
-        return np.concatenate([np.diff(shard.offsets[side]).astype(np.int32) for shard in self._shards])
+    def _find(self, indices: npt.ArrayLike, side: Side) -> tuple[Int64s, Int64s, Int64s]:
+        """Shard of each of some pairs, where one side of it begins there, and how many tokens it has: [n] each."""
+        wanted = np.asarray(indices, np.int64)
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < len(self)):
+            raise IndexError(f"pairs {wanted.min()} to {wanted.max()} of {len(self)}")
+        if len(self._shards) == 1:
+            offsets = self._shards[0].offsets[side]
+            starts = offsets[wanted]
+            return np.zeros_like(wanted), starts, offsets[wanted + 1] - starts
+        numbers = np.searchsorted(self._first_pairs, wanted, side="right") - 1
+        starts, lengths = np.empty_like(wanted), np.empty_like(wanted)
+        for number in np.unique(numbers):
+            here = numbers == number
+            local = wanted[here] - self._first_pairs[number]
+            offsets = self._shards[number].offsets[side]
+            starts[here] = offsets[local]
+            lengths[here] = offsets[local + 1] - starts[here]
+        return numbers, starts, lengths
+
+    def _all_lengths(self, side: Side) -> Int32s:
+        place = SIDES.index(side)
+        return np.concatenate([np.zeros(0, np.int32), *(both[place] for both in self.length_chunks())])
 
 
 @dataclass(frozen=True)
@@ -189,15 +232,15 @@ class TokenStoreWriter:
         self._first_shard = first_shard
         self._folder, self._split, self._dtype, self._shard_pairs = folder, split, dtype, shard_pairs
         self._files: dict[Side, BinaryIO] = {}
-        self._lengths: dict[Side, list[npt.NDArray[np.int32]]] = {}
+        self._lengths: dict[Side, list[Int32s]] = {}
         self._open_shard()
 
     def add(
         self,
         src: Tokens,
-        src_lengths: npt.NDArray[np.int32],
+        src_lengths: Int32s,
         tgt: Tokens,
-        tgt_lengths: npt.NDArray[np.int32],
+        tgt_lengths: Int32s,
     ) -> None:
         """Append pairs.
 

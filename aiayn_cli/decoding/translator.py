@@ -5,13 +5,13 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.beam_search import Hypothesis, length_penalty
 from aiayn_cli.decoding.glossary import Glossary
+from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
@@ -20,8 +20,6 @@ from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Tr
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import UNK_ID
-
-_NOTICES = 5  # long lines, and prefixes that cannot be as they are, named one by one
 
 _NO_OPTIONS = SearchOptions()
 
@@ -41,9 +39,10 @@ class Translator:
         engine: what searches instead of the models, which then only score outputs.
         longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
+        notices: takes what is to be said about lines; None = it is said at once.
 
     Attributes:
-        split_lines: how many lines were too long for one pass so far, and were cut.
+        notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class Translator:
         engine: SearchEngine | None = None,
         longest_source: int = LONGEST_SOURCE,
         splits: bool = True,
+        notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
             models, vocab.size, device, decoding, n_best=n_best, options=options, glossary=glossary, engine=engine
@@ -68,7 +68,7 @@ class Translator:
         self._glossary = glossary
         self._longest_source, self._splits = min(longest_source, LONGEST_PASS), splits
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
-        self.split_lines = self._changed_prefixes = self._too_long = 0
+        self.notices = notices or LineNotices()
 
     def variant(
         self,
@@ -86,7 +86,7 @@ class Translator:
         other = copy.copy(self)
         other._search = self._search.variant(decoding, options)
         other._longest_source = longest_source or self._longest_source
-        other.split_lines = other._changed_prefixes = other._too_long = 0
+        other.notices = LineNotices()
         return other
 
     @property
@@ -164,12 +164,10 @@ class Translator:
         known = [i for i in ids if i != UNK_ID]
         prefix = known[: self._search.longest_prefix]
         if len(prefix) < len(ids) and line is not None:
-            self._changed_prefixes += 1
-            if self._changed_prefixes <= _NOTICES:
-                what = f"what its prefix holds beyond {len(prefix):,} sub-words"
-                if len(known) < len(ids):
-                    what = "what its prefix holds that is not in the vocabulary"
-                logs.warning(f"line {line:,}: {what} is left out")
+            what = f"what its prefix holds beyond {len(prefix):,} sub-words"
+            if len(known) < len(ids):
+                what = "what its prefix holds that is not in the vocabulary"
+            self.notices.take(LineNotice("prefix", f"line {line:,}: {what} is left out"))
         return prefix
 
     def _parts(self, ids: list[int], line: int | None) -> list[list[int]]:
@@ -177,24 +175,16 @@ class Translator:
         if len(ids) <= limit:
             return [ids]
         if not self._splits:
-            self._refuse(len(ids), limit, line)
+            if line is not None:
+                what = f"{len(ids):,} sub-words, and no more than {limit:,} are read at once"
+                said = f"line {line:,} has {what}: it is left out, since it cannot be cut"
+                self.notices.take(LineNotice("too_long", said))
             return []
         ends = split_points(self._vocab.pieces(ids), limit)
         if line is not None:
-            self.split_lines += 1
-            if self.split_lines <= _NOTICES:
-                logs.notice(
-                    f"line {line:,} has {len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
-                )
+            what = f"{len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
+            self.notices.take(LineNotice("split", f"line {line:,} has {what}"))
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-    def _refuse(self, length: int, limit: int, line: int | None) -> None:
-        if line is None:
-            return
-        self._too_long += 1
-        if self._too_long <= _NOTICES:
-            what = f"line {line:,} has {length:,} sub-words, and no more than {limit:,} are read at once"
-            logs.warning(f"{what}: it is left out, since it cannot be cut")
 
     def _phrases(self, ids: list[int], text: str | None) -> list[Constraint]:
         """What the glossary wants in the output of a source; the text of a part is made of its sub-words."""

@@ -36,15 +36,19 @@ class AttentionExample:
     maps: AttentionMaps
 
 
-def attention_page(title: str, examples: Sequence[AttentionExample]) -> str:
+def encode_example(example: AttentionExample) -> str:
+    """Write what the page needs of an example, in JSON. A weight is stored in a byte, and so is exact to 0.2 %."""
+    return json.dumps(_data(example), ensure_ascii=False)
+
+
+def attention_page(title: str, examples: Sequence[str]) -> str:
     """Write the page.
 
     Args:
         title: its heading.
-        examples: what it can show, at least one. A weight is stored in a byte, so that it is exact to 0.2 %.
+        examples: what it can show, at least one, as encode_example() writes it.
     """
-    data = json.dumps([_data(example) for example in examples], ensure_ascii=False)
-    data = data.replace("<", "\\u003c")  # no text may end the script
+    data = f"[{', '.join(examples)}]".replace("<", "\\u003c")  # no text may end the script
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

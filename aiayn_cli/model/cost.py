@@ -7,6 +7,7 @@ update takes three times its forward pass. Unlike those papers, padding and what
 the work that the equations need, however much more a device does.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,6 @@ from aiayn_cli.config import ModelConfig
 # Table 2: training cost in FLOPs, by the paper's method: time x GPUs x 9.5 TFLOP/s sustained of a P100 (footnote 5):
 # base 12 hours, big 3.5 days, on 8 GPUs each.
 PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19}
-
-_PAIRS_AT_ONCE = 1 << 20  # so that memory does not grow with the corpus
 
 Lengths = NDArray[np.integer]
 _Int64s = NDArray[np.int64]
@@ -47,28 +46,24 @@ class TrainingCost:
 
     def forward_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
         """Operations of the forward pass alone; arguments as in update_flops()."""
-        total = 0
-        for first in range(0, len(src_lengths), _PAIRS_AT_ONCE):
-            src = src_lengths[first : first + _PAIRS_AT_ONCE].astype(np.int64) + 1  # with the end token
-            tgt = tgt_lengths[first : first + _PAIRS_AT_ONCE].astype(np.int64) + 1
-            output = int(tgt.sum()) * self.shape.d_model * self.vocab_size
-            total += 2 * (_PRODUCTS[self.shape.kind](self.shape, src, tgt) + output)
-        return total
+        src, tgt = src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1  # with the end token
+        output = int(tgt.sum()) * self.shape.d_model * self.vocab_size
+        return 2 * (_PRODUCTS[self.shape.kind](self.shape, src, tgt) + output)
 
-    def run_flops(self, src_lengths: Lengths, tgt_lengths: Lengths, batch_tokens: int, updates: int) -> int:
+    def run_flops(self, lengths: Iterable[tuple[Lengths, Lengths]], batch_tokens: int, updates: int) -> int:
         """Estimate the operations of a whole training: those of one pass over the corpus, times the passes.
 
         Args:
-            src_lengths, tgt_lengths: of all training pairs, as in update_flops().
+            lengths: of all training pairs, some at a time: sources and targets as in update_flops().
             batch_tokens: tokens in an update, the longer side of each pair with its end token.
             updates: in all.
         """
-        tokens = 0
-        for first in range(0, len(src_lengths), _PAIRS_AT_ONCE):
-            part = slice(first, first + _PAIRS_AT_ONCE)
-            tokens += int(np.maximum(src_lengths[part], tgt_lengths[part]).sum(dtype=np.int64)) + len(src_lengths[part])
+        tokens = one_pass = 0
+        for src, tgt in lengths:
+            tokens += int(np.maximum(src, tgt).sum(dtype=np.int64)) + len(src)
+            one_pass += self.update_flops(src, tgt)
         passes = updates / max(1, -(-tokens // batch_tokens))  # a corpus is cut into whole updates
-        return round(self.update_flops(src_lengths, tgt_lengths) * passes)
+        return round(one_pass * passes)
 
 
 def time_flops(device_seconds: float, matmul_rate: float) -> float:

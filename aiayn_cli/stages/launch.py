@@ -4,11 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from aiayn_cli.data.prepared import PreparedData, find_prepared
-from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.errors import UsageError
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.stages.devices import check_gpus
 from aiayn_cli.training.launch import launch
 
 
@@ -38,13 +37,5 @@ def run_launch(
         )
     recipe = load_recipe(recipe_name, overrides)
     PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
-    if device_name.startswith("cuda:"):
-        raise UsageError(
-            f"--gpus {processes} and --device {device_name} contradict each other", "leave one of them out"
-        )
-    if device_name != "cpu" and (found := torch.cuda.device_count()) < processes:
-        raise AiaynError(
-            f"--gpus {processes} asks for more GPUs than the {found} that are visible",
-            f"give --gpus {found}, or check CUDA" if found else "--device cpu trains on the CPU, with any --gpus",
-        )
+    check_gpus(processes, device_name)
     launch(arguments, processes, max_restarts)

@@ -48,7 +48,7 @@ def check_data(data: PreparedData, recipe: Recipe) -> None:
             "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
             key="training.validation_bleu_pairs",
         )
-    longest = 1 + max(int(data.train.src_lengths.max()), int(data.train.tgt_lengths.max()))
+    longest = 1 + max(data.train.longest)
     if recipe.model.positions == "learned" and longest > recipe.model.max_positions:
         raise ConfigError(
             f"model.max_positions is {recipe.model.max_positions:,}, but a training pair has {longest:,} tokens",
@@ -62,13 +62,13 @@ def longest_validated(data: PreparedData, recipe: Recipe) -> int:
 
     What training may meet, and at least 1,024; a learned position table has no more rows than it has.
     """
-    longest = 1 + max(int(data.train.src_lengths.max()), int(data.train.tgt_lengths.max()))
+    longest = 1 + max(data.train.longest)
     return recipe.model.max_positions if recipe.model.positions == "learned" else max(longest, 1_024)
 
 
 def too_long(store: TokenStore, longest: int) -> int:
     """How many pairs of a store have a side of more tokens, with the end token."""
-    return int(np.count_nonzero(np.maximum(store.src_lengths, store.tgt_lengths) + 1 > longest))
+    return sum(int(np.count_nonzero(np.maximum(src, tgt) + 1 > longest)) for src, tgt in store.length_chunks())
 
 
 def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:

@@ -1,26 +1,30 @@
 """What `aiayn translate` does: models in, lines from a file or a pipe, translations out in the same order."""
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from aiayn_cli import logs
 from aiayn_cli.config import Precision
 from aiayn_cli.data.input_lines import InputLines, LineFormat
 from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name
+from aiayn_cli.decoding.processes import Processes
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
-from aiayn_cli.errors import UsageError
-from aiayn_cli.stages.translate_abilities import check_abilities
+from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.stages.devices import device_of_each
 from aiayn_cli.stages.translate_attention import AttentionPicture
-from aiayn_cli.stages.translate_input import check_inputs, groups, opened
-from aiayn_cli.stages.translate_models import Engine, Search, load_models, make_sampling
+from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
+from aiayn_cli.stages.translate_models import Engine, Search, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
+from aiayn_cli.stages.translate_work import Answer, Task, WorkInfo, WorkPlan, make_work
 
 __all__ = ["run_score_against", "run_translate"]
 
@@ -98,6 +102,7 @@ def run_translate(
     glossary: Path | None = None,
     attention: Path | None = None,
     device: str = "auto",
+    gpus: int | None = None,
     precision: Precision = "auto",
     engine: Engine = "torch",
     int8: bool = False,
@@ -128,12 +133,13 @@ def run_translate(
         glossary: file of terms that outputs must use, as in load_glossary().
         attention: page of HTML to write, which draws where the model looked for the first outputs.
         device, precision: as in choose_device().
+        gpus: processes that the lines are divided over, one for each GPU, or on the CPU where that is the device.
         engine, int8: as in load_models().
         keep_translations: give them in the result; without `output` they are then not written.
 
     Raises:
         AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
-            do not belong together.
+            do not belong together; a process that ended before its work was done.
     """
     check_inputs(source, prefix)
     check_outputs(output, report, attention)
@@ -150,49 +156,82 @@ def run_translate(
             min_length=min_length, max_length=max_length or 0, no_repeat_ngram=no_repeat_ngram, sampling=sampling
         ),
     )
-    style = OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments)
+    plan = WorkPlan(
+        models=[find_model(path) for path in models or (None,)],
+        search=search,
+        precision=precision,
+        engine=engine,
+        int8=int8,
+        glossary=glossary,
+        style=OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments),
+        with_report=report is not None,
+        with_attention=attention is not None,
+        on_suspect=on_suspect,
+        markup=markup,
+        verbosity=logs.verbosity(),
+    )
+    devices = device_of_each(gpus, device)
+    picture = AttentionPicture(attention)
     with ExitStack() as files:
         file = files.enter_context(opened(source))
         name = display_name(source)
         reader = RecordReader(cast(BinaryIO, PipedBytes(file, name)), name, keep_going=True)
         prefixes = RecordReader(files.enter_context(opened(prefix)), str(prefix)) if prefix else None
-        loaded = load_models(models, search, device, precision, engine, int8, glossary)
-        check_abilities(
-            loaded.checkpoints,
-            attention=attention is not None,
-            alignments=with_alignments,
-            markup=markup,
-            glossary=glossary is not None,
-            on_suspect=on_suspect,
-        )
         lines = InputLines(reader, input_format or line_format, prefixes)
+        info, answers = files.enter_context(_workers(plan, devices))
         session = Session(
-            loaded,
-            style,
-            on_suspect,
+            info.title,
             name,
             files.enter_context(open_writer(output, silent=keep_translations and output is None)),
             files.enter_context(open_writer(report, silent=report is None)),
             keep_outputs=keep_translations,
-            markup=markup,
-            picture=AttentionPicture(attention, loaded.translator.second_pass()),
+            picture=picture,
         )
         started = time.perf_counter()
-        for group in groups(lines, file):
-            session.take(group)
-        seconds = time.perf_counter() - started
+
+        def result() -> TranslateResult:
+            seconds = time.perf_counter() - started
+            return TranslateResult(
+                models=info.models,
+                lines=session.lines,
+                blank_lines=session.blank,
+                unreadable_lines=session.notices.counts["unreadable"],
+                split_lines=session.notices.counts["split"],
+                suspect_lines=session.suspects.suspect,
+                mended_lines=session.suspects.mended,
+                flags=dict(session.suspects.flags),
+                repaired_lines=session.notices.counts["repaired"],
+                seconds=seconds,
+                lines_per_second=session.lines / max(seconds, 1e-9),
+                translations=tuple(session.kept) if keep_translations else None,
+            )
+
+        tasks = (Task(group, picture.room) for group in groups(lines, len(devices)))
+        numbered = ((len(task.lines), (task, answer)) for task, answer in answers(tasks))
+        try:
+            for task, answer in followed(numbered, lines, file):
+                session.take(task, answer)
+        except (AiaynError, OSError, KeyboardInterrupt) as error:
+            session.finish_early(error)
+            if not isinstance(error, BrokenPipeError):  # its reader has seen enough, and wants no more words
+                logs.notice(f"{result().summary()}; then it was stopped")
+            raise
+        done = result()
     session.finish()
-    return TranslateResult(
-        models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
-        lines=session.lines,
-        blank_lines=session.blank,
-        unreadable_lines=session.unreadable,
-        split_lines=loaded.translator.split_lines,
-        suspect_lines=session.suspects.suspect,
-        mended_lines=session.suspects.mended,
-        flags=dict(session.suspects.flags),
-        repaired_lines=session.trees.repaired_lines,
-        seconds=seconds,
-        lines_per_second=session.lines / max(seconds, 1e-9),
-        translations=tuple(session.kept) if keep_translations else None,
-    )
+    return done
+
+
+@contextmanager
+def _workers(
+    plan: WorkPlan, devices: Sequence[str]
+) -> Iterator[tuple[WorkInfo, Callable[[Iterable[Task]], Iterable[tuple[Task, Answer]]]]]:
+    """What does the work: this process, or one for each device where there are several."""
+    if len(devices) == 1:
+        info, work = make_work(plan, devices[0])
+        yield info, lambda tasks: ((task, work(task)) for task in tasks)
+        return
+    arguments = [(plan, device, rank, len(devices)) for rank, device in enumerate(devices)]
+    names = [f"process {rank} of {len(devices)} ({device})" for rank, device in enumerate(devices, start=1)]
+    with Processes[WorkInfo, Task, Answer](make_work, arguments, names) as processes:
+        logs.notice(f"{len(devices)} processes, on {', '.join(dict.fromkeys(devices))}")
+        yield processes.info, processes.map

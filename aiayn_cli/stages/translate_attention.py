@@ -8,9 +8,37 @@ from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.suspects import Judged
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page
+from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page, encode_example
 
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
+
+
+def draw_attention(
+    second_pass: SecondPass, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
+) -> tuple[list[str], int]:
+    """Look at the best output for each line.
+
+    Args:
+        second_pass: of the models whose attention it is; of an ensemble, the first one's.
+        lines, judged: the lines and their outputs.
+        at_most: passes to draw; None = nobody asked.
+    Returns:
+        The first passes as encode_example() writes them, and how many more there were.
+    """
+    examples: list[str] = []
+    left_out = 0
+    if at_most is None:
+        return examples, left_out
+    for line, each in zip(lines, judged, strict=True):
+        parts = each.outputs[0].parts
+        for number, part in enumerate(parts, start=1):
+            if len(examples) >= at_most:
+                left_out += 1
+                continue
+            label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
+            maps, src, tgt = second_pass.attention(part)
+            examples.append(encode_example(AttentionExample(label, line.text, each.outputs[0].text, src, tgt, maps)))
+    return examples, left_out
 
 
 class AttentionPicture:
@@ -18,32 +46,28 @@ class AttentionPicture:
 
     Args:
         path: of the page; None = nothing is done.
-        second_pass: of the models whose attention it is; of an ensemble, the first one's.
     Raises:
         AiaynError: the page cannot be written there.
     """
 
-    def __init__(self, path: Path | None, second_pass: SecondPass) -> None:
-        self._path, self._second_pass = path, second_pass
-        self._examples: list[AttentionExample] = []
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._examples: list[str] = []
         self._left_out = 0
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
             raise AiaynError(f"cannot write {path}: {why}", "give another --attention")
 
-    def take(self, lines: Sequence[InputLine], judged: Sequence[Judged]) -> None:
-        """Look at the best output for each line."""
-        if self._path is None:
-            return
-        for line, each in zip(lines, judged, strict=True):
-            parts = each.outputs[0].parts
-            for number, part in enumerate(parts, start=1):
-                if len(self._examples) >= _MOST_EXAMPLES:
-                    self._left_out += 1
-                    continue
-                label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
-                maps, src, tgt = self._second_pass.attention(part)
-                self._examples.append(AttentionExample(label, line.text, each.outputs[0].text, src, tgt, maps))
+    @property
+    def room(self) -> int | None:
+        """How many passes more can be drawn; None where there is no page."""
+        return _MOST_EXAMPLES - len(self._examples) if self._path is not None else None
+
+    def take(self, examples: Sequence[str], left_out: int) -> None:
+        """Take what draw_attention() gives, while there is room."""
+        room = _MOST_EXAMPLES - len(self._examples)
+        self._examples += examples[:room]
+        self._left_out += left_out + len(examples[room:])
 
     def write(self, title: str) -> None:
         """Write what was collected."""

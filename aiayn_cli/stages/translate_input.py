@@ -1,11 +1,11 @@
-"""How the lines to translate arrive: from a terminal, a pipe or a file."""
+"""How the lines to translate arrive, from a terminal, a pipe or a file, and what a person sees of that."""
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine, InputLines
@@ -17,20 +17,39 @@ from aiayn_cli.errors import UsageError
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _PROMPT = "> "
 
+Answer = TypeVar("Answer")
 
-def groups(lines: InputLines, file: BinaryIO, doing: str = "translating") -> Iterator[list[InputLine]]:
-    """Give the lines in groups that are translated together, and show how far it is."""
+
+def groups(lines: InputLines, workers: int = 1) -> Iterator[Sequence[InputLine]]:
+    """Give the lines in groups that are translated together; what arrived together is shared among the workers."""
+    for group in gather(lines.blocks(), _LINES_TOGETHER * workers):
+        size = -(-len(group) // workers)
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
+
+
+def followed(
+    answers: Iterable[tuple[int, Answer]], lines: InputLines, file: BinaryIO, doing: str = "translating"
+) -> Iterator[Answer]:
+    """Give the answers, and show how far it is: a prompt after each on a terminal, progress elsewhere.
+
+    Args:
+        answers: each with the number of its lines.
+        lines: where they come from.
+        file: the same, not read yet.
+        doing: what is done.
+    """
     if lines.reader.name == "stdin" and sys.stdin.isatty():
         logs.notice("type a line to translate it; Ctrl-D ends")
         logs.prompt(_PROMPT)
-        for group in gather(lines.blocks(), _LINES_TOGETHER):
-            yield group
+        for _, answer in answers:
+            yield answer
             logs.prompt(_PROMPT)
         return
     with logs.progress(doing, total=count_lines_ahead(file), unit="lines") as progress:
-        for group in gather(lines.blocks(), _LINES_TOGETHER):
-            yield group
-            progress.advance(len(group))
+        for count, answer in answers:
+            yield answer
+            progress.advance(count)
 
 
 def check_inputs(source: str, second: Path | None) -> None:

@@ -13,6 +13,7 @@ from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.glossary import Glossary, load_glossary
+from aiayn_cli.decoding.notices import LineNotices
 from aiayn_cli.decoding.sampling import Sampling
 from aiayn_cli.decoding.sentence_search import LONGEST_PASS
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
@@ -105,6 +106,7 @@ def load_models(
     engine: Engine = "torch",
     int8: bool = False,
     glossary: Path | None = None,
+    notices: LineNotices | None = None,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
@@ -115,6 +117,7 @@ def load_models(
         engine: what searches.
         int8: with 8-bit weights.
         glossary: file of terms, as in load_glossary().
+        notices: as in Translator.
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
             installed, has no exported model, or cannot do what is asked for.
@@ -156,6 +159,7 @@ def load_models(
     translator = Translator(
         networks, codec, chosen, decoding,
         n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
+        notices=notices,
         # A sentence has no parts that could be parsed alone, so that any length is tried.
         longest_source=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
         splits=not first.text.trees,

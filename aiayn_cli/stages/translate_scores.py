@@ -17,7 +17,7 @@ from aiayn_cli.data.text import RecordReader, display_name, is_blank
 from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.stages.translate_input import check_inputs, groups, opened
+from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
 from aiayn_cli.stages.translate_output import check_outputs, open_writer
 from aiayn_cli.stages.translate_trees import TreeTargets
@@ -99,8 +99,9 @@ def run_score_against(
         trees = TreeTargets(TreeText(text), str(target)) if text.trees else None
         scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest, trees)
         write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
-        for group in groups(lines, file, "scoring"):
-            write(scorer.score(group))
+        scored = ((len(group), scorer.score(group)) for group in groups(lines))
+        for records in followed(scored, lines, file, "scoring"):
+            write(records)
     if scorer.unscored > _WARNINGS:
         logs.warning(f"{scorer.unscored:,} pairs in all have no score")
     return ScoreAgainstResult(

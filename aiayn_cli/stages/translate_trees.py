@@ -3,46 +3,32 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.data.trees import from_text, reduce_tree
+from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.translation import Translation
-
-_REPAIRS_NAMED = 5  # one by one; the rest are only counted
 
 
 class TreeRestorer:
     """Makes bracketed trees of what a model wrote, and says where that had to be repaired.
 
     Args:
-        trees: reads the model's sequences; None where its target side is not trees, so that nothing is done.
-
-    Attributes:
-        repaired_lines: lines whose best output was repaired so far.
+        trees: reads the model's sequences.
+        notices: takes which lines' best output was repaired.
     """
 
-    def __init__(self, trees: TreeText | None) -> None:
-        self.repaired_lines = 0
-        self._trees = trees
+    def __init__(self, trees: TreeText, notices: LineNotices) -> None:
+        self._trees, self._notices = trees, notices
 
     def restore(self, line: InputLine, outputs: Sequence[Translation]) -> Sequence[Translation]:
         """Give the outputs of a line with a tree on one line as each text."""
-        if self._trees is None:
-            return outputs
         found = [self._trees.restore_text(line.text, output.text) for output in outputs]
         if repairs := found[0][1]:
-            self.repaired_lines += 1
-            if self.repaired_lines <= _REPAIRS_NAMED:
-                what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
-                logs.warning(f"line {line.number:,}: the tree was repaired: {what}")
+            what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
+            self._notices.take(LineNotice("repaired", f"line {line.number:,}: the tree was repaired: {what}"))
         return [replace(output, text=text) for output, (text, _) in zip(outputs, found, strict=True)]
-
-    def sum_up(self) -> None:
-        """Say how many lines were repaired, if not all were named."""
-        if self.repaired_lines > _REPAIRS_NAMED:
-            logs.warning(f"{self.repaired_lines:,} trees in all were repaired")
 
 
 class TreeTargets:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.data.batches import Indices, collate, flatten
+from aiayn_cli.data.collate import Indices, collate, flatten
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.packing import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Indices, Update, largest_batch, mixed_seed, split_update
-from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.translation_model import TranslationModel
@@ -60,8 +60,8 @@ class GradientOfUpdates:
     def largest(self, max_tokens: int) -> tuple[int, int, int]:
         """The largest batch that may come: its pairs, and the longest source and target in tokens, with end tokens."""
         pairs = largest_batch(self._store, max_tokens)
-        sides = self._store.src_lengths[pairs], self._store.tgt_lengths[pairs]
-        return len(pairs), int(sides[0].max()) + 1, int(sides[1].max()) + 1
+        src, tgt = (int(self._store.lengths(pairs, side).max()) + 1 for side in SIDES)
+        return len(pairs), src, tgt
 
     def fits(self, max_tokens: int) -> bool:
         """Whether forward and backward passes of the largest batch find memory, on every device."""

@@ -10,7 +10,7 @@ import torch
 from aiayn_cli import logs
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Update, plan_updates
-from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
@@ -96,9 +96,11 @@ class Trainer:
             else Validation(model, valid_store, config, device, worker, metrics, hooks.bleu, longest_validated)
         )
 
-    def train(self) -> str:
+    def train(self, progress: logs.Progress = logs.SILENT) -> str:
         """Train until max_updates, patience or a signal.
 
+        Args:
+            progress: is told of each update.
         Returns:
             Why it stopped: "max_updates", "patience" or the signal's name; in each case a checkpoint was written.
         Raises:
@@ -110,37 +112,36 @@ class Trainer:
         self._make_room()
         meter = self._new_meter()
         updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-        with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
-            while self.state.step < config.max_updates:
-                agreement = self._update(next(updates))
-                progress.advance(1)
-                step, last = self.state.step, self.state.step == config.max_updates
-                signal = "" if last else agreement.signal
-                what = due(
-                    config,
-                    step,
-                    self.state.saves,
-                    time_is_up=agreement.time_is_up,
-                    signal=signal,
-                    has_valid=self._validation is not None,
-                )
-                self._take_up_results(meter, all_of_them=what.save or what.log)
-                if self._rollback.is_due(self.state):
-                    self._go_back()
-                    updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-                    meter = self._new_meter()
-                    progress.advance(self.state.step - step)
-                    continue
-                if what.log:
-                    progress.show(self._log(meter))
-                    meter = self._new_meter()
-                if what.save:
-                    self._save(validate=what.validate, regular=what.regular)
-                    meter.restart_clock()
-                if what.validate and config.patience and self.state.worse_validations >= config.patience:
-                    return "patience"
-                if signal:
-                    return signal
+        while self.state.step < config.max_updates:
+            agreement = self._update(next(updates))
+            progress.advance(1)
+            step, last = self.state.step, self.state.step == config.max_updates
+            signal = "" if last else agreement.signal
+            what = due(
+                config,
+                step,
+                self.state.saves,
+                time_is_up=agreement.time_is_up,
+                signal=signal,
+                has_valid=self._validation is not None,
+            )
+            self._take_up_results(meter, all_of_them=what.save or what.log)
+            if self._rollback.is_due(self.state):
+                self._go_back()
+                updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
+                meter = self._new_meter()
+                progress.advance(self.state.step - step)
+                continue
+            if what.log:
+                progress.show(self._log(meter))
+                meter = self._new_meter()
+            if what.save:
+                self._save(validate=what.validate, regular=what.regular)
+                meter.restart_clock()
+            if what.validate and config.patience and self.state.worse_validations >= config.patience:
+                return "patience"
+            if signal:
+                return signal
         return "max_updates"
 
     @property
@@ -200,8 +201,8 @@ class Trainer:
         self.optimizer.step(rate)
         flops = 0
         if self._hooks.cost is not None:
-            src_lengths, tgt_lengths = self._train.src_lengths[update.pairs], self._train.tgt_lengths[update.pairs]
-            flops = self._hooks.cost.update_flops(src_lengths, tgt_lengths)
+            src, tgt = (self._train.lengths(update.pairs, side) for side in SIDES)
+            flops = self._hooks.cost.update_flops(src, tgt)
         done = Done(step, update.tgt_tokens, len(update.pairs), flops, rate)
         self._readback.put(done, torch.stack((self._worker.sum(nll), norm, skipped, self.optimizer.usual_norm)))
         self.state = replace(

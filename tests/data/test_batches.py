@@ -16,8 +16,6 @@ from aiayn_cli.data.batches import (
     Indices,
     Position,
     Update,
-    collate,
-    flatten,
     in_order,
     largest_batch,
     mixed_seed,
@@ -26,7 +24,6 @@ from aiayn_cli.data.batches import (
 )
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import DataError
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 Lengths = list[tuple[int, int]]
 some_lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40)
@@ -164,13 +161,35 @@ def test_an_empty_store_is_refused_and_says_where_to_look(store_of: Callable[[Le
 
 def test_planning_reads_lengths_and_no_tokens(store_of: Callable[[Lengths], TokenStore]) -> None:
     store = store_of([(240, 250)] * 12_000)  # 12 MB of tokens
-    lengths_too = store.src_lengths.nbytes + store.tgt_lengths.nbytes
     tracemalloc.start()
     for _ in zip(range(20), plan_updates(store, 4_096, 1, Position()), strict=False):
         pass
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 20 * lengths_too < 2_000_000
+    assert peak < 2_000_000
+
+
+def test_memory_of_planning_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    def peak(n: int) -> int:
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        lengths = (np.arange(n) % 3).astype(np.int32)
+        tokens = np.full(lengths.sum(), 7, np.uint16)
+        writer = TokenStoreWriter(folder, "train", np.dtype("<u2"), shard_pairs=200_000)
+        writer.add(tokens, lengths, tokens, lengths)
+        writer.close()
+        tracemalloc.start()
+        store = TokenStore(folder, "train")
+        updates = list(islice(plan_updates(store, 4_096, 1, Position(0, n - 70_000)), 40))
+        assert len(largest_batch(store, 4_096)) == 4_352 // 3
+        assert store.n_tokens("src") == sum(int(src.sum()) for src, _ in store.length_chunks()) == len(tokens)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert updates[-1].after.epoch == 1
+        return found
+
+    fewer, more = 200_000, 2_000_000
+    assert peak(more) - peak(fewer) < 0.5 * (more - fewer)  # bytes; lengths in memory would take 8 for a pair
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 257, 3_000])
@@ -286,47 +305,6 @@ def test_validation_leaves_out_what_is_too_long(store_of: Callable[[Lengths], To
     assert sorted(np.concatenate(list(in_order(store, 20, longest=11))).tolist()) == [0, 1, 2, 3, 4]
     assert sorted(np.concatenate(list(in_order(store, 20, longest=10))).tolist()) == [0, 1, 4]
     assert list(in_order(store, 20, longest=1)) == []
-
-
-@settings(max_examples=50)
-@given(lengths=some_lengths, data=st.data())
-def test_collate_equals_a_loop_over_pairs(
-    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject
-) -> None:
-    store = store_of(lengths)
-    pairs = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9)))
-    batch = collate(store, pairs)
-    src_width, tgt_width = (int(x[pairs].max()) + 1 for x in (store.src_lengths, store.tgt_lengths))
-    for row, pair in enumerate(pairs.tolist()):
-        src, tgt = (ids.tolist() for ids in store.pair(pair))
-        assert batch.src[row].tolist() == [*src, EOS_ID] + [PAD_ID] * (src_width - len(src) - 1)
-        assert batch.tgt_in[row].tolist() == [BOS_ID, *tgt] + [PAD_ID] * (tgt_width - len(tgt) - 1)
-        assert batch.tgt_out[row].tolist() == [*tgt, EOS_ID] + [PAD_ID] * (tgt_width - len(tgt) - 1)
-    if len(set(store.src_lengths[pairs].tolist())) == 1:
-        assert batch.src_mask is None
-    else:
-        assert batch.src_mask is not None
-        assert batch.src_mask.dtype is torch.bool
-        assert torch.equal(batch.src_mask, batch.src != PAD_ID)
-    assert batch.tgt_tokens == int((batch.tgt_out != PAD_ID).sum())
-    assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
-
-
-@settings(max_examples=50)
-@given(lengths=some_lengths, data=st.data())
-def test_flatten_is_the_pairs_one_after_the_other(
-    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject
-) -> None:
-    store = store_of(lengths)
-    pairs = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9))
-    batch = flatten(store, np.array(pairs))
-    texts = [[ids.tolist() for ids in store.pair(pair)] for pair in pairs]
-    assert batch.src.tolist() == [token for src, _ in texts for token in [*src, EOS_ID]]
-    assert batch.tgt_in.tolist() == [token for _, tgt in texts for token in [BOS_ID, *tgt]]
-    assert batch.tgt_out.tolist() == [token for _, tgt in texts for token in [*tgt, EOS_ID]]
-    assert batch.src_lengths.tolist() == [len(src) + 1 for src, _ in texts]
-    assert batch.tgt_lengths.tolist() == [len(tgt) + 1 for _, tgt in texts]
-    assert {x.dtype for x in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_lengths)} == {torch.int64}
 
 
 @settings(max_examples=50)

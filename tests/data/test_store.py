@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiayn_cli.data import store as module
 from aiayn_cli.data.store import SIDES, Tokens, TokenStore, TokenStoreWriter
 from aiayn_cli.errors import DataError
 
@@ -55,6 +56,16 @@ def test_pairs_come_back_one_by_one_and_gathered(
         assert flat.tolist() == [token for i in indices for token in pairs[i][number]]
         assert lengths.tolist() == [len(pairs[i][number]) for i in indices]
         assert (flat.dtype, lengths.dtype) == (UINT16, np.dtype(np.int32))
+        assert store.lengths(indices, side).tolist() == lengths.tolist()
+        assert store.n_tokens(side) == sum(len(pair[number]) for pair in pairs)
+    assert store.longest == tuple(max((len(pair[number]) for pair in pairs), default=0) for number in (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_LENGTHS_AT_ONCE", chunk)
+        chunks = list(store.length_chunks())
+    assert [(s, t) for src, tgt in chunks for s, t in zip(src.tolist(), tgt.tolist(), strict=True)] == [
+        (len(src), len(tgt)) for src, tgt in pairs
+    ]
+    assert all(len(src) <= min(chunk, shard_pairs) for src, _ in chunks)
 
 
 @pytest.mark.parametrize("n_pairs", [0, 1, 9, 10, 11, 20])
@@ -108,6 +119,8 @@ def test_a_pair_that_is_not_there_is_an_index_error(folder: Path, index: int) ->
         store.pair(index)
     with pytest.raises(IndexError, match="of 23"):
         store.gather([3, index], "src")
+    with pytest.raises(IndexError, match="of 23"):
+        store.lengths([3, index], "tgt")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
     line = " ".join(sentences)
     found = translator.translate(["der hund", line])
     assert found == [translator.translate(["der hund"])[0], " ".join(translator.translate(sentences))]
-    assert translator.split_lines == 1
+    assert translator.notices.counts["split"] == 1
     assert "line 2 has" in capsys.readouterr().err
 
 
@@ -82,9 +82,9 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
 
 
 def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-    translator._search._search_share = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
+    translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
     translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
-    assert translator.split_lines == 9
+    assert translator.notices.counts["split"] == 9
     err = capsys.readouterr().err
     assert err.count("sub-words, more than 250") == 5
     assert "line 1,001 has" in err
@@ -96,7 +96,7 @@ def test_a_word_of_200_000_characters_is_translated_in_parts(translator: Transla
         assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
         return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
 
-    translator._search._search_share = search  # type: ignore[method-assign]
+    translator._search._search_band = search  # type: ignore[method-assign]
     word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
     [found] = translator.translate([word])
     assert found.replace(" ", "") == word
@@ -107,7 +107,7 @@ def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Code
     translator = Translator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
     found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
     assert all(found)
-    assert translator.split_lines == 1
+    assert translator.notices.counts["split"] == 1
 
 
 # ---- what one call asks for beside the recipe's settings
@@ -143,7 +143,7 @@ def test_lines_that_are_translated_again_are_neither_counted_nor_named_again(
     translator: Translator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator.translate_n_best([" ".join(random_lines(60, longest=18))], None, ["\u4e2d"])
-    assert translator.split_lines == 0
+    assert translator.notices.counts["split"] == 0
     assert capsys.readouterr().err == ""
 
 
@@ -162,6 +162,6 @@ def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator:
     assert all(
         len(part.tgt) <= 2 and len(part.src) <= 4 for [each] in variant.translate_n_best(lines) for part in each.parts
     )
-    assert variant.split_lines > 0
-    assert translator.split_lines == 0
+    assert variant.notices.counts["split"] > 0
+    assert translator.notices.counts["split"] == 0
     assert translator.translate_n_best(lines) == before

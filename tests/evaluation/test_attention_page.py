@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page
+from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page, encode_example
 from aiayn_cli.model.attention_maps import AttentionMaps
 
 NASTY = '</script><script>alert("x")</script><!-- & \u2028 <b>'
@@ -49,13 +49,17 @@ def example(label: str = "line 1", src: int = 3, tgt: int = 2) -> AttentionExamp
     return AttentionExample(label, NASTY, "ein Hund", [f"s{i}" for i in range(src)], ["▁ein", NASTY][:tgt], maps)
 
 
+def page_of(title: str, examples: list[AttentionExample]) -> str:
+    return attention_page(title, list(map(encode_example, examples)))
+
+
 @pytest.fixture(scope="module")
 def examples() -> list[AttentionExample]:
     return [example(), example("line 2", src=5, tgt=1)]
 
 
 def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examples: list[AttentionExample]) -> None:
-    text = attention_page(f"Attention of {NASTY}", examples)
+    text = page_of(f"Attention of {NASTY}", examples)
     page = Page(text)
     assert page.open == []
     assert [tag for tag, _ in page.seen].count("script") == 2
@@ -66,7 +70,7 @@ def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examp
 
 
 def test_every_control_that_the_script_asks_for_is_there(examples: list[AttentionExample]) -> None:
-    page = Page(attention_page("x", examples))
+    page = Page(page_of("x", examples))
     ids = {attributes["id"] for _, attributes in page.seen if "id" in attributes}
     script = page.text["script"]
     asked = set(re.findall(r'byId\("(\w+)"\)', script)) | {
@@ -84,7 +88,7 @@ def test_every_control_that_the_script_asks_for_is_there(examples: list[Attentio
 
 
 def test_the_page_holds_every_weight_to_the_nearest_255th(examples: list[AttentionExample]) -> None:
-    stored = json.loads(Page(attention_page("x", examples)).text["data"])
+    stored = json.loads(Page(page_of("x", examples)).text["data"])
     assert [each["label"] for each in stored] == ["line 1", "line 2"]
     for each, given in zip(stored, examples, strict=True):
         assert (each["source"], each["output"]) == (given.source, given.output)

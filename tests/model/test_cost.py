@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from torch.utils.flop_counter import FlopCounterMode
 
 from aiayn_cli.config import ModelConfig, ModelKind
-from aiayn_cli.model import cost as module
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import PAPER_FLOPS, TrainingCost, beside_the_paper, time_flops
 
@@ -64,24 +63,22 @@ def test_operations_of_the_other_kinds_are_what_torch_counts(kind: ModelKind, sr
     assert found == counted_by_torch(src, tgt, backward=False, shape=shape)
 
 
-def test_pairs_add_up_however_many_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_add_up_however_many_are_read_at_once() -> None:
     random = np.random.default_rng(1)
     src, tgt = random.integers(1, 40, 23).astype(np.int32), random.integers(1, 40, 23).astype(np.int32)
     cost = TrainingCost(SHAPE, VOCAB_SIZE)
     alone = sum(cost.update_flops(src[i : i + 1], tgt[i : i + 1]) for i in range(23))
-    whole = cost.run_flops(src, tgt, 100, 9)
     assert cost.update_flops(src, tgt) == alone
-    monkeypatch.setattr(module, "_PAIRS_AT_ONCE", 5)
-    assert cost.update_flops(src, tgt) == alone
-    assert cost.run_flops(src, tgt, 100, 9) == whole
+    chunks = [(src[i : i + 5], tgt[i : i + 5]) for i in range(0, 23, 5)]
+    assert cost.run_flops(chunks, 100, 9) == cost.run_flops([(src, tgt)], 100, 9) > alone
 
 
 def test_a_run_costs_one_pass_over_the_corpus_times_the_passes() -> None:
     src, tgt = lengths(9, 4, 14), lengths(7, 9, 14)  # 10 + 10 + 15 tokens with the end token: 4 updates of at most 10
     cost = TrainingCost(SHAPE, VOCAB_SIZE)
-    assert cost.run_flops(src, tgt, 10, 8) == 2 * cost.update_flops(src, tgt)
-    assert cost.run_flops(src, tgt, 35, 1) == cost.update_flops(src, tgt)
-    assert cost.run_flops(lengths(), lengths(), 10, 8) == 0
+    assert cost.run_flops([(src, tgt)], 10, 8) == 2 * cost.update_flops(src, tgt)
+    assert cost.run_flops([(src, tgt)], 35, 1) == cost.update_flops(src, tgt)
+    assert cost.run_flops([(lengths(), lengths())], 10, 8) == 0
 
 
 def test_the_papers_figures_follow_from_its_method() -> None:
@@ -92,7 +89,7 @@ def test_the_papers_figures_follow_from_its_method() -> None:
 def test_the_papers_base_model_needs_a_part_of_what_its_time_would_have_allowed() -> None:
     # 100,000 updates of 25,000 tokens a side: counted operations are below time x rate, and not by orders.
     sentences = np.full(1000, 24, np.int32)
-    flops = TrainingCost(ModelConfig(), 37_000).run_flops(sentences, sentences, 25_000, 100_000)
+    flops = TrainingCost(ModelConfig(), 37_000).run_flops([(sentences, sentences)], 25_000, 100_000)
     assert 0.1 < flops / PAPER_FLOPS["base"] < 0.6
     # the usual estimate: 6 operations a token and weight, where source tokens meet one half of the network
     assert flops == pytest.approx(6 * 100_000 * 25_000 * 63e6, rel=0.15)

@@ -1,13 +1,19 @@
 """Prepared data and a recipe small enough to train in a fraction of a second."""
 
 import random
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from training_runs import Train, result_of
 from translation_models import make_checkpoint
 
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.stages.prepare import run_prepare
+from aiayn_cli.stages.train import run_train
 
 WORDS = {
     "en": ("the", "a", "one", "dog", "cat", "house", "tree", "runs", "sleeps", "sees", "big", "red", "and", "here"),
@@ -81,6 +87,47 @@ def small_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recipe") / "small-recipe.yaml"
     path.write_text(SMALL_RECIPE, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Train alone and on one thread, and leave torch as it was."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    precision = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(precision)
+
+
+@pytest.fixture
+def train(small_data: PreparedData, small_recipe: Path, tmp_path: Path) -> Train:
+    """Train the small recipe in a folder of its own; settings without a section are training's."""
+
+    def run(*overrides: str, name: str = "run", data: Path | None = None, **options: Any) -> Any:
+        settings = [f"training.{override}" if "." not in override.split("=")[0] else override for override in overrides]
+        return run_train(str(small_recipe), settings, data=data or small_data.folder, out=tmp_path / name, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_once(
+    small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., dict[str, Any]]:
+    """The result of a run that nothing happens to, with some settings; made once for all tests."""
+
+    @cache
+    def result(*settings: str) -> dict[str, Any]:
+        run = tmp_path_factory.mktemp("unbroken") / "run"
+        run_train(str(small_recipe), settings, data=small_data.folder, out=run)
+        return result_of(run)
+
+    return result
+
+
+@pytest.fixture
+def unbroken(run_once: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    return run_once()
 
 
 @pytest.fixture(scope="session")

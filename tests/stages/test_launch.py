@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from ranks import Ranks
+from training_runs import state_of, tensors_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.training.metrics import read_metrics
+
+pytestmark = pytest.mark.usefixtures("one_process")
 
 CHECKOUT = Path(__file__).parent.parent.parent
 # In the process of rank 1, at the first attempt: kill -9 as soon as the run has a checkpoint.
@@ -32,31 +34,11 @@ if os.environ.get("RANK") == "1" and os.environ.get("TORCHELASTIC_RESTART_COUNT"
 """
 
 
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    precision = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(precision)
-
-
 @pytest.fixture
 def options(small_data: PreparedData, small_recipe: Path) -> list[str]:
     named = {"--recipe": small_recipe, "--data": small_data.folder, "--device": "cpu"}
     rarely = "training.validate_every_saves=1000"
     return [*(str(word) for pair in named.items() for word in pair), "--set", rarely]
-
-
-def everything_of(run: Path) -> dict[str, object]:
-    newest = list_checkpoints(run)[-1]
-    training = load_training(newest)
-    tensors = {**load_checkpoint(newest).weights(), **training.moments}
-    times = ("seconds", "saved_seconds")
-    return {
-        "tensors": {name: tensor.numpy().tobytes() for name, tensor in tensors.items()},
-        "state": {name: value for name, value in training.state.items() if name not in times},
-    }
 
 
 def test_a_killed_process_is_restarted_and_the_run_ends_as_if_nothing_had_happened(
@@ -83,9 +65,8 @@ def test_a_killed_process_is_restarted_and_the_run_ends_as_if_nothing_had_happen
     arguments = ["train", *options, *settings, "--out", str(tmp_path / "unbroken")]
     ended = Ranks(lambda _: main(arguments), 2, tmp_path / "written").wait()
     assert [e.code for e in ended] == [0, 0], ended
-    found, expected = everything_of(run), everything_of(tmp_path / "unbroken")
-    assert found["state"] == expected["state"], done.stderr
-    assert found["tensors"] == expected["tensors"]
+    assert state_of(run) == state_of(tmp_path / "unbroken"), done.stderr
+    assert tensors_of(run) == tensors_of(tmp_path / "unbroken")
 
 
 @pytest.mark.parametrize(

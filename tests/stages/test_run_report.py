@@ -131,8 +131,7 @@ def test_costs_are_counted_and_by_the_papers_method(whole: Path, small_data: Pre
     assert found.row("the paper's base model, by its method")[1] == "3.3e+18"
     recipe = module.load_recipe(str(whole / "recipe.yaml"))
     cost = TrainingCost(recipe.model, small_data.vocab_size)
-    lengths = small_data.train.src_lengths, small_data.train.tgt_lengths
-    estimate = cost.run_flops(*lengths, recipe.training.batch_tokens, 12)
+    estimate = cost.run_flops(small_data.train.length_chunks(), recipe.training.batch_tokens, 12)
     assert found.row("counted, estimated for all 12 updates")[1] == f"{estimate:.3g}"
     assert train[-1]["flops"] == pytest.approx(estimate, rel=0.1)  # less than an epoch: not all updates cost the same
 

@@ -1,18 +1,26 @@
 """Small stores and models for the tests of training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE, Watched
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.model.build import build_model
+from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.training.distributed import Worker
+from aiayn_cli.training.metrics import MetricsLog
+from aiayn_cli.training.optimizer import MasterAdam
+from aiayn_cli.training.state import TrainingState
+from aiayn_cli.training.trainer import Hooks, Trainer
 
-VOCAB_SIZE = 31
 StoreOf = Callable[..., TokenStore]
 ModelOf = Callable[..., TranslationModel]
 
@@ -45,5 +53,56 @@ def model_of() -> ModelOf:
         with torch.random.fork_rng():
             torch.manual_seed(11)
             return build_model(config, VOCAB_SIZE).to(dtype)
+
+    return make
+
+
+@pytest.fixture
+def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., TranslationModel]) -> Any:
+    def make(
+        *,
+        state: TrainingState | None = None,
+        bleu: Iterable[float] | None = None,
+        signals: Callable[[], str] = lambda: "",
+        with_valid: bool = True,
+        dropout: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+        **settings: Any,
+    ) -> Watched:
+        config = replace(CONFIG, **settings)
+        model = model_of(dtype, dropout=dropout)
+        optimizer = MasterAdam(model, config)
+        found: Watched
+        hooks = Hooks(
+            save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
+            bleu=None if bleu is None else iter(bleu).__next__,
+            interrupted=signals,
+            cost=TrainingCost(SHAPE, VOCAB_SIZE),
+            matmul_rate=2e9,
+        )
+        step = optimizer.step
+
+        def watched_step(learning_rate: float) -> None:
+            found.gradients.append(optimizer.gradient.clone())
+            found.rates.append(learning_rate)
+            step(learning_rate)
+
+        optimizer.step = watched_step  # type: ignore[method-assign]
+        found = Watched(
+            Trainer(
+                model,
+                optimizer,
+                store_of(90),
+                store_of(11, split="valid", seed=1) if with_valid else None,
+                config,
+                d_model=16,
+                device=torch.device("cpu"),
+                worker=Worker(),
+                metrics=MetricsLog(tmp_path / "metrics.jsonl"),
+                hooks=hooks,
+                state=state or TrainingState(),
+            )
+        )
+        return found
 
     return make

@@ -1,9 +1,9 @@
-"""One update is the same however it is divided; what goes wrong is counted, and what is best is kept."""
+"""One update is the same however it is divided, and the records of a run say what happened."""
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,97 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE
 
-from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
-from aiayn_cli.training import gradient as gradient_module
-from aiayn_cli.training import trainer as trainer_module
-from aiayn_cli.training import validation as validation_module
-from aiayn_cli.training.distributed import Worker
-from aiayn_cli.training.metrics import MetricsLog, read_metrics
-from aiayn_cli.training.optimizer import MasterAdam
-from aiayn_cli.training.rollback import Rollback
+from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
-from aiayn_cli.training.trainer import Hooks, Trainer
-from aiayn_cli.training.validation import ValidationLoss
-
-CONFIG = TrainingConfig(
-    batch_tokens=120, max_tokens=1_000, max_updates=6, warmup_steps=4, save_every_steps=2, log_every_steps=1, seed=5
-)
-
-SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7)  # model_of's
-VOCAB_SIZE = 31
-
-
-@dataclass
-class Watched:
-    """A trainer, and what it asked of its surroundings."""
-
-    trainer: Trainer
-    saves: list[tuple[int, bool, bool]] = field(default_factory=list)  # step, best, regular
-    gradients: list[Tensor] = field(default_factory=list)  # as they were applied
-    rates: list[float] = field(default_factory=list)
-
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        return self.trainer.optimizer.weights()
-
-
-@pytest.fixture
-def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., TranslationModel]) -> Any:
-    def make(
-        *,
-        state: TrainingState | None = None,
-        bleu: Iterable[float] | None = None,
-        signals: Callable[[], str] = lambda: "",
-        with_valid: bool = True,
-        dropout: float = 0.0,
-        dtype: torch.dtype = torch.float32,
-        **settings: Any,
-    ) -> Watched:
-        config = replace(CONFIG, **settings)
-        model = model_of(dtype, dropout=dropout)
-        optimizer = MasterAdam(model, config)
-        found: Watched
-        hooks = Hooks(
-            save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
-            bleu=None if bleu is None else iter(bleu).__next__,
-            interrupted=signals,
-            cost=TrainingCost(SHAPE, VOCAB_SIZE),
-            matmul_rate=2e9,
-        )
-        step = optimizer.step
-
-        def watched_step(learning_rate: float) -> None:
-            found.gradients.append(optimizer.gradient.clone())
-            found.rates.append(learning_rate)
-            step(learning_rate)
-
-        optimizer.step = watched_step  # type: ignore[method-assign]
-        found = Watched(
-            Trainer(
-                model,
-                optimizer,
-                store_of(90),
-                store_of(11, split="valid", seed=1) if with_valid else None,
-                config,
-                d_model=16,
-                device=torch.device("cpu"),
-                worker=Worker(),
-                metrics=MetricsLog(tmp_path / "metrics.jsonl"),
-                hooks=hooks,
-                state=state or TrainingState(),
-            )
-        )
-        return found
-
-    return make
 
 
 def naive_gradient(model: TranslationModel, store: TokenStore, pairs: list[int], smoothing: float) -> Tensor:
@@ -196,233 +115,6 @@ def test_going_on_from_any_update_is_exact(watched: Any) -> None:
         assert replace(second.trainer.state, **times) == replace(whole.trainer.state, **times)
 
 
-@pytest.mark.parametrize(("stop", "saved"), [(3, (3, False, False)), (4, (4, False, True))])
-def test_a_signal_saves_the_place_once(stop: int, saved: tuple[int, bool, bool], watched: Any) -> None:
-    calls = iter([""] * (stop - 1) + ["SIGINT"])
-    run = watched(signals=calls.__next__, with_valid=False)
-    assert run.trainer.train() == "SIGINT"
-    assert run.saves == [(2, False, True), saved]
-    assert run.trainer.state.step == stop
-
-
-def test_a_signal_during_the_last_update_changes_nothing(watched: Any) -> None:
-    run = watched(signals=lambda: "SIGTERM", max_updates=1)
-    assert run.trainer.train() == "max_updates"
-    assert run.saves == [(1, True, True)]
-
-
-def spoil(run: Watched, updates: Iterable[int], value: float = math.nan) -> None:
-    """Make the gradients of some updates, counted from 1, not finite."""
-    optimizer, count = run.trainer.optimizer, iter(range(1, 1_000))
-    accumulate = optimizer.accumulate
-
-    def spoilt() -> None:
-        accumulate()
-        if next(count) in updates:
-            optimizer.gradient[7] = value
-
-    optimizer.accumulate = spoilt  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_an_update_without_a_finite_gradient_is_left_out_and_counted(
-    value: float, watched: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = watched(max_updates=3, save_every_steps=3, with_valid=False)
-    before = {name: weight.clone() for name, weight in run.weights.items()}
-    spoil(run, range(1, 3), value)
-    assert run.trainer.train() == "max_updates"
-    records = read_metrics(tmp_path / "metrics.jsonl")
-    alone = watched(max_updates=3, save_every_steps=3, with_valid=False)  # the same gradients, the third one alone
-    step, rates = alone.trainer.optimizer.step, iter([None, None, learning_rate(3, 16, 4)])
-    clear = alone.trainer.optimizer.clear
-    alone.trainer.optimizer.step = lambda _: clear() if (rate := next(rates)) is None else step(rate)
-    alone.trainer.train()
-    assert all(torch.equal(weight, alone.weights[name]) for name, weight in run.weights.items())
-    assert run.trainer.state.skipped == 2
-    assert run.trainer.state.step == 3
-    assert not all(torch.equal(weight, before[name]) for name, weight in run.weights.items())
-    assert all(weight.isfinite().all() for weight in run.weights.values())
-    assert [(r["event"], r["step"]) for r in records] == [
-        ("skipped", 1), ("train", 1), ("skipped", 2), ("train", 2), ("train", 3),
-    ]  # fmt: skip
-    assert [r["loss"] is None for r in records if r["event"] == "train"] == [True, True, False]
-    err = capsys.readouterr().err
-    assert f"warning: update 2 is skipped: its gradient norm is {'nan' if math.isnan(value) else 'inf'}" in err
-
-
-def test_ten_such_updates_in_a_row_end_training_and_weights_are_those_before(watched: Any) -> None:
-    run = watched(max_updates=40, with_valid=False, save_every_steps=100)
-    before = {name: weight.clone() for name, weight in run.weights.items()}
-    spoil(run, range(1, 100))
-    with pytest.raises(AiaynError, match="10 updates in a row up to 10 had no finite gradient") as error:
-        run.trainer.train()
-    assert "learning_rate_scale" in error.value.hint
-    assert all(torch.equal(weight, before[name]) for name, weight in run.weights.items())
-
-
-def test_an_update_whose_gradient_explodes_is_left_out_and_counted(
-    watched: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = watched(max_updates=6, exploding_norm=50, with_valid=False, save_every_steps=6)
-    optimizer, sizes, accumulate = run.trainer.optimizer, iter([1.0, 1.0, 400.0, 1.0, 10.0, 1.0]), None
-    accumulate = optimizer.accumulate
-
-    def blown_up() -> None:
-        accumulate()
-        optimizer.gradient.mul_(next(sizes))
-
-    optimizer.accumulate = blown_up
-    run.trainer.train()
-    assert run.trainer.state.skipped == 1
-    assert [r["step"] for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "skipped"] == [3]
-    assert "times the usual" in capsys.readouterr().err
-    with_all = watched(max_updates=6, exploding_norm=0, with_valid=False, save_every_steps=6)
-    sizes, accumulate = iter([1.0, 1.0, 1e9, 1.0, 10.0, 1.0]), with_all.trainer.optimizer.accumulate
-    optimizer = with_all.trainer.optimizer
-    optimizer.accumulate = blown_up
-    with_all.trainer.train()
-    assert with_all.trainer.state.skipped == 0
-
-
-def returning(run: Watched, state: TrainingState) -> list[int]:
-    """Give a trainer a checkpoint of its present weights; returns a list that grows with each return to it."""
-    weights = {name: weight.clone() for name, weight in run.weights.items()}
-    moments = {name: moment.clone() for name, moment in run.trainer.optimizer.moments().items()}
-    returns: list[int] = []
-
-    def go_back() -> TrainingState:
-        returns.append(run.trainer.state.step)
-        run.trainer.optimizer.load_weights(weights)
-        run.trainer.optimizer.load_moments(moments, state.step)
-        return state
-
-    run.trainer._rollback = Rollback(go_back)
-    return returns
-
-
-def test_ten_such_updates_in_a_row_lead_back_to_the_last_checkpoint_and_past_the_pairs(
-    watched: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = watched(max_updates=6, with_valid=False, save_every_steps=100)
-    returns = returning(run, TrainingState())
-    spoil(run, range(3, 13))  # after two good updates
-    before = {name: weight.clone() for name, weight in run.weights.items()}
-    optimizer, seen = run.trainer.optimizer, []
-    limit = optimizer.limit_norm
-    optimizer.limit_norm = lambda *args: (seen.append({n: w.clone() for n, w in run.weights.items()}), limit(*args))[1]
-    run.trainer._config = replace(run.trainer._config, max_updates=15)
-    assert run.trainer.train() == "max_updates"
-    assert returns == [12]
-    assert all(torch.equal(weight, before[name]) for name, weight in seen[12].items())  # the first update after it
-    assert (run.trainer.state.step, run.trainer.state.rollbacks, run.trainer.state.skipped) == (15, 1, 0)
-    store_updates = plan_updates(run.trainer._train, CONFIG.batch_tokens, CONFIG.seed, Position())
-    positions = [update.after for update, _ in zip(store_updates, range(27), strict=False)]
-    assert run.trainer.state.position == positions[-1]  # 12 and 15 updates further: no pairs come again
-    events = [(r["event"], r["step"]) for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] != "train"]
-    assert events == [*(("skipped", step) for step in range(3, 13)), ("rollback", 0)]
-    assert "back to the weights of update 0, and on with other pairs" in capsys.readouterr().err
-
-
-def test_training_that_explodes_again_and_again_ends(watched: Any) -> None:
-    run = watched(max_updates=100, with_valid=False, save_every_steps=1_000)
-    returns = returning(run, TrainingState())
-    spoil(run, range(1, 1_000))
-    with pytest.raises(AiaynError, match="and again after 3 returns to update 0") as error:
-        run.trainer.train()
-    assert "learning_rate_scale" in error.value.hint
-    assert len(returns) == 4
-
-
-def short_of_memory(run: Watched, monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
-    """Let memory run out in micro-batches of more target tokens; returns a list of the sizes that were tried."""
-    forward, tried = gradient_module.teacher_forced, []
-
-    def limited(model: Any, store: Any, pairs: Any, device: Any) -> Any:
-        hidden, targets = forward(model, store, pairs, device)
-        tried.append(len(targets))
-        if len(targets) > most:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return hidden, targets
-
-    monkeypatch.setattr(gradient_module, "teacher_forced", limited)
-    return tried
-
-
-def test_the_largest_batch_runs_first_and_memory_that_runs_out_halves_it(
-    watched: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    free = watched(max_updates=2, with_valid=False)
-    free.trainer.train()
-    run = watched(max_updates=2, with_valid=False)
-    tried = short_of_memory(run, monkeypatch, most=60)
-    assert run.trainer.train() == "max_updates"
-    longest = 1 + max(int(run.trainer._train.tgt_lengths.max()), int(run.trainer._train.src_lengths.max()))
-    assert tried[0] == max(tried) >= 60 > longest  # nothing larger came after the first
-    assert run.trainer.state.max_tokens < 1_000
-    assert max(tried[tried.index(min(tried)) :]) <= run.trainer.state.max_tokens * 17 / 16
-    for mine, theirs in zip(run.gradients, free.gradients, strict=True):  # no pair was lost or counted twice
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
-    assert any(r["event"] == "memory" for r in read_metrics(tmp_path / "metrics.jsonl"))
-    assert "memory ran out with 1,000 tokens in a micro-batch" in capsys.readouterr().err
-
-
-def test_memory_that_runs_out_in_the_middle_of_an_update_repeats_it(
-    watched: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = watched(max_updates=3, max_tokens=70, with_valid=False)
-    free.trainer.train()
-    run = watched(max_updates=3, max_tokens=70, with_valid=False)
-    forward, count = gradient_module.teacher_forced, iter(range(1_000))
-
-    def limited(*args: Any) -> Any:
-        if next(count) == 4:  # not the first micro-batch of its update
-            raise RuntimeError("[enforce fail at alloc_cpu.cpp:114] DefaultCPUAllocator: can't allocate memory: you")
-        return forward(*args)
-
-    monkeypatch.setattr(gradient_module, "teacher_forced", limited)
-    run.trainer.train()
-    assert run.trainer.state.max_tokens == 35
-    for mine, theirs in zip(run.gradients, free.gradients, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
-
-
-def test_a_single_pair_that_does_not_fit_ends_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = watched(with_valid=False)
-    short_of_memory(run, monkeypatch, most=3)
-    with pytest.raises(AiaynError, match="not enough memory for one pair of 10 source and 10 target tokens") as error:
-        run.trainer.train()
-    assert "--max-length" in error.value.hint
-
-
-def test_other_errors_of_torch_are_no_lack_of_memory(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> Any:
-        raise RuntimeError("shapes cannot be multiplied")
-
-    monkeypatch.setattr(gradient_module, "teacher_forced", fail)
-    with pytest.raises(RuntimeError, match="shapes"):
-        watched(with_valid=False).trainer.train()
-
-
-def test_by_time_a_checkpoint_comes_after_so_much_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(0, 1_000_000, 30))  # each look at the clock takes half a minute
-    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: float(next(now)))
-    run = watched(max_updates=10, save_every_minutes=2, save_every_steps=1, with_valid=False)
-    run.trainer.train()
-    steps = [step for step, _, regular in run.saves if regular]
-    assert 3 <= len(steps) <= 6
-    assert steps[-1] == 10
-    assert len(set(b - a for a, b in zip(steps[:-1], steps[1:-1], strict=False))) == 1  # noqa: C401, RUF007
-    assert run.trainer.state.saves == len(steps)
-
-
-def test_nine_in_a_row_now_and_then_do_not(watched: Any) -> None:
-    run = watched(max_updates=20, with_valid=False, save_every_steps=20)
-    spoil(run, {*range(1, 10), *range(11, 20)})
-    assert run.trainer.train() == "max_updates"
-    assert run.trainer.state.skipped == 18
-
-
 def test_a_gradient_is_cut_to_the_norm_and_a_smaller_one_is_left_alone(watched: Any, tmp_path: Path) -> None:
     free = watched(max_updates=1)
     free.trainer.train()
@@ -433,52 +125,6 @@ def test_a_gradient_is_cut_to_the_norm_and_a_smaller_one_is_left_alone(watched: 
         torch.testing.assert_close(run.gradients[0], expected)
         record = [r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "train"][-1]
         assert record["gradient_norm"] == pytest.approx(norm)  # the log has the norm before cutting
-
-
-def test_the_best_bleu_is_the_highest(watched: Any) -> None:
-    run = watched(bleu=[10.0, 12.0, 12.0], best_metric="bleu")
-    run.trainer.train()
-    assert run.saves == [(2, True, True), (4, True, True), (6, False, True)]  # an equal one is no better
-    state = run.trainer.state
-    assert (state.best_value, state.best_step, state.worse_validations) == (12.0, 4, 1)
-
-
-def scripted_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
-    results = iter(ValidationLoss(loss, 10) for loss in losses)
-    monkeypatch.setattr(validation_module, "validation_loss", lambda *_: next(results))
-
-
-@pytest.mark.parametrize("bleu", [None, [1.0, 2.0, 3.0]])
-def test_the_best_loss_is_the_lowest(bleu: list[float] | None, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted_losses(monkeypatch, [3.0, 2.5, 2.75])
-    run = watched(bleu=bleu, best_metric="loss")
-    run.trainer.train()
-    assert [best for _, best, _ in run.saves] == [True, True, False]
-    assert (run.trainer.state.best_value, run.trainer.state.best_step) == (2.5, 4)
-
-
-def test_a_loss_that_is_not_a_number_is_never_the_best(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted_losses(monkeypatch, [math.nan, 2.5, math.nan])
-    run = watched(best_metric="loss")
-    run.trainer.train()
-    assert [best for _, best, _ in run.saves] == [False, True, False]
-    assert (run.trainer.state.best_value, run.trainer.state.worse_validations) == (2.5, 1)
-
-
-def test_patience_counts_validations_in_a_row_without_a_better_one(watched: Any) -> None:
-    run = watched(bleu=[5.0, 4.0, 6.0, 6.0, 5.0, 9.0], max_updates=12, patience=2)
-    assert run.trainer.train() == "patience"
-    assert run.trainer.state.step == 10
-    assert run.saves[-1] == (10, False, True)
-
-
-def test_validation_comes_every_so_many_checkpoints_and_after_the_last(watched: Any, tmp_path: Path) -> None:
-    run = watched(max_updates=9, validate_every_saves=2, bleu=[1.0, 2.0, 3.0])
-    run.trainer.train()
-    assert [step for step, _, _ in run.saves] == [2, 4, 6, 8, 9]
-    validations = [r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "validation"]
-    assert [record["step"] for record in validations] == [4, 8, 9]
-    assert [record["bleu"] for record in validations] == [1.0, 2.0, 3.0]
 
 
 def test_records_are_complete_and_finite(watched: Any, tmp_path: Path) -> None:

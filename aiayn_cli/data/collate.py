@@ -1,0 +1,117 @@
+"""Pairs of a store as tensors: padded to one length, or one after the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aiayn_cli.data.store import Side, TokenStore
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded tensors of some pairs.
+
+    Attributes:
+        src: int64 [batch, src_len], each row ended by EOS_ID.
+        src_mask: bool [batch, src_len], True = a real token; None where nothing is padded.
+        tgt_in: int64 [batch, tgt_len], BOS_ID first.
+        tgt_out: int64 [batch, tgt_len], what follows each token of tgt_in: EOS_ID last, then PAD_ID.
+        tgt_tokens: tokens of tgt_out that are not padding.
+    """
+
+    src: Tensor
+    src_mask: Tensor | None
+    tgt_in: Tensor
+    tgt_out: Tensor
+    tgt_tokens: int
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device; a GPU copies it when it gets there, and the host goes on meanwhile."""
+
+        def moved(x: Tensor) -> Tensor:
+            # Only from page-locked memory can a GPU copy by itself; torch keeps such memory for the next batch.
+            return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+        mask = None if self.src_mask is None else moved(self.src_mask)
+        src, tgt_in, tgt_out = (moved(x) for x in (self.src, self.tgt_in, self.tgt_out))
+        return Batch(src, mask, tgt_in, tgt_out, self.tgt_tokens)
+
+
+@dataclass(frozen=True)
+class FlatBatch:
+    """Some pairs without padding, one after the other.
+
+    Attributes:
+        src: int64 [source tokens], each sentence ended by EOS_ID.
+        src_lengths: int64 [pairs], with EOS_ID.
+        tgt_in: int64 [target tokens], each sentence with BOS_ID first.
+        tgt_out: int64 [target tokens], what follows each token of tgt_in: EOS_ID last.
+        tgt_lengths: int64 [pairs], with EOS_ID.
+    """
+
+    src: Tensor
+    src_lengths: Tensor
+    tgt_in: Tensor
+    tgt_out: Tensor
+    tgt_lengths: Tensor
+
+
+def collate(store: TokenStore, pairs: Indices) -> Batch:
+    """Read pairs from the store into padded tensors."""
+    src, src_is_token = _rows(store, pairs, "src")
+    tgt, tgt_is_token = _rows(store, pairs, "tgt")
+    return Batch(
+        src=torch.from_numpy(src),
+        src_mask=None if src_is_token.all() else torch.from_numpy(src_is_token),
+        tgt_in=torch.from_numpy(_shifted_right(tgt)),
+        tgt_out=torch.from_numpy(tgt),
+        tgt_tokens=int(np.count_nonzero(tgt_is_token)),
+    )
+
+
+def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
+    """Read pairs from the store as they stand, one after the other."""
+    src, src_lengths = _with_ends(store, pairs, "src")
+    tgt, tgt_lengths = _with_ends(store, pairs, "tgt")
+    tgt_in = np.empty_like(tgt)
+    tgt_in[1:] = tgt[:-1]
+    tgt_in[np.cumsum(tgt_lengths) - tgt_lengths] = BOS_ID
+    return FlatBatch(*(torch.from_numpy(x) for x in (src, src_lengths, tgt_in, tgt, tgt_lengths)))
+
+
+def _rows(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, NDArray[np.bool_]]:
+    """One side of some pairs, each row ended by EOS_ID and padded: int64 [batch, length], and which are tokens."""
+    flat, lengths = store.gather(pairs, side)
+    columns = np.arange(lengths.max() + 1)
+    is_text = columns < lengths[:, None]
+    rows = np.full(is_text.shape, PAD_ID, dtype=np.int64)
+    rows[is_text] = flat
+    rows[np.arange(len(rows)), lengths] = EOS_ID
+    return rows, columns <= lengths[:, None]
+
+
+def _with_ends(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, Indices]:
+    """One side of some pairs, each ended by EOS_ID: int64 [tokens], and lengths with it, int64 [pairs]."""
+    flat, lengths = store.gather(pairs, side)
+    with_end = lengths.astype(np.int64) + 1
+    ends = np.cumsum(with_end)
+    tokens = np.empty(ends[-1], dtype=np.int64)
+    is_text = np.ones(len(tokens), dtype=bool)
+    is_text[ends - 1] = False
+    tokens[is_text] = flat
+    tokens[ends - 1] = EOS_ID
+    return tokens, with_end
+
+
+def _shifted_right(tgt: Indices) -> Indices:
+    """What the decoder reads: BOS_ID, then the target without the last place; an end token inside becomes padding."""
+    tgt_in = np.empty_like(tgt)
+    tgt_in[:, 0] = BOS_ID
+    tgt_in[:, 1:] = np.where(tgt[:, :-1] == EOS_ID, PAD_ID, tgt[:, :-1])
+    return tgt_in

@@ -1,0 +1,73 @@
+"""Batches hold the pairs that they are made of, token by token."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiayn_cli.data.collate import collate, flatten
+from aiayn_cli.data.store import TokenStore, TokenStoreWriter
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+
+Lengths = list[tuple[int, int]]
+some_lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40)
+
+
+@pytest.fixture(scope="module")
+def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Lengths], TokenStore]:
+    """A store of pairs of the given lengths (source, target); no two tokens next to each other are the same."""
+
+    def make(lengths: Lengths) -> TokenStore:
+        folder = tmp_path_factory.mktemp("store")
+        writer = TokenStoreWriter(folder, "train", np.dtype("<u2"))
+        src_lengths, tgt_lengths = (np.array([pair[side] for pair in lengths], np.int32) for side in (0, 1))
+        src, tgt = ((np.arange(x.sum()) * 7 % 60_000 + 4).astype(np.uint16) for x in (src_lengths, tgt_lengths))
+        writer.add(src, src_lengths, tgt, tgt_lengths)
+        writer.close()
+        return TokenStore(folder, "train")
+
+    return make
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, data=st.data())
+def test_collate_equals_a_loop_over_pairs(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject
+) -> None:
+    store = store_of(lengths)
+    pairs = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9)))
+    batch = collate(store, pairs)
+    src_width, tgt_width = (int(x[pairs].max()) + 1 for x in (store.src_lengths, store.tgt_lengths))
+    for row, pair in enumerate(pairs.tolist()):
+        src, tgt = (ids.tolist() for ids in store.pair(pair))
+        assert batch.src[row].tolist() == [*src, EOS_ID] + [PAD_ID] * (src_width - len(src) - 1)
+        assert batch.tgt_in[row].tolist() == [BOS_ID, *tgt] + [PAD_ID] * (tgt_width - len(tgt) - 1)
+        assert batch.tgt_out[row].tolist() == [*tgt, EOS_ID] + [PAD_ID] * (tgt_width - len(tgt) - 1)
+    if len(set(store.src_lengths[pairs].tolist())) == 1:
+        assert batch.src_mask is None
+    else:
+        assert batch.src_mask is not None
+        assert batch.src_mask.dtype is torch.bool
+        assert torch.equal(batch.src_mask, batch.src != PAD_ID)
+    assert batch.tgt_tokens == int((batch.tgt_out != PAD_ID).sum())
+    assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, data=st.data())
+def test_flatten_is_the_pairs_one_after_the_other(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject
+) -> None:
+    store = store_of(lengths)
+    pairs = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9))
+    batch = flatten(store, np.array(pairs))
+    texts = [[ids.tolist() for ids in store.pair(pair)] for pair in pairs]
+    assert batch.src.tolist() == [token for src, _ in texts for token in [*src, EOS_ID]]
+    assert batch.tgt_in.tolist() == [token for _, tgt in texts for token in [BOS_ID, *tgt]]
+    assert batch.tgt_out.tolist() == [token for _, tgt in texts for token in [*tgt, EOS_ID]]
+    assert batch.src_lengths.tolist() == [len(src) + 1 for src, _ in texts]
+    assert batch.tgt_lengths.tolist() == [len(tgt) + 1 for _, tgt in texts]
+    assert {x.dtype for x in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_lengths)} == {torch.int64}
