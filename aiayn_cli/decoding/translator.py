@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -15,7 +15,7 @@ from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, SentenceSearch, Source
+from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.device import Device
@@ -38,10 +38,12 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
+        longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
+        splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         notices: takes what is to be said about lines; None = it is said at once.
 
     Attributes:
-        notices: the same; counts lines that were too long for one pass ("split"), and changed prefixes.
+        notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
+        longest_source: int = LONGEST_SOURCE,
+        splits: bool = True,
         notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
@@ -63,7 +67,8 @@ class Translator:
         )
         self._vocab = vocab
         self._glossary = glossary
-        self._longest_source = LONGEST_SOURCE
+        self._longest_source, self._splits = min(longest_source, LONGEST_PASS), splits
+        self._longest_word = min(self._longest_source, self.max_positions - 1)
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self.notices = notices or LineNotices()
 
@@ -78,11 +83,11 @@ class Translator:
 
         Args:
             decoding, options: instead of this one's.
-            longest_source: sub-words of one pass.
+            longest_source: sub-words of one pass, where that is fewer.
         """
         other = copy.copy(self)
         other._search = self._search.variant(decoding, options)
-        other._longest_source = longest_source or self._longest_source
+        other._longest_source = min(longest_source or LONGEST_PASS, self._longest_source)
         other.notices = LineNotices()
         return other
 
@@ -115,9 +120,9 @@ class Translator:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line of more than
-        LONGEST_SOURCE sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part. A
-        single word of so many stays as it is. Where the model gives fewer outputs a probability above 0, blank ones
-        with a score of -inf fill up.
+        longest_source sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part. A
+        single word of so many stays as it is. Where lines cannot be cut, its outputs are blank ones with a score of
+        -inf, and a warning names it. Such ones fill up too where the model gives fewer outputs a probability above 0.
 
         Args:
             lines: without line ends.
@@ -136,7 +141,11 @@ class Translator:
         for each in passes:
             of_line[each.line].append(each)
         texts = self._texts([hypothesis for hypotheses in found for hypothesis in hypotheses])
-        return [self._outputs(each, texts) for each in of_line]
+        outputs = [self._outputs(each, texts) for each in of_line]
+        for number, line in enumerate(lines):
+            if not of_line[number] and not is_blank(line):  # too long, and not to be cut
+                outputs[number] = [Translation("", -math.inf, -math.inf)] * self._search.n_best
+        return outputs
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
@@ -149,12 +158,11 @@ class Translator:
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
         """What is to be searched for lines, in order, and the words between that are not."""
-        longest_word = min(LONGEST_SOURCE, self.max_positions - 1)
         pieces = [
             (number, text, is_word)
             for number, line in enumerate(lines)
             if not is_blank(line)
-            for text, is_word in segments(line, longest_word, self.count_sub_words)
+            for text, is_word in self._segments(line)
         ]
         ids = iter(self._vocab.encode([text for _, text, is_word in pieces if not is_word]))
         passes: list[_Pass] = []
@@ -176,6 +184,9 @@ class Translator:
                 prefix = []
         return passes
 
+    def _segments(self, line: str) -> Iterable[tuple[str, bool]]:
+        return segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
+
     def _prefix(self, text: str, line: int | None) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
         known = [i for i in ids if i != UNK_ID]
@@ -191,6 +202,12 @@ class Translator:
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [ids]
+        if not self._splits:
+            if line is not None:
+                what = f"{len(ids):,} sub-words, and no more than {limit:,} are read at once"
+                said = f"line {line:,} has {what}: it is left out, since it cannot be cut"
+                self.notices.take(LineNotice("too_long", said))
+            return []
         ends = split_points(self._vocab.pieces(ids), limit)
         if line is not None:
             what = f"{len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
