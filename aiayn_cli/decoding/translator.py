@@ -14,7 +14,7 @@ from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, SentenceSearch, Source
+from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.device import Device
@@ -37,10 +37,12 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
+        longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
+        splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         notices: takes what is to be said about lines; None = it is said at once.
 
     Attributes:
-        notices: the same; counts lines that were too long for one pass ("split"), and changed prefixes.
+        notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
+        longest_source: int = LONGEST_SOURCE,
+        splits: bool = True,
         notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
@@ -62,7 +66,7 @@ class Translator:
         )
         self._vocab = vocab
         self._glossary = glossary
-        self._longest_source = LONGEST_SOURCE
+        self._longest_source, self._splits = min(longest_source, LONGEST_PASS), splits
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self.notices = notices or LineNotices()
 
@@ -114,8 +118,9 @@ class Translator:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line of more than
-        LONGEST_SOURCE sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part.
-        Where the model gives fewer outputs a probability above 0, blank ones with a score of -inf fill up.
+        longest_source sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part. Where
+        lines cannot be cut, its outputs are blank ones with a score of -inf, and a warning names it. Such ones fill up
+        too where the model gives fewer outputs a probability above 0.
 
         Args:
             lines: without line ends.
@@ -140,7 +145,10 @@ class Translator:
         for number, source, hypotheses in zip(line_of_each, sources, self._search.search(sources), strict=True):
             results[number].append((source, hypotheses))
         texts = self._texts([hypothesis for parts in results for _, found in parts for hypothesis in found])
-        return [self._outputs(parts, texts) for parts in results]
+        outputs = [self._outputs(parts, texts) for parts in results]
+        for number in set(wanted) - set(line_of_each):
+            outputs[number] = [Translation("", -math.inf, -math.inf)] * self._search.n_best
+        return outputs
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
@@ -166,6 +174,12 @@ class Translator:
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [ids]
+        if not self._splits:
+            if line is not None:
+                what = f"{len(ids):,} sub-words, and no more than {limit:,} are read at once"
+                said = f"line {line:,} has {what}: it is left out, since it cannot be cut"
+                self.notices.take(LineNotice("too_long", said))
+            return []
         ends = split_points(self._vocab.pieces(ids), limit)
         if line is not None:
             what = f"{len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"

@@ -165,6 +165,7 @@ def run_translate(
         glossary=glossary,
         style=OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments),
         with_report=report is not None,
+        with_attention=attention is not None,
         on_suspect=on_suspect,
         markup=markup,
         verbosity=logs.verbosity(),

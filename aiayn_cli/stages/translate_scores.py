@@ -14,11 +14,13 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
 from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name, is_blank
+from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
 from aiayn_cli.stages.translate_output import check_outputs, open_writer
+from aiayn_cli.stages.translate_trees import TreeTargets
 
 _LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
 _WARNINGS = 5  # pairs without a score named one by one
@@ -71,7 +73,7 @@ def run_score_against(
     perplexity per token. A pair with a blank, unreadable or very long side gives "nan" twice (null in JSON).
 
     Args:
-        target: file with the translation of each line.
+        target: file with the translation of each line; for a parser, with the tree of each, as `translate` writes it.
         models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
         source: file with the source lines, "-" for stdin.
         output: file to write, under its name only when all is done; None = stdout.
@@ -80,7 +82,7 @@ def run_score_against(
         device, precision: as in choose_device().
         keep_scores: give them in the result; without `output` they are then not written.
     Raises:
-        AiaynError: no such model, file or device; files of different lengths.
+        AiaynError: no such model, file or device; files of different lengths; a line without a tree for a parser.
     """
     check_inputs(source, target)
     check_outputs(output)
@@ -93,7 +95,9 @@ def run_score_against(
         hint = "give one translation for each line"
         lines = InputLines(reader, input_format or line_format, targets, hint, own_prefixes=False)
         longest = min(_LONGEST, loaded.translator.max_positions - 1)  # room for EOS
-        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest)
+        text = loaded.checkpoints[0].text
+        trees = TreeTargets(TreeText(text), str(target)) if text.trees else None
+        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest, trees)
         write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
         scored = ((len(group), scorer.score(group)) for group in groups(lines))
         for records in followed(scored, lines, file, "scoring"):
@@ -113,10 +117,16 @@ def run_score_against(
 
 class _PairScorer:
     def __init__(
-        self, codec: Codec, second_pass: SecondPass, line_format: LineFormat, keep_scores: bool, longest: int
+        self,
+        codec: Codec,
+        second_pass: SecondPass,
+        line_format: LineFormat,
+        keep_scores: bool,
+        longest: int,
+        trees: TreeTargets | None,
     ) -> None:
         self._codec, self._second_pass, self._line_format = codec, second_pass, line_format
-        self._keep_scores, self._longest = keep_scores, longest
+        self._keep_scores, self._longest, self._trees = keep_scores, longest, trees
         self.scores: list[tuple[float, float]] = []
         self.lines = self.unscored = self.tokens = 0
         self.log_prob = 0.0
@@ -124,7 +134,8 @@ class _PairScorer:
     def score(self, group: Sequence[InputLine]) -> list[str]:
         """The record of each pair."""
         src = self._codec.encode([line.text for line in group])
-        tgt = self._codec.encode_tgt([line.prefix for line in group])
+        targets = [line.prefix for line in group] if self._trees is None else list(map(self._trees.sequence, group))
+        tgt = self._codec.encode_tgt(targets)
         can_be = [
             not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= self._longest
             for line, s, t in zip(group, src, tgt, strict=True)

@@ -130,7 +130,7 @@ def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
     make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, positions: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("aiayn_cli.decoding.sentence_search._LONGEST_OUTPUT", 25)
+    monkeypatch.setattr("aiayn_cli.decoding.sentence_search.LONGEST_PASS", 25)
     limit = 18 if positions == "learned" else 24
     translator = Translator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
     [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])
