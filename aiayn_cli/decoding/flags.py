@@ -23,7 +23,8 @@ FLAGS = {
     "empty": "nothing came out",
     "looping": "the same sub-words come again and again, and in the source they do not",
     "copied": "the source itself came out",
-    "truncated": "it was cut at the longest length, or has less than a third of the source's sub-words",
+    "truncated": "it was cut at the longest length, has less than a third of the source's sub-words, or holds a word "
+    "too long for the model as it was",
     "wrong_script": "most letters are of scripts that the target language is not written in",
     "number_lost": "a number of the source is missing",
     "url_lost": "a web or e-mail address of the source is missing",
@@ -76,7 +77,7 @@ class OutputChecks:
             return ("empty",)
         found = {
             "truncated": any(
-                part.is_cut or (len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
+                part.is_cut or part.word or (len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
                 for part in output.parts
             ),
             "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),

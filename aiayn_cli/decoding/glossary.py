@@ -10,7 +10,7 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank, read_file
 from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.phrases import Constraint
-from aiayn_cli.decoding.split import WITHOUT_BLANKS
+from aiayn_cli.decoding.split import WITHOUT_BLANKS, is_dense
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import UNK_ID
 
@@ -159,12 +159,7 @@ def _inside_word(text: str, place: int) -> bool:
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
-    return before.isalnum() and after.isalnum() and not (_is_dense(before) or _is_dense(after))
-
-
-def _is_dense(character: str) -> bool:
-    """Whether a character is of a script that puts no blanks between words: Thai to Myanmar, Khmer, Kana, Han."""
-    return "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff" or character >= "\u2e80"
+    return before.isalnum() and after.isalnum() and not (is_dense(before) or is_dense(after))
 
 
 def _count(text: str, phrase: str) -> int:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.markup_translator import MarkupTranslator
+from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
 
@@ -108,7 +109,8 @@ class Judge:
     ) -> list[list[Translation]]:
         found = []
         for number, line in enumerate(lines):
-            limit = max((self._translator.count_sub_words(line) + 1) // 2, _SHORTEST_PART)
+            longest = min(self._translator.count_sub_words(line), LONGEST_SOURCE)  # of a pass of the first search
+            limit = max((longest + 1) // 2, _SHORTEST_PART)
             variant = self._translator.variant(options=options, longest_source=limit)
             found += variant.translate_n_best([line], None, prefixes[number : number + 1])
         return found

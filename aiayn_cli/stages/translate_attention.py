@@ -33,7 +33,7 @@ def draw_attention(
     if at_most is None:
         return examples, left_out
     for line, each in zip(lines, judged, strict=True):
-        parts = each.outputs[0].parts
+        parts = [part for part in each.outputs[0].parts if not part.word]
         for number, part in enumerate(parts, start=1):
             if len(examples) >= at_most or second_pass.attention_size(part) > _MOST_WEIGHTS:
                 left_out += 1

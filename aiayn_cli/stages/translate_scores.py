@@ -34,6 +34,7 @@ class ScoreAgainstResult:
         models: the checkpoints that were used.
         lines: pairs read and written.
         unscored_lines: of them, those with a blank, unreadable or very long side.
+        broken_records: of these, those of JSON that could not be read.
         log_prob: natural log of the probability of all scored translations together, end tokens included.
         tokens: their sub-words and end tokens.
         perplexity: exp(-log_prob / tokens).
@@ -43,6 +44,7 @@ class ScoreAgainstResult:
     models: tuple[str, ...]
     lines: int
     unscored_lines: int
+    broken_records: int
     log_prob: float
     tokens: int
     perplexity: float
@@ -108,6 +110,7 @@ def run_score_against(
         models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
         lines=scorer.lines,
         unscored_lines=scorer.unscored,
+        broken_records=scorer.unreadable if lines.line_format == "jsonl" else 0,
         log_prob=scorer.log_prob,
         tokens=scorer.tokens,
         perplexity=_perplexity(scorer.log_prob, scorer.tokens),
@@ -128,7 +131,7 @@ class _PairScorer:
         self._codec, self._second_pass, self._line_format = codec, second_pass, line_format
         self._keep_scores, self._longest, self._trees = keep_scores, longest, trees
         self.scores: list[tuple[float, float]] = []
-        self.lines = self.unscored = self.tokens = 0
+        self.lines = self.unscored = self.unreadable = self.tokens = 0
         self.log_prob = 0.0
 
     def score(self, group: Sequence[InputLine]) -> list[str]:
@@ -155,10 +158,10 @@ class _PairScorer:
             self.tokens += len(forced.token_log_probs)
             return
         self.unscored += 1
+        self.unreadable += bool(line.error)
         if self.unscored <= _WARNINGS:
-            logs.warning(
-                f"line {line.number:,}: a side is blank, unreadable or of more than {self._longest:,} sub-words"
-            )
+            what = line.error or f"a side is blank, unreadable or of more than {self._longest:,} sub-words"
+            logs.warning(f"line {line.number:,}: {what}")
 
     def _record(self, line: InputLine, ids: Sequence[int], forced: Forced | None) -> str:
         log_prob = forced.log_prob if forced else math.nan
@@ -168,6 +171,8 @@ class _PairScorer:
         if self._line_format == "text":
             return f"{log_prob:.4f}\t{perplexity:.4f}"
         kept = {name: value for name, value in (line.fields or {"line": line.number}).items() if name != "prefix"}
+        if line.error:
+            kept |= {"line": line.number, "error": line.error}
         pieces = [*self._codec.tgt_pieces(ids), "</s>"]
         scored = {
             "log_prob": round(log_prob, 5) if forced else None,

@@ -201,10 +201,10 @@ class _Work:
         ]
 
     def _report(self, line: InputLine, judged: Judged) -> str:
-        more = {}
+        more: dict[str, object] = {"error": line.error} if line.error else {}
         if self._glossary is not None and "glossary_missed" in judged.flags:
             missing = self._glossary.missing(line.text, judged.outputs[0].text)
-            more = {"missing_terms": [f"{term.source} = {'|'.join(term.targets)}" for term in missing]}
+            more["missing_terms"] = [f"{term.source} = {'|'.join(term.targets)}" for term in missing]
         return report_record(line.number, line.text, judged, (line.fields or {}).get("id"), more)
 
     def _details(self, judged: Sequence[Judged]) -> list[list[Details | None]]:
