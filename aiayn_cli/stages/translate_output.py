@@ -1,5 +1,6 @@
 """How translations are written: as text or JSON, to stdout or to a file that appears when it is whole."""
 
+import errno
 import json
 import math
 import sys
@@ -142,6 +143,6 @@ def _refusal_named(output: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         where = "stdout" if output is None else output
-        raise AiaynError(
-            f"cannot write {where}: {error.strerror}", "free some space there, or give another name"
-        ) from error
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "free some space there, or give another name" if is_full else "give another name"
+        raise AiaynError(f"cannot write {where}: {error.strerror}", hint) from error
