@@ -27,7 +27,7 @@ from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
-_LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
+LONGEST_PASS = 1_000  # of one pass on either side, whatever it was told: memory stays bounded
 _FEWEST_IN_A_THREAD = 4  # sentences; fewer are not shared out
 _FEWEST_IN_A_PROCESS = 64  # sentences; to start one takes as long as a narrow model needs for ten of them
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
@@ -117,11 +117,11 @@ class SentenceSearch:
     @property
     def longest_prefix(self) -> int:
         """How many tokens an output can begin with."""
-        return min(_LONGEST_OUTPUT, self.max_positions) - 1  # room for EOS
+        return min(LONGEST_PASS, self.max_positions) - 1  # room for EOS
 
     def max_length(self, source: Source) -> int:
         """The longest output of a source in tokens with EOS."""
-        longest = min(len(source.ids) + 1 + self.decoding.max_extra, _LONGEST_OUTPUT)
+        longest = min(len(source.ids) + 1 + self.decoding.max_extra, LONGEST_PASS)
         if self.options.max_length:
             longest = min(longest, self.options.max_length + 1)
         return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self.max_positions)
