@@ -102,7 +102,15 @@ def try_out(session: Session) -> DryRunResult:
     checkpoint, disk = disk_needed(session.optimizer.weights().values(), recipe.training)
     left = max(0, recipe.training.max_updates - state.step)
     max_tokens = trainer.state.max_tokens or recipe.training.max_tokens
-    update = next(plan_updates(session.data.train, recipe.training.batch_tokens, recipe.training.seed, state.position))
+    update = next(
+        plan_updates(
+            session.data.train,
+            recipe.training.batch_tokens,
+            recipe.training.seed,
+            state.position,
+            trainer.state.pool_pairs,
+        )
+    )
     micro_batches = len(split_update(session.data.train, update.pairs, max_tokens, state.division))
     return DryRunResult(
         batch_pairs=pairs,

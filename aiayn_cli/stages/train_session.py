@@ -249,6 +249,7 @@ class Session:
             tgt_lang=self.data.tgt_lang,
             run_id=self.run_id,
             text=self.data.text,
+            max_length=self.data.max_length,
         )
         snapshot = TrainingSnapshot(state.to_json(), self.optimizer.moments())
         save_checkpoint(checkpoint, self.optimizer.weights(), self.data.vocab_path, snapshot)

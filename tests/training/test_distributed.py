@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.training import forward
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.state import TrainingState
@@ -74,9 +75,11 @@ def test_two_processes_learn_what_one_does_and_stop_together(
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+@pytest.mark.parametrize("few_shapes", [False, True])
 def test_1x4_and_2x2_and_4x1_learn_the_same_with_dropout(
-    tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    few_shapes: bool, tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: few_shapes)
     store = store_of(90)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
