@@ -7,13 +7,14 @@ descends from any more makes room for new tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.model.masks import additive, causal_mask, padding_mask
+from aiayn_cli.model.left_behind import LeftBehind
+from aiayn_cli.model.masks import additive, causal_mask, contiguous, padding_mask
 
 _GROWTH = 16  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
 
@@ -29,11 +30,14 @@ class NewSlots:
 
     index: Tensor
     size: int
+    _rows: dict[int, Tensor] = field(default_factory=dict, compare=False)
 
     def rows(self, heads: int) -> Tensor:
         """The same places in a pool [sentences, heads, slots, ..] of which the first three dimensions are one."""
-        sentences = torch.arange(len(self.index) * heads, device=self.index.device).view(-1, heads, 1)
-        return (sentences * self.size + self.index.unsqueeze(1)).flatten()
+        if heads not in self._rows:  # computed once, for the pools of all layers
+            sentences = torch.arange(len(self.index) * heads, device=self.index.device).view(-1, heads, 1)
+            self._rows[heads] = (sentences * self.size + self.index.unsqueeze(1)).flatten()
+        return self._rows[heads]
 
 
 class LayerCache:
@@ -64,7 +68,7 @@ class LayerCache:
         self._k = _resized(self._k, 2, slots.size)
         self._v = _resized(self._v, 2, slots.size)
         for pool, new in ((self._k, k), (self._v, v)):
-            pool.flatten(0, 2).index_copy_(0, rows, new.reshape(-1, new.shape[3]).to(pool.dtype))
+            pool.flatten(0, 2).index_copy_(0, rows, contiguous(new, pool.dtype).flatten(0, 2))
         return self._k, self._v
 
     def select(self, sentences: Tensor) -> None:
@@ -87,7 +91,8 @@ class DecoderCache:
 
     Attributes:
         layers: one LayerCache for each decoder layer.
-        memory_mask: [sentences, 1, 1, src_len] or None (no padding), added to attention scores: -inf = padding.
+        memory_mask: [sentences, heads or 1, 1, src_len] or None (no padding), added to attention scores: -inf =
+            padding.
         lengths: target positions that each sentence's hypotheses have read.
     """
 
@@ -101,12 +106,14 @@ class DecoderCache:
         """
         memory = layers[0].memory_k
         self.layers = layers
-        self.memory_mask = None if src_mask is None else additive(padding_mask(src_mask), memory.dtype)
+        self.memory_mask = None if src_mask is None else self._for_heads(padding_mask(src_mask))
         self.lengths = [0] * len(memory)
         self._window = attention_window
-        # On a GPU to know which slots are free would make the host wait for the device, at each step.
+        # On a GPU to know which slots are free would make the host wait for the device, at each step. There only those
+        # are used again that a window has left behind.
         self._reuse = memory.device.type == "cpu"
         self._used = [0] * len(memory)  # slots of each sentence, where none is used again
+        self._left_behind = LeftBehind(len(memory), attention_window, _GROWTH) if attention_window else None
         self._seen = torch.zeros(len(memory), 1, 0, dtype=torch.bool, device=memory.device)  # [sentences, beams, slots]
         self._position = torch.zeros(len(memory), 0, dtype=torch.int64, device=memory.device)  # of each slot's token
 
@@ -117,11 +124,11 @@ class DecoderCache:
             beams: hypotheses of each sentence, those of the last step or choice; any number before the first step.
             new_len: tokens that each of them reads.
         Returns:
-            The slots, and what the new tokens see: [sentences, 1, beams * new_len, slots], added to attention
+            The slots, and what the new tokens see: [sentences, heads or 1, beams * new_len, slots], added to attention
             scores, 0 or -inf.
         """
         new, device = beams * new_len, self._seen.device
-        slots = self._free_slots(new)
+        slots = self._free_slots(beams, new_len)
         index = slots.index.unsqueeze(1)  # [sentences, 1, new]
         seen = _resized(self._seen, 2, slots.size)
         if seen.shape[1] == 1 < beams:  # before the first step
@@ -142,10 +149,16 @@ class DecoderCache:
             # What the next token cannot reach lies on nobody's way any more, so that its slot is used again.
             self._seen = self._seen & (positions[:, None, -1:] + 1 - self._position[:, None, :] <= self._window)
         self.lengths = [length + new_len for length in self.lengths]
-        return slots, additive(visible[:, None], self.layers[0].memory_k.dtype)
+        return slots, self._for_heads(visible[:, None])
 
-    def _free_slots(self, new: int) -> NewSlots:
-        device, size = self._seen.device, self._seen.shape[2]
+    def _for_heads(self, mask: Tensor) -> Tensor:
+        """bool [sentences, 1, .., ..] -> the same, to be added; on a CPU for each head, once for all layers."""
+        memory = self.layers[0].memory_k
+        numbers = additive(mask, memory.dtype)
+        return numbers.expand(-1, memory.shape[1], -1, -1).contiguous() if memory.device.type == "cpu" else numbers
+
+    def _free_slots(self, beams: int, new_len: int) -> NewSlots:
+        new, device, size = beams * new_len, self._seen.device, self._seen.shape[2]
         if self._reuse:
             taken = self._seen.any(1)  # [sentences, slots]
             needed = int(taken.sum(1).max()) + new if size else new
@@ -154,6 +167,9 @@ class DecoderCache:
                 taken = _resized(taken, 1, size)
             order = torch.arange(size, device=device)  # the first free ones, whatever follows them
             return NewSlots((taken.int() * size + order).topk(new, dim=1, largest=False).indices, size)
+        if self._left_behind is not None:
+            index, size = self._left_behind.take_up(self.lengths, beams, new_len)
+            return NewSlots(index.to(device), size)
         needed = max(self._used) + new
         if needed > size:
             size = -(-needed // _GROWTH) * _GROWTH
@@ -182,6 +198,8 @@ class DecoderCache:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
         kept = sentences.tolist()
         self._used = [self._used[sentence] for sentence in kept]
+        if self._left_behind is not None:
+            self._left_behind.keep(kept)
         self.lengths = [self.lengths[sentence] for sentence in kept]
         self._position = self._position.index_select(0, sentences)
         size = self._seen.shape[2]
@@ -203,14 +221,18 @@ class DecoderCache:
         self._seen = put(self._seen, places, other._seen[chosen], dim=2)
         if self._window:
             self._position = put(self._position, places, other._position[chosen])
+        if self._left_behind is not None and other._left_behind is not None:
+            self._left_behind.take(places.tolist(), other._left_behind, chosen)
         for place, sentence in zip(places.tolist(), range(chosen.start, chosen.stop), strict=True):
             self._used[place], self.lengths[place] = other._used[sentence], other.lengths[sentence]
 
 
 def _padded_mask(cache: DecoderCache, width: int) -> Tensor:
     """The memory mask of a cache, or what stands for none, with -inf up to a width."""
-    memory = cache.layers[0].memory_k
-    mask = memory.new_zeros(len(memory), 1, 1, memory.shape[2]) if cache.memory_mask is None else cache.memory_mask
+    memory, mask = cache.layers[0].memory_k, cache.memory_mask
+    if mask is None:
+        heads = memory.shape[1] if memory.device.type == "cpu" else 1
+        mask = memory.new_zeros(len(memory), heads, 1, memory.shape[2])
     return functional.pad(mask, (0, width - mask.shape[3]), value=-torch.inf)
 
 
