@@ -161,7 +161,7 @@ def load_models(
         n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
         notices=notices,
         # A sentence has no parts that could be parsed alone, so that any length is tried.
-        longest_source=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
+        trained_length=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
         splits=not first.text.trees,
     )  # fmt: skip
     return LoadedModels(checkpoints, codec, translator, terms)
