@@ -143,7 +143,7 @@ def accept(tmp_path: Path) -> Any:
         ),
         (
             "training:\n  compile: false\n",
-            "my.yaml:2: training.compile is false, but must be one of auto, on, off",
+            "my.yaml:2: training.compile is false, but must be one of auto, on, off, graphs",
             "known are auto, on, off",
         ),
         ("model:\n  norm: pree\n", "my.yaml:2: model.norm is pree, but must be one of post, pre", "did you mean pre?"),
