@@ -1,6 +1,7 @@
 """What a second pass through the models finds out about outputs: scores of tokens, alignments, attention."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
@@ -11,6 +12,7 @@ from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.translation import Details, Part, Translation
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps
+from aiayn_cli.model.layers import EncoderLayer
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
@@ -52,6 +54,16 @@ class SecondPass:
             links = [self._links(part, result) for part, result in passes] if with_alignment else []
             found.append(Details(tuple(tokens), join_links(links)))
         return found
+
+    def attention_size(self, part: Part) -> int:
+        """How many weights attention() gives for a pass; 0 where the model is no Transformer."""
+        model = self._models[0]
+        if not isinstance(model, Transformer):
+            return 0
+        src_len, tgt_len = len(part.src) + 1, len(part.tgt) + 1
+        heads = cast(EncoderLayer, model.encoder_layers[0]).attention.n_heads
+        decoder = len(model.decoder_layers) * tgt_len * (tgt_len + src_len)
+        return heads * (len(model.encoder_layers) * src_len**2 + decoder)
 
     def attention(self, part: Part) -> tuple[AttentionMaps, list[str], list[str]]:
         """Where the (first) model looks in one pass, and the sub-words of its source and output.

@@ -53,11 +53,11 @@ class _Share:
     """The work of one thread or process.
 
     Attributes:
-        bands: sentences, each with the number of those searched together.
+        sources: sentences, all with phrases or all without.
         decoding, options: how they are searched.
     """
 
-    bands: list[tuple[list[Source], int]]
+    sources: list[Source]
     decoding: DecodingConfig
     options: SearchOptions
 
@@ -139,14 +139,19 @@ class SentenceSearch:
             return self._search_with(self._engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for wanted in (False, True):  # those with phrases are searched in another way
-            numbers = [number for number, source in enumerate(sources) if bool(source.phrases) == wanted]
+            # The longest first, of which every worker takes each n-th, so that all have equal work.
+            numbers = sorted(
+                (number for number, source in enumerate(sources) if bool(source.phrases) == wanted),
+                key=lambda number: -len(sources[number].ids),
+            )
             if not numbers:
                 continue
-            chosen = [sources[number] for number in numbers]
-            lengths = [len(source.ids) for source in chosen]
-            grouped = batches(lengths, batch_tokens=self.decoding.batch_tokens, at_most=self._most_sentences())
-            for place, hypotheses in self._search_bands(bands(grouped), chosen):
-                found[numbers[place]] = hypotheses
+            n_workers = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self._on_cpu else 1
+            shares = [numbers[worker::n_workers] for worker in range(n_workers)]
+            results = self._search_side_by_side([[sources[number] for number in share] for share in shares])
+            for share, outputs in zip(shares, results, strict=True):
+                for number, hypotheses in zip(share, outputs, strict=True):
+                    found[number] = hypotheses
         return found
 
     def _search_with(self, engine: SearchEngine, sources: Sequence[Source]) -> list[list[Hypothesis]]:
@@ -170,45 +175,40 @@ class SentenceSearch:
         ]
         return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
 
+    @property
+    def _on_cpu(self) -> bool:
+        return self.device.type == "cpu"
+
     def _most_sentences(self) -> int:
         """How many sentences one step may have."""
         hypotheses = self.n_best if self.options.sampling else self.decoding.beam_size
-        return most_sentences(hypotheses, self._vocab_size, on_cpu=self.device.type == "cpu")
+        return most_sentences(hypotheses, self._vocab_size, on_cpu=self._on_cpu)
 
-    def _search_bands(
-        self, found: Sequence[list[list[int]]], sources: Sequence[Source]
-    ) -> list[tuple[int, list[Hypothesis]]]:
-        """Search the sentences of some bands, by their numbers: on a CPU side by side, a share of each band in each."""
-        count = sum(len(batch) for band in found for batch in band)
-        n_workers = min(self._threads, -(-count // _FEWEST_IN_A_THREAD)) if self.device.type == "cpu" else 1
-        shares: list[_Share] = [_Share([], self.decoding, self.options) for _ in range(n_workers)]
-        order: list[list[int]] = [[] for _ in shares]
-        for band in found:
-            numbers = [number for batch in band for number in batch]
-            for worker, share in enumerate(shares):
-                # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
-                own = numbers[worker::n_workers]
-                order[worker] += own
-                if own:
-                    share.bands.append(([sources[number] for number in own], len(band[0])))
-        if n_workers > 1 and count >= _FEWEST_IN_A_PROCESS * n_workers and can_fork():
-            results = self._copies.run(shares)
-        else:
-            # A second thread would be waited for in each product, and those of a few rows are too small for that.
-            threads = max(self._threads // n_workers, 1) if count > _FEWEST_IN_A_THREAD * n_workers else 1
-            results = run_together([partial(self._search_share, share) for share in shares], threads)
-        return [
-            pair for numbers, outputs in zip(order, results, strict=True) for pair in zip(numbers, outputs, strict=True)
-        ]
+    def _search_side_by_side(self, shares: Sequence[list[Source]]) -> list[list[list[Hypothesis]]]:
+        """Search each share in a thread or a process of its own."""
+        works = [_Share(share, self.decoding, self.options) for share in shares]
+        if len(works) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS and can_fork():
+            return self._copies.run(works)
+        # A second thread would be waited for in each product, and those of a few rows are too small for that.
+        few = len(shares[0]) <= _FEWEST_IN_A_THREAD
+        threads = 1 if few else self._threads // len(shares)
+        return run_together([partial(self._search_share, work) for work in works], threads)
 
     def _search_share(self, share: "_Share", stop: Stop) -> list[list[Hypothesis]]:
+        """Search the sentences of one thread or process, in batches of similar length."""
         search = self.variant(share.decoding, share.options)  # in another process this one may be older
-        return [
-            hypotheses for sources, at_once in share.bands for hypotheses in search._search_band(sources, at_once, stop)
-        ]
+        lengths = [len(source.ids) for source in share.sources]
+        found: list[list[Hypothesis]] = [[] for _ in share.sources]
+        grouped = batches(lengths, batch_tokens=share.decoding.batch_tokens, at_most=search._most_sentences())
+        for band in bands(grouped):
+            numbers = [number for batch in band for number in batch]
+            results = search._search_band([share.sources[number] for number in numbers], len(band[0]), stop)
+            for number, hypotheses in zip(numbers, results, strict=True):
+                found[number] = hypotheses
+        return found
 
     def _search_band(self, sources: Sequence[Source], at_once: int, stop: Stop) -> list[list[Hypothesis]]:
-        """Search sentences in one thread, at_once of them together."""
+        """Search sentences in one thread, the longest first, at_once of them together."""
         sampling = self.options.sampling
         with torch.inference_mode():
             if sources[0].phrases:

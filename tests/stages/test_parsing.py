@@ -231,6 +231,7 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
     [
         ({"valid_trees": Path("a")}, "--valid-trees without --trees"),
         ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
+        ({"corpus": "demo", "settings": {"tree_words": True}}, "--tree-words without --trees"),
         ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
         ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
     ],
