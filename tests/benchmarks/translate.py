@@ -7,14 +7,14 @@ Three models: the trained one, whose outputs have their real lengths and a BLEU 
 `base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
 mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
 
-Each engine runs in a process of its own: peak memory is its own, that of the processes it starts included (pages that
-several hold are counted once; looked at in a pass that is not timed). The first pass over the text is `cold`: it meets every
-shape of product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
+Each engine runs in a process of its own: peak memory is its own and that of the processes it starts, pages that several
+hold counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
+product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
 processor, 64 sentences in a batch. `first` is the median time to the answer to one short line in a warm process.
 BLEU is that of the trained model's outputs; where weights are random it is the agreement with torch in fp32, whose
-outputs are taken as reference, so that its own is 100. `changed` counts the outputs that differ from those of torch in
-fp32; with random weights the next tokens are nearly as likely, so that rounding changes many.
+outputs are taken as reference, so that its own is 100. `changed` counts the outputs that differ from those
+of torch in fp32; with random weights the next tokens are nearly as likely, so that rounding changes many.
 """
 
 import argparse
@@ -39,6 +39,7 @@ SIZES: dict[str, dict[str, int]] = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
     "base": {},
 }
+BATCH_TOKENS = {"small": 4_000, "base": 2_000}  # as in the recipes of these names
 ENGINES = {
     "torch fp32": {"precision": "fp32"},
     "torch bf16": {"precision": "bf16"},
@@ -125,7 +126,8 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
         model = build_model(shape, checkpoint.vocab_size)
         with torch.no_grad():
             model.output.weight[EOS_ID] = 0  # among thousands of random scores never one of the best
-        checkpoint = replace(checkpoint, path=path, model=shape)
+        decoding = replace(checkpoint.decoding, batch_tokens=BATCH_TOKENS[size])
+        checkpoint = replace(checkpoint, path=path, model=shape, decoding=decoding)
         checkpoint = save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
     codec = Codec.load(path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
     pieces = source_pieces(codec), target_pieces(codec)
@@ -138,13 +140,18 @@ def compare(
     arguments: argparse.Namespace, size: str, model: Path, name: str, lines: list[str], references: list[str]
 ) -> None:
     """Measure all engines with one model on one text, and print a table."""
+    from aiayn_cli.checkpoint import load_checkpoint
     from aiayn_cli.data.codec import load_vocabs
     from aiayn_cli.evaluation.bleu import bleu
 
     tokens = sum(map(len, load_vocabs(model)[0].encode(lines))) + len(lines)
     steps = 0 if size == "trained" else round(tokens / len(lines))
     planned = f", {steps} tokens planned for each, EOS counted" if steps else ""
-    print(f"\n{size}, {name}: {len(lines):,} lines, {tokens / len(lines):.1f} tokens a line{planned}")
+    vocab_size = load_checkpoint(model).vocab_size
+    print(
+        f"\n{size}, {name}: {len(lines):,} lines, {tokens / len(lines):.1f} tokens a line of a vocabulary of "
+        f"{vocab_size:,}{planned}"
+    )
     print(
         f"{'':28}{'sent/s':>8}{'cold':>8}{'tokens/s':>10}{'x float32':>11}{'x int8':>8}{'first ms':>10}"
         f"{'peak MB':>9}{'BLEU':>7}{'changed':>9}"
