@@ -7,8 +7,8 @@ Three models: the trained one, whose outputs have their real lengths and a BLEU 
 `base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
 mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
 
-Each engine runs in a process of its own: peak memory is its own and that of the processes it starts, pages that several
-hold counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
+Each engine runs in a process of its own: peak memory is its own and that of the processes it starts, shared pages
+counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
 product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
 processor, 64 sentences in a batch. `first` is the median time to the answer to one short line in a warm process.
