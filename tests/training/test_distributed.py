@@ -5,6 +5,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -214,7 +215,8 @@ def test_a_process_that_dies_while_rank_0_works_ends_all(killed: int, tmp_path: 
         worker = replace(Worker.from_environment(), silence_seconds=2.0)
         try:
             with worker.together():
-                worker.share({})
+                worker.join(torch.device("cpu"))
+                worker.wait()  # all have met
                 if rank == killed:
                     os.kill(os.getpid(), signal.SIGKILL)
                 worker.from_rank_0(lambda: time.sleep(1_000) or {})
@@ -243,3 +245,44 @@ def test_an_error_of_rank_0_at_work_alone_ends_all(tmp_path: Path) -> None:
     assert [e.code for e in ended] == [1, 1], ended
     assert "ZeroDivisionError" in ended[0].err
     assert max(e.seconds for e in ended) < 20
+
+
+def test_a_pause_of_all_processes_is_no_silence(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = replace(Worker.from_environment(), silence_seconds=2.0)
+        with worker.together():
+            worker.join(torch.device("cpu"))
+            end = time.monotonic() + 7
+            while worker.share({"go": time.monotonic() < end})["go"]:
+                time.sleep(0.05)
+            (tmp_path / f"done-{rank}").touch()
+        return 0
+
+    ranks = Ranks(work, 2, tmp_path / "written")
+    time.sleep(1.5)
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in ranks.pids:
+            os.kill(pid, number)
+        time.sleep(4 if number == signal.SIGSTOP else 0)
+    assert [e.code for e in ranks.wait(60)] == [0, 0]
+
+
+def test_a_rank_0_that_ends_before_all_have_come_is_named(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = Worker.from_environment()
+        try:
+            with worker.together():
+                return 0
+        except AiaynError as error:
+            print(f"error: {error.problem}", file=sys.stderr)
+            return 1
+
+    def dying(rank: int) -> int:
+        if rank == 0:
+            timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            timer.start()
+        return work(rank) if rank < 2 else 0  # rank 2 never comes
+
+    ended = Ranks(dying, 3, tmp_path / "written").wait(60)
+    assert [e.code for e in ended] == [-9, 1, 0]
+    assert "error: rank 1 has lost rank 0 before all 3 had come" in ended[1].err
