@@ -18,7 +18,6 @@ of torch in fp32; with random weights the next tokens are nearly as likely, so t
 """
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -34,6 +33,8 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from process_memory import family_mebibytes
 
 SIZES: dict[str, dict[str, int]] = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
@@ -221,7 +222,7 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
     def look() -> None:
         nonlocal most
         while not done.wait(0.02):
-            most = max(most, sum(map(proportional_megabytes, [os.getpid(), *children()])))
+            most = max(most, family_mebibytes(os.getpid()))
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -229,25 +230,6 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
     done.set()
     watcher.join()
     return most
-
-
-def children() -> list[int]:
-    """Processes that this one has started, on Linux."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just ended
-            if int(file.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(file.parent.name))
-    return found
-
-
-def proportional_megabytes(process: int) -> float:
-    """Memory of a process, each page divided by the number of processes that hold it."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def ours(task: dict[str, Any]) -> Any:
