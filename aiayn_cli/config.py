@@ -91,6 +91,18 @@ class DataConfig:
                 raise ConfigError(
                     f"data.{name} is true, but so is data.trees", "the words of trees stay as they are", f"data.{name}"
                 )
+        if self.trees and self.case_copies:
+            raise ConfigError(
+                f"data.case_copies is {self.case_copies:g}, but data.trees is true",
+                "set it to 0: in other case the labels of trees would be other labels",
+                key="data.case_copies",
+            )
+        if self.trees and self.on_bad_bytes == "drop":
+            raise ConfigError(
+                "data.on_bad_bytes is drop, but data.trees is true",
+                "a tree may stand on several lines, of which none can be left out: repair the file",
+                key="data.on_bad_bytes",
+            )
         _check_seed("data.seed", self.seed)
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")

@@ -233,6 +233,9 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
         ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
         ({"corpus": "demo", "settings": {"tree_words": True}}, "--tree-words without --trees"),
         ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
+        ({"trees": [Path("a")], "settings": {"case_copies": 0.1}}, "--case-copies is 0.1, but --trees is true"),
+        ({"trees": [Path("a")], "settings": {"on_bad_bytes": "drop"}}, "--on-bad-bytes is drop, but --trees is true"),
+        ({"trees": [Path("a")], "settings": {"moses_tokenise": True}}, "--moses-tokenise is true, but so is --trees"),
         ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
     ],
 )
