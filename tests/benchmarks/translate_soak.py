@@ -60,8 +60,8 @@ def main() -> None:
             print(f"{answered:>9,} {memory[-1]:>9.0f} {answered / seconds:>8.0f}", flush=True)
     code = process.wait()
     print(f"{answered:,} of {arguments.lines:,} lines answered, exit code {code}")
-    if len(memory) > 2:
-        print(f"memory rose by {memory[-1] - memory[1]:.0f} MiB from the second tenth to the last")
+    if len(memory) > 3:  # at the last line the process may be ending already
+        print(f"memory rose by {memory[-2] - memory[1]:.0f} MiB from the second tenth to the last but one")
     sys.exit(code or answered != arguments.lines)
 
 
