@@ -38,6 +38,7 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
+        in_processes: search many sentences in copies of this process, where the system can make some.
         longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         notices: takes what is to be said about lines; None = it is said at once.
@@ -58,12 +59,21 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
+        in_processes: bool = False,
         longest_source: int = LONGEST_SOURCE,
         splits: bool = True,
         notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
-            models, vocab.size, device, decoding, n_best=n_best, options=options, glossary=glossary, engine=engine
+            models,
+            vocab.size,
+            device,
+            decoding,
+            n_best=n_best,
+            options=options,
+            glossary=glossary,
+            engine=engine,
+            in_processes=in_processes,
         )
         self._vocab = vocab
         self._glossary = glossary
