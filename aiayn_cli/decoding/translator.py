@@ -38,6 +38,7 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
+        in_processes: search many sentences in copies of this process, where the system can make some.
         trained_length: sub-words of the longest side that the models were trained on: one pass takes as many, but at
             least LONGEST_SOURCE and at most LONGEST_PASS.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
@@ -59,12 +60,21 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
+        in_processes: bool = False,
         trained_length: int = LONGEST_SOURCE,
         splits: bool = True,
         notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
-            models, vocab.size, device, decoding, n_best=n_best, options=options, glossary=glossary, engine=engine
+            models,
+            vocab.size,
+            device,
+            decoding,
+            n_best=n_best,
+            options=options,
+            glossary=glossary,
+            engine=engine,
+            in_processes=in_processes,
         )
         self._vocab = vocab
         self._glossary = glossary

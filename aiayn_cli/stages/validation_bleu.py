@@ -6,6 +6,7 @@ from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.training.compilation import without_graphs
 
 _SAMPLES = 6  # validation sentences whose translations the report shows
 
@@ -40,7 +41,8 @@ class ValidationBleu:
             [self._model], self._codec, self._device, self._decoding,
             tgt_lang=self._tgt_lang, trained_length=self._trained_length,
         )  # fmt: skip
-        translations = translator.translate(self._sources)
+        with without_graphs(self._model):
+            translations = translator.translate(self._sources)
         shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
         self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
