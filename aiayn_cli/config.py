@@ -15,7 +15,7 @@ Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned"]
 ShareEmbeddings = Literal["all", "decoder", "none"]
 Precision = Literal["auto", "bf16", "fp32"]
-Compile = Literal["auto", "on", "off"]
+Compile = Literal["auto", "on", "off", "graphs"]
 BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
 VocabType = Literal["bpe", "unigram"]
@@ -202,7 +202,7 @@ class TrainingConfig:
     patience: int = 0  # validations without a better one before training stops; 0 = never stop early
     log_every_steps: int = 50  # updates between lines of metrics.jsonl
     precision: Precision = "auto"  # auto: bf16 where the device computes it fast, else fp32
-    compile: Compile = "auto"  # torch.compile; auto = on a GPU only
+    compile: Compile = "auto"  # torch.compile; auto = on a GPU only; graphs = and as CUDA graphs, see compilation.py
     seed: int = 1  # initial weights, order of the data, dropout
 
     def __post_init__(self) -> None:

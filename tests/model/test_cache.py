@@ -259,9 +259,7 @@ def test_where_the_host_does_not_wait_for_free_slots_steps_equal_the_full_pass_t
         search.reorder(2)
     other.step()
     search.cache.take(torch.tensor([1]), other.cache, slice(1, 2))
-    assert search.cache.layers[0]._k.shape[2] == (
-        16 if window else 32
-    )  # 9 tokens of 2, or 4
+    assert search.cache.layers[0]._k.shape[2] == (16 if window else 32)  # 9 tokens of 2, or 4
     logits = model.step(tokens := torch.randint(_VOCAB, (6, 1)), search.cache)
     src, src_mask = (x[1].expand(2, -1) for x in (other.src, other.src_mask))
     taken = model(src, src_mask, torch.cat([other.prefixes[2:], tokens[2:4]], dim=1))

@@ -132,7 +132,7 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
     assert words(from_text(tree)) == long.split()
     assert "tree_repaired" in record["flags"]
     capfd.readouterr()
-    monkeypatch.setattr("aiayn_cli.stages.translate_models.LONGEST_PASS", 20)
+    monkeypatch.setattr("aiayn_cli.decoding.translator.LONGEST_PASS", 20)
     trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2)
     assert "line 2 has" in (said := capfd.readouterr().err)
     assert "no more than 20 are read at once: it is left out, since it cannot be cut" in said
