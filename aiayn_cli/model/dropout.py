@@ -59,10 +59,11 @@ def scale_of_kept(rounded: int) -> float:
 def kept_mask(shape: torch.Size, rounded: int, dtype: torch.dtype) -> Tensor:
     """1 where an element is kept, with probability 1 - rounded / 65,536, else 0."""
     kept = torch.empty(shape, dtype=dtype)
-    pools = _pools(torch.initial_seed())
-    for part in kept.view(-1).split(_STRETCH):
-        first, second = torch.randint(_POOL - _STRETCH + 1, (2,)).tolist()
-        numbers = pools[0, first : first + len(part)] ^ pools[1, second : second + len(part)]
+    parts = torch.split(kept.view(-1), _STRETCH)
+    one, other = _pools(torch.initial_seed())
+    places = torch.randint(_POOL - _STRETCH + 1, (len(parts), 2)).tolist()
+    for part, (i, j) in zip(parts, places, strict=True):
+        numbers = one[i : i + len(part)] ^ other[j : j + len(part)]
         torch.ge(numbers, rounded - _STEPS // 2, out=part)  # int16, from -32,768 on
     return kept
 
