@@ -58,6 +58,7 @@ class Checkpoint:
         src_lang, tgt_lang: language codes, such as "en" and "de".
         run_id: what all checkpoints of one run share.
         text: what is done to text before it is split into sub-words, and undone after.
+        max_length: sub-words of the longest side that training took (DataConfig.max_length).
         parents: names of the checkpoints that it is an average of; empty for a trained one.
         files: SHA-256 of every other file of the directory, by its name inside; filled in as it is saved.
     """
@@ -73,6 +74,7 @@ class Checkpoint:
     tgt_lang: str
     run_id: str
     text: TextConfig = field(default_factory=TextConfig)
+    max_length: int = 250
     parents: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 

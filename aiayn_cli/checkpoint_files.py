@@ -82,10 +82,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     # Views of one flat tensor are stored as tensors of their own.
     content = {name: _as_stored(tensor).clone() for name, tensor in tensors.items()}
+    path.touch()
+    mode = path.stat().st_mode  # as the user's umask wants it; save_file's own file nobody else may read
     try:
         save_file(content, path)
     except SafetensorError as error:  # its own wrapping of an OSError
         raise OSError(str(error)) from error
+    path.chmod(mode)
 
 
 def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dict[str, Tensor]:

@@ -99,7 +99,7 @@ def progress(description: str, total: int | None = None, unit: str = "", done: i
         What to call as work gets done. One progress at a time.
     """
     if _level < NORMAL or _rank != 0:
-        yield _Silent()
+        yield SILENT
     elif sys.stderr.isatty() and os.environ.get("TERM", "") not in ("dumb", ""):
         with _bar(description, total, unit, done) as bar:
             yield bar
@@ -118,6 +118,9 @@ class _Silent:
 
     def show(self, facts: Sequence[str]) -> None:
         pass
+
+
+SILENT: Progress = _Silent()  # shows nothing
 
 
 class _Lines:

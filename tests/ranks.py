@@ -33,7 +33,7 @@ class Ranks:
         n: how many.
         folder: for what they write.
         environment: further variables for all.
-        address: of rank 0.
+        address: of rank 0; None says nothing of a world, as where a user types the command.
         namespaces: a network namespace for each, by its path; "" stays here.
     """
 
@@ -44,7 +44,7 @@ class Ranks:
         folder: Path,
         environment: Mapping[str, str] | None = None,
         *,
-        address: str = "127.0.0.1",
+        address: str | None = "127.0.0.1",
         namespaces: Sequence[str] = (),
     ) -> None:
         folder.mkdir(exist_ok=True)
@@ -54,6 +54,8 @@ class Ranks:
         self.pids = []
         for rank in range(n):
             world = {"WORLD_SIZE": n, "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": address, "MASTER_PORT": port}
+            if address is None:
+                world = {}
             variables = {**(environment or {}), **{name: str(value) for name, value in world.items()}}
             pid = os.fork()
             if pid == 0:

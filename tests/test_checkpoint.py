@@ -42,6 +42,17 @@ def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab
     assert {tensor.dtype for tensor in load_checkpoint(path).weights().values()} == {torch.float32}
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_who_may_read_a_checkpoint_is_what_the_umask_says(umask: int, mode: int, saved: Callable[..., Path]) -> None:
+    before = os.umask(umask)
+    try:
+        path = saved()
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.rglob("*") if file.is_file()}
+    assert set(modes.values()) == {mode}, modes
+
+
 def test_parents_come_back_as_they_were(tmp_path: Path, vocab: Path) -> None:
     averaged = replace(described(tmp_path / "averaged"), parents=("step-00000002", "step-00000004"))
     save_checkpoint(averaged, some_weights(), vocab)

@@ -8,7 +8,7 @@ import typer
 from aiayn_cli import logs
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.config import DecodingConfig
-from aiayn_cli.errors import UsageError
+from aiayn_cli.errors import DataError, UsageError
 
 _DEFAULTS = DecodingConfig()
 _OF_SCORE_AGAINST = {
@@ -193,6 +193,7 @@ def translate(
         logs.notice(scored.summary())
         if as_json:
             print_result(scored, as_json=True)
+        _fail_on_broken(scored.broken_records)
         return
     result = run_translate(
         model or (),
@@ -231,6 +232,16 @@ def translate(
     logs.notice(result.summary())
     if as_json:
         print_result(result, as_json=True)
+    _fail_on_broken(result.broken_records)
+
+
+def _fail_on_broken(records: int) -> None:
+    """End with an exit code above 0 where records were no JSON as it should be; all others are done."""
+    if records:
+        raise DataError(
+            f"{records:,} records of the input could not be read",
+            "all others are done; the output of each broken one says what is wrong with it",
+        )
 
 
 def _refuse_others(context: typer.Context) -> None:

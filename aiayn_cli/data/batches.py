@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import DataError
 
-_POOL_PAIRS = 1 << 16  # pairs sorted by length together; the order of pairs depends on it, so it never changes
+LEAST_POOL_PAIRS, _MOST_POOL_PAIRS = 1 << 16, 1 << 19  # pairs sorted by length together
+_POOL_PAIRS_PER_TOKEN = 16  # of an update: pairs in it are of so similar length that padding them costs 2 to 3 %
 
 Indices = NDArray[np.int64]
 
@@ -43,11 +44,24 @@ class Update:
     after: Position
 
 
-def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Position) -> Iterator[Update]:
+def pool_pairs_for(batch_tokens: int) -> int:
+    """How many pairs a new run sorts by length together: the more, the larger its updates are.
+
+    The order of pairs depends on it, so a run that goes on keeps what it began with.
+    """
+    pool = LEAST_POOL_PAIRS
+    while pool < min(_POOL_PAIRS_PER_TOKEN * batch_tokens, _MOST_POOL_PAIRS):
+        pool *= 2
+    return pool
+
+
+def plan_updates(
+    store: TokenStore, batch_tokens: int, seed: int, start: Position, pool_pairs: int = LEAST_POOL_PAIRS
+) -> Iterator[Update]:
     """All updates from a position on, epoch after epoch, without end.
 
-    Every epoch reads the corpus in a new order. A pool of 65,536 pairs is sorted by length, cut into updates of equal
-    token counts, and these are shuffled, so that an update holds pairs of similar length (paper, Section 5.1).
+    Every epoch reads the corpus in a new order. A pool of pairs is sorted by length, cut into updates of equal token
+    counts, and these are shuffled, so that an update holds pairs of similar length (paper, Section 5.1).
 
     Args:
         store: the training pairs.
@@ -55,6 +69,7 @@ def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Positio
             by less than one pair, and a pair that is longer by itself is an update of its own.
         seed: of the order.
         start: where to begin, from an earlier Update.after with the same arguments.
+        pool_pairs: that are sorted together; the order depends on it.
     Raises:
         DataError: there are no pairs.
     """
@@ -62,9 +77,9 @@ def plan_updates(store: TokenStore, batch_tokens: int, seed: int, start: Positio
         raise DataError("there are no training pairs", "look at the drops that prepare printed")
     epoch, skip = start.epoch, start.pairs
     while True:
-        for first in range(skip // _POOL_PAIRS * _POOL_PAIRS, len(store), _POOL_PAIRS):
+        for first in range(skip // pool_pairs * pool_pairs, len(store), pool_pairs):
             done = first
-            for pairs in _pool_updates(store, batch_tokens, seed, epoch, first):
+            for pairs in _pool_updates(store, batch_tokens, seed, epoch, first, pool_pairs):
                 done += len(pairs)
                 if done <= skip:
                     continue
@@ -130,9 +145,11 @@ def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iter
         first = after
 
 
-def _pool_updates(store: TokenStore, batch_tokens: int, seed: int, epoch: int, first: int) -> list[Indices]:
+def _pool_updates(
+    store: TokenStore, batch_tokens: int, seed: int, epoch: int, first: int, pool_pairs: int
+) -> list[Indices]:
     """The updates of the pool that begins at place `first` of the epoch's order, shuffled."""
-    places = np.arange(first, min(first + _POOL_PAIRS, len(store)), dtype=np.uint64)
+    places = np.arange(first, min(first + pool_pairs, len(store)), dtype=np.uint64)
     pairs, lengths = _sorted_by_length(store, _shuffled(places, len(store), mixed_seed(seed, epoch)))
     count = -(-int(lengths.sum()) // batch_tokens)
     updates = np.split(pairs, _cut_evenly(lengths, count))

@@ -1,16 +1,25 @@
 """Pairs of a store as tensors: padded to one length, or one after the other."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aiayn_cli.data.store import Side, TokenStore
+from aiayn_cli.data.store import SIDES, Side, TokenStore
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 Indices = NDArray[np.int64]
+
+
+class Shape(NamedTuple):
+    """Pairs of a padded batch, and the tokens that a row of each side has place for."""
+
+    pairs: int
+    src_length: int
+    tgt_length: int
 
 
 @dataclass(frozen=True)
@@ -18,7 +27,7 @@ class Batch:
     """Padded tensors of some pairs.
 
     Attributes:
-        src: int64 [batch, src_len], each row ended by EOS_ID.
+        src: int64 [batch, src_len], each row ended by EOS_ID, then PAD_ID.
         src_mask: bool [batch, src_len], True = a real token; None where nothing is padded.
         tgt_in: int64 [batch, tgt_len], BOS_ID first.
         tgt_out: int64 [batch, tgt_len], what follows each token of tgt_in: EOS_ID last, then PAD_ID.
@@ -62,13 +71,28 @@ class FlatBatch:
     tgt_lengths: Tensor
 
 
-def collate(store: TokenStore, pairs: Indices) -> Batch:
-    """Read pairs from the store into padded tensors."""
-    src, src_is_token = _rows(store, pairs, "src")
-    tgt, tgt_is_token = _rows(store, pairs, "tgt")
+def shape_of(store: TokenStore, pairs: Indices) -> Shape:
+    """The smallest shape that holds some pairs."""
+    src, tgt = (int(store.lengths(pairs, side).max()) + 1 for side in SIDES)
+    return Shape(len(pairs), src, tgt)
+
+
+def collate(store: TokenStore, pairs: Indices, shape: Shape | None = None) -> Batch:
+    """Read pairs from the store into padded tensors.
+
+    Args:
+        store: of the pairs.
+        pairs: which.
+        shape: to fill up to, and the mask is there in any case. Rows after the pairs have one source token, </s>, so
+            that there is something to attend to, and no target token to predict. None = the smallest shape.
+    """
+    size = shape or shape_of(store, pairs)
+    src, src_is_token = _rows(store, pairs, "src", size.pairs, size.src_length)
+    tgt, tgt_is_token = _rows(store, pairs, "tgt", size.pairs, size.tgt_length)
+    src[len(pairs) :, 0], src_is_token[len(pairs) :, 0] = EOS_ID, True
     return Batch(
         src=torch.from_numpy(src),
-        src_mask=None if src_is_token.all() else torch.from_numpy(src_is_token),
+        src_mask=None if shape is None and src_is_token.all() else torch.from_numpy(src_is_token),
         tgt_in=torch.from_numpy(_shifted_right(tgt)),
         tgt_out=torch.from_numpy(tgt),
         tgt_tokens=int(np.count_nonzero(tgt_is_token)),
@@ -85,15 +109,16 @@ def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
     return FlatBatch(*(torch.from_numpy(x) for x in (src, src_lengths, tgt_in, tgt, tgt_lengths)))
 
 
-def _rows(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, NDArray[np.bool_]]:
-    """One side of some pairs, each row ended by EOS_ID and padded: int64 [batch, length], and which are tokens."""
+def _rows(store: TokenStore, pairs: Indices, side: Side, n_rows: int, length: int) -> tuple[Indices, NDArray[np.bool_]]:
+    """One side of some pairs, each row ended by EOS_ID and padded: int64 [rows, length], and which are tokens."""
     flat, lengths = store.gather(pairs, side)
-    columns = np.arange(lengths.max() + 1)
-    is_text = columns < lengths[:, None]
-    rows = np.full(is_text.shape, PAD_ID, dtype=np.int64)
-    rows[is_text] = flat
-    rows[np.arange(len(rows)), lengths] = EOS_ID
-    return rows, columns <= lengths[:, None]
+    columns, used = np.arange(length), len(pairs)
+    rows = np.full((n_rows, length), PAD_ID, dtype=np.int64)
+    rows[:used][columns < lengths[:, None]] = flat
+    rows[np.arange(used), lengths] = EOS_ID
+    is_token = np.zeros((n_rows, length), dtype=bool)
+    is_token[:used] = columns <= lengths[:, None]
+    return rows, is_token
 
 
 def _with_ends(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, Indices]:

@@ -12,6 +12,7 @@ from aiayn_cli.errors import DataError
 
 LineFormat = Literal["text", "jsonl"]
 
+_BAD_BYTES = "not UTF-8, or holds NUL"
 _DEEPEST = 100  # what can be read can then be written too, whatever calls stand above either
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -24,14 +25,14 @@ class InputLine:
         number: of its line, from 1 on.
         text: what to translate; "" where the record could not be read.
         prefix: how the translation shall begin ("" = free); or the translation itself, where that is given.
-        is_readable: False where the record's bytes are not text.
-        fields: for JSON, all its fields; None for a line of text.
+        error: why the record could not be read; "" where it could.
+        fields: for JSON, all its fields, or only the "id" where there is an error; None for a line of text.
     """
 
     number: int
     text: str
     prefix: str = ""
-    is_readable: bool = True
+    error: str = ""
     fields: Mapping[str, Any] | None = None
 
 
@@ -41,7 +42,8 @@ class InputLines:
 
     Args:
         reader: of the input, one that keeps going at bad bytes.
-        line_format: "jsonl" takes each record for a JSON object with a "text" and perhaps a "prefix".
+        line_format: "jsonl" takes each record for a JSON object with a "text" and perhaps a "prefix"; one that is not
+            so keeps its place, and says what is wrong with it.
         prefixes: of a second file with one record for each line: prefixes or translations.
         prefix_hint: what to do where it has another number of lines.
         own_prefixes: whether the "prefix" of a JSON object counts, and before the one of that file.
@@ -61,7 +63,7 @@ class InputLines:
         """Give the lines as they arrive.
 
         Raises:
-            DataError: a record that is no such JSON object, or a file of prefixes of another length.
+            DataError: a file of prefixes of another length.
         """
         number = 0
         for records in self.reader.blocks():
@@ -85,10 +87,12 @@ class InputLines:
                 raise self._other_length(number - 1, "only")
             prefix = found or ""
         if record is None:
-            return InputLine(number, "", prefix, is_readable=False)
+            return InputLine(number, "", prefix, _BAD_BYTES)
         if self.line_format == "text" or is_blank(record):
             return InputLine(number, "" if is_blank(record) else record, prefix)
-        fields = _parse(record, f"{self.reader.name}:{number}")
+        fields, error = _parse(record)
+        if error:
+            return InputLine(number, "", prefix, error, _only_id(fields))
         if self.own_prefixes:
             prefix = _one_line(fields.get("prefix", prefix))
         return InputLine(number, _one_line(fields["text"]), prefix, fields=fields)
@@ -135,24 +139,30 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _parse(record: str, place: str) -> dict[str, Any]:
+def _parse(record: str) -> tuple[dict[str, Any], str]:
+    """The fields of a record, and what is wrong with it; "" where nothing is."""
     try:
         fields = json.loads(record, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        hint = "each line is one object with a text, or leave --format away"
-        raise DataError(f"{place} is no JSON: {error}", hint) from error
+        return {}, f"no JSON: {error}"
     if not isinstance(fields, dict):
-        raise DataError(f"{place} is a JSON {type(fields).__name__}, not an object", 'write {"text": "..."}')
+        return {}, f'a JSON {type(fields).__name__}, not an object such as {{"id": 7, "text": "..."}}'
     if record.count("[") + record.count("{") > _DEEPEST and _is_deeper(fields, _DEEPEST):
-        raise DataError(f"{place} is nested more than {_DEEPEST} deep", "write a flatter object")
+        return fields, f"nested more than {_DEEPEST} deep"
     for name in ("text", "prefix"):
         if not isinstance(fields.get(name, ""), str):
-            raise DataError(f"{place}: {name} is {json.dumps(fields[name])[:40]}, not text", "put it in quotes")
+            return fields, f"{name} is {json.dumps(fields[name])[:40]}, not text in quotes"
     if "\\u" in record:  # all fields are written again, names included
         for name, value in fields.items():
             if _SURROGATE.search(json.dumps([name, value], ensure_ascii=False)):
                 shown = json.dumps(name) if _SURROGATE.search(name) else name
-                raise DataError(f"{place}: {shown} holds half of a surrogate pair", "write the whole character")
-    if "text" not in fields:
-        raise DataError(f'{place} has no "text"', 'each line is an object such as {"id": 7, "text": "..."}')
-    return fields
+                return fields, f"{shown} holds half of a surrogate pair"
+    return fields, "" if "text" in fields else 'no "text" in it'
+
+
+def _only_id(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What tells whoever gave a record which one it was, where that can be written again."""
+    line_id = fields.get("id")
+    if isinstance(line_id, int | float) or (isinstance(line_id, str) and not _SURROGATE.search(line_id)):
+        return {"id": line_id}
+    return None

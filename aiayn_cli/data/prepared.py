@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli.config import TextConfig
+from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, Codec
 from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.data.store import TokenStore
@@ -39,6 +39,7 @@ class PreparedData:
         vocab_size: sub-words, special tokens included, of the larger vocabulary where there are two.
         separate_vocabs: whether the sides have vocabularies of their own.
         text: what is done to text before it is split into sub-words.
+        max_length: sub-words of the longest side that a training pair may have.
         train: training pairs.
         valid: validation pairs, as many as there are lines of raw text; None without validation data.
         test: test pairs, likewise.
@@ -54,6 +55,7 @@ class PreparedData:
     vocab_size: int
     separate_vocabs: bool
     text: TextConfig
+    max_length: int
     train: TokenStore
     valid: TokenStore | None
     test: TokenStore | None
@@ -95,6 +97,7 @@ class PreparedData:
             text=TextConfig(
                 **{field.name: settings[field.name] for field in fields(TextConfig) if field.name in settings}
             ),
+            max_length=int(settings.get("max_length", DataConfig.max_length)),
             train=splits["train"],
             valid=splits.get("valid"),
             test=splits.get("test"),

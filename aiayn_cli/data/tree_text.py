@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.trees import TOP, Close, Event, Leaf, Open, Tree, category, escape, from_text, to_text
+from aiayn_cli.data.vocab import UNKNOWN
 
 NO_TAG = "XX"  # stands for a word where neither its tag nor itself is written
 _PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these tags
@@ -108,6 +109,13 @@ class TreeText:
         return to_text(restored.tree) if len(restored.tree) > 2 else "", restored.repairs
 
 
+def _can_be(written: str, word: str) -> bool:
+    """Whether a model wrote a word, of which it may not know all characters."""
+    if UNKNOWN not in written:
+        return written == word
+    return re.fullmatch(".+".join(map(re.escape, written.split(UNKNOWN))), word) is not None
+
+
 class _Builder:
     """Builds one tree from what a model wrote, and repairs it on the way."""
 
@@ -115,22 +123,21 @@ class _Builder:
         self._words = list(words)
         self._next = 0
         self._events: list[Event] = [Open(TOP)]
-        self._open: list[str] = []  # labels of the constituents that are open
+        self._open: list[str] = []  # categories of the constituents that are open
         self._repairs: Counter[str] = Counter()
 
     def open(self, label: str) -> None:
         """Begin a constituent."""
         self._events.append(Open(label))
-        self._open.append(label)
+        self._open.append(category(label))
 
     def close(self, label: str) -> None:
         """End the innermost constituent of a category, and with it those inside that were left open."""
-        categories = list(map(category, self._open))
         label = category(label)
-        if label not in categories:
+        if label not in self._open:
             self._repairs["closing bracket without an opening one"] += 1
             return
-        while categories.pop() != label:
+        while self._open[-1] != label:
             self._repairs["bracket left open"] += 1
             self._end()
         self._end()
@@ -146,7 +153,7 @@ class _Builder:
             self._repairs["word too many"] += 1
             return
         wanted = self._words[self._next]
-        if word is not None and word != wanted:
+        if word is not None and not _can_be(word, wanted):
             self._repairs["wrong word"] += 1
         self._place(tag)
 

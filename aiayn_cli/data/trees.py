@@ -14,6 +14,7 @@ TOP = "TOP"
 _TOPS = ("", TOP, "ROOT", "S1", "VROOT")  # how treebanks and parsers call the outermost bracket
 _TRACE = "-NONE-"  # the Penn Treebank's tag of what stands for a word that is elsewhere, or nowhere
 _SHOWN = 60  # characters of a faulty tree in a message
+_MOST_TOKENS = 1_000_000  # of one tree: a file with a bracket missing at its beginning is not read to its end
 
 # Brackets, and what stands between brackets and blanks. The blanks are ASCII's: a no-break space is part of a word.
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
@@ -43,18 +44,19 @@ Event = Open | Leaf | Close
 Tree = tuple[Event, ...]  # balanced; the first event and the last are those of TOP, unless read from a file
 
 
-def read_trees(records: Iterable[str], name: str) -> Iterator[Tree]:
+def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterator[Tree]:
     """Read trees, each on a line or over several, as the files of a treebank have them.
 
     Args:
         records: the lines.
         name: the file's name for messages.
+        first_line: number of the first of them.
     Raises:
         DataError: brackets do not match, or hold what a tree cannot, with the line where the tree begins.
     """
     tokens: list[str] = []
-    depth = first = number = 0
-    for number, record in enumerate(records, start=1):
+    depth = first = 0
+    for number, record in enumerate(records, start=first_line):
         for token in _TOKEN.findall(record):
             if not tokens:
                 first = number
@@ -63,10 +65,14 @@ def read_trees(records: Iterable[str], name: str) -> Iterator[Tree]:
             if depth <= 0:
                 yield _parse(tokens, f"{name}:{first}")
                 tokens, depth = [], 0
+        if len(tokens) > _MOST_TOKENS:
+            break
     if tokens:
+        brackets = "1 bracket" if depth == 1 else f"{depth:,} brackets"
+        until = f"its {len(tokens):,} tokens" if len(tokens) > _MOST_TOKENS else "the file"
         raise DataError(
-            f"{name}:{first}: the tree {_show(tokens)} has {depth} bracket(s) that never close",
-            "close them, or remove the tree",
+            f"{name}:{first}: the tree {_show(tokens)} leaves {brackets} open at the end of {until}",
+            "close them where they are missing, or remove the tree",
         )
 
 
@@ -84,16 +90,21 @@ def to_text(tree: Iterable[Event]) -> str:
     return "".join(parts).strip()
 
 
-def from_text(record: str) -> Tree:
+def from_text(record: str, name: str = "tree", number: int = 1) -> Tree:
     """Read the one tree of a line.
 
+    Args:
+        record: the line.
+        name: the file's name for messages.
+        number: of the line.
     Raises:
         DataError: it holds no tree, or more than one.
     """
-    trees = list(read_trees([record], "tree"))
+    trees = list(read_trees([record], name, number))
     if len(trees) != 1:
         raise DataError(
-            f"a line holds {len(trees)} trees, but must hold one: {record[:_SHOWN]}", "give one on each line"
+            f"{name}:{number}: a line holds {len(trees)} trees, but must hold one: {record[:_SHOWN]}",
+            "give one on each line",
         )
     return trees[0]
 

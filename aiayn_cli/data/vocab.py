@@ -18,6 +18,7 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 BLANK_MARK = "\u2581"  # SentencePiece's own sign for a blank
+UNKNOWN = "\u2047"  # what it writes for <unk>, as many as there are in a row
 CACHED_WORDS = 1_000_000  # words whose ids are remembered; about 200 MB at most
 
 # All ids one record after the other, [tokens] of the vocabulary's dtype; the length of each record, [records].

@@ -12,6 +12,8 @@ import numpy as np
 
 from aiayn_cli.data.scripts import find_letters, find_members, scripts_of
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.data.tree_text import TreeText
+from aiayn_cli.data.vocab import UNKNOWN
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.markup import ADDRESS, find_markup
 from aiayn_cli.decoding.translation import Translation
@@ -21,18 +23,19 @@ FLAGS = {
     "empty": "nothing came out",
     "looping": "the same sub-words come again and again, and in the source they do not",
     "copied": "the source itself came out",
-    "truncated": "it was cut at the longest length, or has less than a third of the source's sub-words",
+    "truncated": "it was cut at the longest length, has less than a third of the source's sub-words, or holds a word "
+    "too long for the model as it was",
     "wrong_script": "most letters are of scripts that the target language is not written in",
     "number_lost": "a number of the source is missing",
     "url_lost": "a web or e-mail address of the source is missing",
     "unknown_symbols": "the source holds characters that the vocabulary does not have",
     "markup_lost": "a tag or placeholder is missing, or there more than once",
     "glossary_missed": "a term of the glossary is missing",
+    "tree_repaired": "brackets or words had to be put right for a tree",
 }
 
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
 _OFTEN_SPELLED_OUT = 12  # numbers up to it
-_UNKNOWN = "\u2047"  # what SentencePiece writes for <unk>
 _LONGEST_LOOP = 20  # sub-words of what is repeated
 _LONG_SOURCE = 12  # sub-words from which a very short output is suspect
 _FEW_LETTERS = 4  # too few to tell a script by
@@ -45,7 +48,7 @@ class OutputChecks:
 
     Args:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
-        is_text: False where outputs are trees or the like, of which only lengths and unknown symbols are looked at.
+        trees: reads outputs where they are trees, of which lengths, unknown symbols and repairs alone are looked at.
         glossary: terms that are looked for.
         markup: whether tags and placeholders are looked for.
     """
@@ -55,12 +58,12 @@ class OutputChecks:
         src_lang: str,
         tgt_lang: str,
         *,
-        is_text: bool = True,
+        trees: TreeText | None = None,
         glossary: Glossary | None = None,
         markup: bool = False,
     ) -> None:
         self._glossary, self._markup = glossary, markup
-        self._is_text = is_text
+        self._trees = trees
         scripts = scripts_of(tgt_lang)
         self._letters = find_letters()
         self._expected = find_members(scripts) if scripts else None
@@ -74,13 +77,15 @@ class OutputChecks:
             return ("empty",)
         found = {
             "truncated": any(
-                part.is_cut or (len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
+                part.is_cut or part.word or (len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
                 for part in output.parts
             ),
-            "unknown_symbols": _UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
+            "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
         }
-        if self._is_text:
+        if self._trees is None:
             found |= self._flags_of_text(source, output)
+        else:
+            found["tree_repaired"] = bool(self._trees.restore(source, output.text).repairs)
         return tuple(name for name in FLAGS if found.get(name))
 
     def _flags_of_text(self, source: str, output: Translation) -> dict[str, bool]:

@@ -1,5 +1,6 @@
 """Terms that a translation must use: found in the source, turned into constraints, looked for in the output."""
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank, read_file
 from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.phrases import Constraint
-from aiayn_cli.decoding.split import WITHOUT_BLANKS
+from aiayn_cli.decoding.split import WITHOUT_BLANKS, is_dense
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import UNK_ID
 
@@ -50,14 +51,24 @@ class Glossary:
         word_starts: frozenset[int] = frozenset(),
     ) -> None:
         self.word_continuations, self.word_starts = word_continuations, word_starts
-        self._by_key: dict[str, list[Term]] = defaultdict(list)
+        self._by_source: dict[str, list[Term]] = defaultdict(list)  # in lower case
+        lengths: dict[str, set[int]] = defaultdict(set)
         for term in terms:
-            self._by_key[_folded(term.source)[:_KEY]].append(term)
-        for found in self._by_key.values():
-            found.sort(key=lambda term: -len(term.source))  # the longest that fits counts
+            folded = _folded(term.source)
+            self._by_source[folded].append(term)
+            lengths[folded[:_KEY]].add(len(folded))
+        for found in self._by_source.values():
+            found.sort(key=lambda term: not _is_exact(term.source))
+        # The lengths of terms that begin so, longest first: with 100,000 terms, looking at each would take too long.
+        self._lengths = {key: sorted(found, reverse=True) for key, found in lengths.items()}
 
     def find(self, text: str) -> list[Term]:
-        """The terms in a source text, in order; of two that overlap the one that begins first, or is longer."""
+        """The terms in a source text, in order.
+
+        Of two that overlap, the one that begins first counts, or the longer one; of two that differ in case, the one
+        that is written so.
+        """
+        text = unicodedata.normalize("NFC", text)
         folded = _folded(text)
         found: list[Term] = []
         place = 0
@@ -86,19 +97,20 @@ class Glossary:
         return missing
 
     def _at(self, text: str, folded: str, place: int) -> Term | None:
-        keys = (folded[place : place + length] for length in range(_KEY, 0, -1))
-        for term in (term for key in keys for term in self._by_key.get(key, ())):
-            end = place + len(term.source)
-            exact = any(map(str.isupper, term.source))
-            if (text if exact else folded)[place:end] == (term.source if exact else _folded(term.source)) and (
-                not _inside_word(text, place) and not _inside_word(text, end)
-            ):
-                return term
+        if _inside_word(text, place):
+            return None
+        for length in (n for size in range(_KEY, 0, -1) for n in self._lengths.get(folded[place : place + size], ())):
+            end = place + length
+            for term in self._by_source.get(folded[place:end], ()):
+                if (not _is_exact(term.source) or text[place:end] == term.source) and not _inside_word(text, end):
+                    return term
         return None
 
 
 def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
     """Read a glossary: in each line a source term, a TAB, and its translation, or several with "|" between them.
+
+    The translations of a term that comes several times all count.
 
     Args:
         path: the file, which may be compressed.
@@ -107,36 +119,62 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
     Raises:
         DataError: a line that is not so; the file cannot be read.
     """
-    has_blanks = not tgt_lang.lower().startswith(WITHOUT_BLANKS)
-    terms, unwritable = [], 0
+    entries: dict[str, tuple[int, list[str]]] = {}  # the first line of each source term, and its translations
+    repeated = 0
     for number, line in enumerate(read_file(path), start=1):
         if is_blank(line):
             continue
-        source, *rest = (field.strip() for field in line.split("\t"))
-        targets = tuple(filter(None, (target.strip() for target in rest[0].split("|")))) if len(rest) == 1 else ()
-        if not source or not targets:
-            problem = (
-                f"{path}:{number} has {len(rest) + 1} fields" if len(rest) != 1 else f"{path}:{number} lacks a term"
-            )
-            raise DataError(problem, "write the source term, a TAB, and its translation (or several: a|b)")
-        constraint = _constraint(targets, codec, has_blanks)
-        terms.append(Term(source, targets, constraint))
+        source, targets = _entry(line, f"{path}:{number}")
+        first, known = entries.setdefault(source, (number, []))
+        if first != number and (new := [target for target in targets if target not in known]):
+            repeated += 1
+            if repeated <= _WARNINGS:
+                logs.warning(
+                    f"{path}:{number}: {source} was there in line {first:,}: {', '.join(known + new)} all count"
+                )
+        known += [target for target in targets if target not in known]
+    has_blanks = not tgt_lang.lower().startswith(WITHOUT_BLANKS)
+    constraints = _constraints([targets for _, targets in entries.values()], codec, has_blanks)
+    terms, unwritable = [], 0
+    for (source, (number, targets)), constraint in zip(entries.items(), constraints, strict=True):
+        terms.append(Term(source, tuple(targets), constraint))
         if not constraint:
             unwritable += 1
             if unwritable <= _WARNINGS:
                 logs.warning(f"{path}:{number}: the vocabulary cannot write {' or '.join(targets)}: not enforced")
-    logs.notice(f"glossary: {path}, {len(terms):,} terms")
+    remarks = ((repeated, "lines give one of them another translation"), (unwritable, "cannot be enforced"))
+    counted = "".join(f", {count:,} {what}" for count, what in remarks if count)
+    logs.notice(f"glossary: {path}, {len(terms):,} terms{counted}")
     pieces = codec.tgt_pieces(range(codec.size))
     words = frozenset(i for i, piece in enumerate(pieces) if piece.lstrip(BLANK_MARK)[:1].isalnum())
     inside = frozenset(i for i in words if not pieces[i].startswith(BLANK_MARK)) if has_blanks else frozenset()
     return Glossary(terms, inside, words - inside)
 
 
-def _constraint(targets: Sequence[str], codec: Codec, has_blanks: bool) -> Constraint:
-    phrases = [tuple(ids) for ids in codec.encode_tgt(targets)]
-    if not has_blanks:
-        phrases += [tuple(ids) for target in targets if (ids := _without_blank(target, codec))]
-    return tuple(dict.fromkeys(phrase for phrase in phrases if phrase and UNK_ID not in phrase))
+def _entry(line: str, place: str) -> tuple[str, list[str]]:
+    """The source term and the translations in a line."""
+    fields = [unicodedata.normalize("NFC", " ".join(field.split())) for field in line.split("\t")]
+    while len(fields) > 2 and not fields[-1]:  # empty columns of a table
+        fields.pop()
+    hint = "write the source term, a TAB, and its translation (or several: a|b)"
+    if len(fields) != 2:
+        raise DataError(f"{place} has {len(fields)} fields", hint)
+    source, targets = fields[0], list(filter(None, map(str.strip, fields[1].split("|"))))
+    if not source or not targets:
+        raise DataError(f"{place} lacks a term", hint)
+    return source, targets
+
+
+def _constraints(targets: Sequence[Sequence[str]], codec: Codec, has_blanks: bool) -> list[Constraint]:
+    """What each entry asks for, in sub-words, of its translations that the vocabulary can write."""
+    encoded = iter(codec.encode_tgt([target for each in targets for target in each]))
+    found = []
+    for each in targets:
+        phrases = [tuple(next(encoded)) for _ in each]
+        if not has_blanks:
+            phrases += [tuple(ids) for target in each if (ids := _without_blank(target, codec))]
+        found.append(tuple(dict.fromkeys(phrase for phrase in phrases if phrase and UNK_ID not in phrase)))
+    return found
 
 
 def _without_blank(target: str, codec: Codec) -> list[int]:
@@ -146,6 +184,11 @@ def _without_blank(target: str, codec: Codec) -> list[int]:
         if both[: len(before)] == before and UNK_ID not in before:
             return both[len(before) :]
     return []
+
+
+def _is_exact(source: str) -> bool:
+    """Whether a term is found only as it is written: one with a capital letter."""
+    return any(map(str.isupper, source))
 
 
 def _folded(text: str) -> str:
@@ -159,12 +202,7 @@ def _inside_word(text: str, place: int) -> bool:
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
-    return before.isalnum() and after.isalnum() and not (_is_dense(before) or _is_dense(after))
-
-
-def _is_dense(character: str) -> bool:
-    """Whether a character is of a script that puts no blanks between words: Thai to Myanmar, Khmer, Kana, Han."""
-    return "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff" or character >= "\u2e80"
+    return before.isalnum() and after.isalnum() and not (is_dense(before) or is_dense(after))
 
 
 def _count(text: str, phrase: str) -> int:

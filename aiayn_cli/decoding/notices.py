@@ -8,11 +8,13 @@ from aiayn_cli import logs
 
 _NAMED = 5  # of each kind
 
-Kind = Literal["split", "prefix", "repaired", "unreadable"]
+Kind = Literal["split", "long_word", "too_long", "prefix", "repaired", "unreadable"]
 
 # How each kind is summed up where more lines were concerned than were named; "" where the result counts them anyway.
 _IN_ALL: dict[Kind, str] = {
     "split": "",
+    "long_word": "words in all were too long for the model",
+    "too_long": "lines in all were too long",
     "prefix": "prefixes in all were changed",
     "repaired": "trees in all were repaired",
     "unreadable": "lines in all could not be read",

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from threading import Event
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from aiayn_cli.decoding.workers import Stopped
+from aiayn_cli.decoding.workers import Stop, Stopped
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
@@ -61,11 +60,11 @@ class StoppableScorer(ModelScorer):
     """One that ends its search where the result is no longer wanted.
 
     Args:
-        stop: set by who no longer wants it, in another thread.
+        stop: set where nobody wants it any more.
         models, src, src_mask: see ModelScorer.
     """
 
-    def __init__(self, stop: Event, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
+    def __init__(self, stop: Stop, models: Sequence[TranslationModel], src: Tensor, src_mask: Tensor | None) -> None:
         super().__init__(models, src, src_mask)
         self._stop = stop
 

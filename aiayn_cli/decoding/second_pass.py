@@ -1,15 +1,18 @@
 """What a second pass through the models finds out about outputs: scores of tokens, alignments, attention."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
 from aiayn_cli.data.codec import Codec
+from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.forced import Forced, Pair, force_decode
 from aiayn_cli.decoding.translation import Details, Part, Translation
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps
+from aiayn_cli.model.layers import EncoderLayer
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
@@ -42,15 +45,25 @@ class SecondPass:
         Raises:
             AiaynError: alignments were asked for of a model that is no Transformer.
         """
-        parts = [part for each in translations for part in each.parts]
+        parts = [part for each in translations for part in each.parts if not part.word]
         forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
         found = []
         for each in translations:
-            passes = [(part, next(forced)) for part in each.parts]
+            passes = [(part, None if part.word else next(forced)) for part in each.parts]
             tokens = [token for part, result in passes for token in self._tokens(part, result)]
             links = [self._links(part, result) for part, result in passes] if with_alignment else []
             found.append(Details(tuple(tokens), join_links(links)))
         return found
+
+    def attention_size(self, part: Part) -> int:
+        """How many weights attention() gives for a pass; 0 where the model is no Transformer."""
+        model = self._models[0]
+        if not isinstance(model, Transformer):
+            return 0
+        src_len, tgt_len = len(part.src) + 1, len(part.tgt) + 1
+        heads = cast(EncoderLayer, model.encoder_layers[0]).attention.n_heads
+        decoder = len(model.decoder_layers) * tgt_len * (tgt_len + src_len)
+        return heads * (len(model.encoder_layers) * src_len**2 + decoder)
 
     def attention(self, part: Part) -> tuple[AttentionMaps, list[str], list[str]]:
         """Where the (first) model looks in one pass, and the sub-words of its source and output.
@@ -68,10 +81,14 @@ class SecondPass:
             maps = attention_maps(model, src, None, tgt_in)
         return maps, self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
 
-    def _tokens(self, part: Part, forced: Forced) -> list[tuple[str, float]]:
+    def _tokens(self, part: Part, forced: Forced | None) -> list[tuple[str, float]]:
+        if forced is None:
+            return [(f"{BLANK_MARK}{part.word}", 0.0)]
         return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], forced.token_log_probs, strict=True))
 
-    def _links(self, part: Part, forced: Forced) -> tuple[Links, int, int]:
+    def _links(self, part: Part, forced: Forced | None) -> tuple[Links, int, int]:
+        if forced is None:
+            return ((0, 0),), 1, 1
         src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
         assert forced.attention is not None
         n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))

@@ -1,9 +1,9 @@
 """Sentences in, hypotheses out: batches by length, and the search that is asked for in each thread of a CPU."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from threading import Event
+from functools import partial
 from typing import Self
 
 import torch
@@ -13,21 +13,23 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.decoding.batches import bands, batches, most_sentences
 from aiayn_cli.decoding.beam_search import Hypothesis, beam_search, length_penalty
 from aiayn_cli.decoding.constrained_search import constrained_search, groups_of_one_beam
+from aiayn_cli.decoding.copies import Copies, can_fork
 from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.phrases import Constraint, phrase_tokens
 from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import StoppableScorer
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
-from aiayn_cli.decoding.workers import run_together
+from aiayn_cli.decoding.workers import Stop, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones unless told to
-_LONGEST_OUTPUT = 4 * LONGEST_SOURCE  # tokens of one pass: memory stays bounded whatever max_extra is
+LONGEST_PASS = 1_000  # of one pass on either side, whatever it was told: memory stays bounded
 _FEWEST_IN_A_THREAD = 4  # sentences; fewer are not shared out
+_FEWEST_IN_A_PROCESS = 64  # sentences; to start one takes as long as a narrow model needs for ten of them
 _WIDTHS = 8  # sources are padded to a multiple of this, so that few shapes of products occur
 
 
@@ -44,6 +46,20 @@ class Source:
     ids: list[int]
     prefix: list[int] = field(default_factory=list)
     phrases: list[Constraint] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The work of one thread or process.
+
+    Attributes:
+        sources: sentences, all with phrases or all without.
+        decoding, options: how they are searched.
+    """
+
+    sources: list[Source]
+    decoding: DecodingConfig
+    options: SearchOptions
 
 
 class SentenceSearch:
@@ -90,6 +106,7 @@ class SentenceSearch:
         self.device, self._threads = device.device, device.threads
         self._glossary = glossary
         self._engine = engine
+        self._copies: Copies[_Share, list[list[Hypothesis]]] = Copies(self._search_share)
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
         """One with the same models that searches in another way; None leaves what it is."""
@@ -100,11 +117,11 @@ class SentenceSearch:
     @property
     def longest_prefix(self) -> int:
         """How many tokens an output can begin with."""
-        return min(_LONGEST_OUTPUT, self.max_positions) - 1  # room for EOS
+        return min(LONGEST_PASS, self.max_positions) - 1  # room for EOS
 
     def max_length(self, source: Source) -> int:
         """The longest output of a source in tokens with EOS."""
-        longest = min(len(source.ids) + 1 + self.decoding.max_extra, _LONGEST_OUTPUT)
+        longest = min(len(source.ids) + 1 + self.decoding.max_extra, LONGEST_PASS)
         if self.options.max_length:
             longest = min(longest, self.options.max_length + 1)
         return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self.max_positions)
@@ -122,13 +139,19 @@ class SentenceSearch:
             return self._search_with(self._engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for wanted in (False, True):  # those with phrases are searched in another way
-            numbers = [number for number, source in enumerate(sources) if bool(source.phrases) == wanted]
-            chosen = [sources[number] for number in numbers]
-            lengths = [len(source.ids) for source in chosen]
-            grouped = batches(lengths, batch_tokens=self.decoding.batch_tokens, at_most=self._most_sentences())
-            for band in bands(grouped):
-                for place, hypotheses in self._search_band(band, chosen):
-                    found[numbers[place]] = hypotheses
+            # The longest first, of which every worker takes each n-th, so that all have equal work.
+            numbers = sorted(
+                (number for number, source in enumerate(sources) if bool(source.phrases) == wanted),
+                key=lambda number: -len(sources[number].ids),
+            )
+            if not numbers:
+                continue
+            n_workers = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self._on_cpu else 1
+            shares = [numbers[worker::n_workers] for worker in range(n_workers)]
+            results = self._search_side_by_side([[sources[number] for number in share] for share in shares])
+            for share, outputs in zip(shares, results, strict=True):
+                for number, hypotheses in zip(share, outputs, strict=True):
+                    found[number] = hypotheses
         return found
 
     def _search_with(self, engine: SearchEngine, sources: Sequence[Source]) -> list[list[Hypothesis]]:
@@ -152,28 +175,40 @@ class SentenceSearch:
         ]
         return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
 
+    @property
+    def _on_cpu(self) -> bool:
+        return self.device.type == "cpu"
+
     def _most_sentences(self) -> int:
         """How many sentences one step may have."""
         hypotheses = self.n_best if self.options.sampling else self.decoding.beam_size
-        return most_sentences(hypotheses, self._vocab_size, on_cpu=self.device.type == "cpu")
+        return most_sentences(hypotheses, self._vocab_size, on_cpu=self._on_cpu)
 
-    def _search_band(self, band: Sequence[list[int]], sources: Sequence[Source]) -> list[tuple[int, list[Hypothesis]]]:
-        """Search the sentences of some batches, by their numbers: on a CPU side by side, a share in each thread."""
-        numbers = [number for batch in band for number in batch]
-        n_workers = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self.device.type == "cpu" else 1
-        # Every worker takes each n-th sentence, so that all have equal work whatever the lengths are.
-        shares = [numbers[worker::n_workers] for worker in range(n_workers)]
+    def _search_side_by_side(self, shares: Sequence[list[Source]]) -> list[list[list[Hypothesis]]]:
+        """Search each share in a thread or a process of its own."""
+        works = [_Share(share, self.decoding, self.options) for share in shares]
+        if len(works) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS and can_fork():
+            return self._copies.run(works)
+        # A second thread would be waited for in each product, and those of a few rows are too small for that.
+        few = len(shares[0]) <= _FEWEST_IN_A_THREAD
+        threads = 1 if few else self._threads // len(shares)
+        return run_together([partial(self._search_share, work) for work in works], threads)
 
-        def task(share: list[int]) -> Callable[[Event], list[list[Hypothesis]]]:
-            return lambda stop: self._search_share([sources[number] for number in share], len(band[0]), stop)
+    def _search_share(self, share: "_Share", stop: Stop) -> list[list[Hypothesis]]:
+        """Search the sentences of one thread or process, in batches of similar length."""
+        search = self.variant(share.decoding, share.options)  # in another process this one may be older
+        lengths = [len(source.ids) for source in share.sources]
+        found: list[list[Hypothesis]] = [[] for _ in share.sources]
+        grouped = batches(lengths, batch_tokens=share.decoding.batch_tokens, at_most=search._most_sentences())
+        for band in bands(grouped):
+            numbers = [number for batch in band for number in batch]
+            results = search._search_band([share.sources[number] for number in numbers], len(band[0]), stop)
+            for number, hypotheses in zip(numbers, results, strict=True):
+                found[number] = hypotheses
+        return found
 
-        # A second thread would be waited for in each product, and the products of a few rows are too small for that.
-        threads = max(self._threads // n_workers, 1) if len(shares[0]) > _FEWEST_IN_A_THREAD else 1
-        results = run_together([task(share) for share in shares], threads)
-        return [pair for share, found in zip(shares, results, strict=True) for pair in zip(share, found, strict=True)]
-
-    def _search_share(self, sources: Sequence[Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
-        """Search sentences in one thread, at_once of them together."""
+    def _search_band(self, sources: Sequence[Source], at_once: int, stop: Stop) -> list[list[Hypothesis]]:
+        """Search sentences in one thread, the longest first, at_once of them together."""
         sampling = self.options.sampling
         with torch.inference_mode():
             if sources[0].phrases:
@@ -190,7 +225,7 @@ class SentenceSearch:
             )
         return results
 
-    def _beam_search(self, sources: Sequence[Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
+    def _beam_search(self, sources: Sequence[Source], at_once: int, stop: Stop) -> list[list[Hypothesis]]:
         groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
         scorers = (StoppableScorer(stop, self.models, *self._padded(group)) for group in groups)
         return beam_search(
@@ -204,7 +239,7 @@ class SentenceSearch:
             at_once=at_once,
         )
 
-    def _constrained_search(self, sources: Sequence[Source], at_once: int, stop: Event) -> list[list[Hypothesis]]:
+    def _constrained_search(self, sources: Sequence[Source], at_once: int, stop: Stop) -> list[list[Hypothesis]]:
         assert self._glossary is not None
         found: list[list[Hypothesis]] = [[] for _ in sources]
         # One beam for each group, so that no output depends on how many phrases its neighbours have.
@@ -225,7 +260,7 @@ class SentenceSearch:
                 found[number] = hypotheses
         return found
 
-    def _sample(self, sources: Sequence[Source], sampling: Sampling, stop: Event) -> list[list[Hypothesis]]:
+    def _sample(self, sources: Sequence[Source], sampling: Sampling, stop: Stop) -> list[list[Hypothesis]]:
         return sample(
             StoppableScorer(stop, self.models, *self._padded(sources)),
             list(map(self.max_length, sources)),

@@ -1,6 +1,7 @@
 """Where to cut a line that is too long for one pass through the model."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # languages that put no blank between words or sentences
 _BLANK_MARK = "\u2581"  # what SentencePiece writes at the start of a word
@@ -9,6 +10,40 @@ _MARKS_WITHOUT_BLANK = ("。", "！", "？")  # scripts that put no blank after 
 _CLAUSE_MARKS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
 _CLOSING = "\"'”’»«)]}」』）"
 _SHORTEST_SENTENCE = 10  # tokens: an abbreviation's full stop soon after the last cut is not taken for an end
+
+
+def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Iterator[tuple[str, bool]]:
+    """Part the words of a text that are too long for one pass from what stands between them.
+
+    Such a word (a key, a blob of base64, a cat on a keyboard) has no place where it could be cut, and pieces of it mean
+    nothing. Scripts without blanks between words have no such words.
+
+    Args:
+        text: any.
+        longest_word: sub-words that a word may have.
+        count: how many sub-words a word has.
+    Yields:
+        What the text is made of, in order, and whether that is such a word.
+    """
+    start = 0
+    # Every sub-word holds a character at least, unless a character is written as bytes, of which it has at most four.
+    for match in re.finditer(rf"\S{{{longest_word // 4 + 1},}}", text):
+        word = match.group()
+        if 4 * sum(c.isalpha() and is_dense(c) for c in word) > len(word) or count(word) <= longest_word:
+            continue
+        if before := text[start : match.start()].strip():
+            yield before, False
+        yield word, True
+        start = match.end()
+    if start == 0:
+        yield text, False
+    elif after := text[start:].strip():
+        yield after, False
+
+
+def is_dense(character: str) -> bool:
+    """Whether a character is of a script that puts no blanks between words: Thai to Myanmar, Khmer, Kana, Han."""
+    return "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff" or character >= "\u2e80"
 
 
 def split_points(pieces: Sequence[str], limit: int) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.markup_translator import MarkupTranslator
+from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
 
@@ -47,10 +48,15 @@ class Judge:
         on_suspect: "keep" leaves them; "retry" searches again: without repeating any three sub-words and not
             ending at once, then with twice the beam, then in two or more parts; "empty" and "copy" give nothing or
             the source instead; "fail" leaves them to the caller.
+        is_text: False where outputs are trees, in which brackets do come again and a sentence has no parts: then
+            "retry" is twice the beam alone.
     """
 
-    def __init__(self, translator: AnyTranslator, checks: OutputChecks, on_suspect: OnSuspect) -> None:
+    def __init__(
+        self, translator: AnyTranslator, checks: OutputChecks, on_suspect: OnSuspect, *, is_text: bool = True
+    ) -> None:
         self._translator, self._checks, self._on_suspect = translator, checks, on_suspect
+        self._is_text = is_text
 
     def judge(
         self, lines: Sequence[str], outputs: Sequence[Sequence[Translation]], prefixes: Sequence[str] = ()
@@ -88,6 +94,9 @@ class Judge:
         def search(variant: AnyTranslator) -> Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]:
             return lambda lines, prefixes: variant.translate_n_best(lines, None, prefixes) if lines else []
 
+        if not self._is_text:
+            only = ("larger_beam", search(translator.variant(decoding=wider)))
+            return [only] if options.sampling is None else []
         ladder = [
             ("no_repeat", search(translator.variant(options=blocked))),
             ("larger_beam", search(translator.variant(options=blocked, decoding=wider))),
@@ -100,7 +109,8 @@ class Judge:
     ) -> list[list[Translation]]:
         found = []
         for number, line in enumerate(lines):
-            limit = max((self._translator.count_sub_words(line) + 1) // 2, _SHORTEST_PART)
+            longest = min(self._translator.count_sub_words(line), LONGEST_SOURCE)  # of a pass of the first search
+            limit = max((longest + 1) // 2, _SHORTEST_PART)
             variant = self._translator.variant(options=options, longest_source=limit)
             found += variant.translate_n_best([line], None, prefixes[number : number + 1])
         return found

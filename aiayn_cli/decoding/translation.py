@@ -15,11 +15,13 @@ class Part:
         src: ids of the source, without EOS.
         tgt: ids of the output, without BOS and EOS.
         is_cut: whether the output reached the longest length allowed, and may go on in truth.
+        word: what was too long for the model and stands in the output as it is; there was then no pass.
     """
 
     src: tuple[int, ...]
     tgt: tuple[int, ...]
     is_cut: bool
+    word: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 from aiayn_cli.config import DecodingConfig
@@ -14,8 +15,8 @@ from aiayn_cli.decoding.glossary import Glossary
 from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.phrases import Constraint
 from aiayn_cli.decoding.second_pass import SecondPass
-from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, SentenceSearch, Source
-from aiayn_cli.decoding.split import WITHOUT_BLANKS, split_points
+from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
+from aiayn_cli.decoding.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
@@ -37,10 +38,12 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
+        longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
+        splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         notices: takes what is to be said about lines; None = it is said at once.
 
     Attributes:
-        notices: the same; counts lines that were too long for one pass ("split"), and changed prefixes.
+        notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
+        longest_source: int = LONGEST_SOURCE,
+        splits: bool = True,
         notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
@@ -62,7 +67,8 @@ class Translator:
         )
         self._vocab = vocab
         self._glossary = glossary
-        self._longest_source = LONGEST_SOURCE
+        self._longest_source, self._splits = min(longest_source, LONGEST_PASS), splits
+        self._longest_word = min(self._longest_source, self.max_positions - 1)
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self.notices = notices or LineNotices()
 
@@ -77,11 +83,11 @@ class Translator:
 
         Args:
             decoding, options: instead of this one's.
-            longest_source: sub-words of one pass.
+            longest_source: sub-words of one pass, where that is fewer.
         """
         other = copy.copy(self)
         other._search = self._search.variant(decoding, options)
-        other._longest_source = longest_source or self._longest_source
+        other._longest_source = min(longest_source or LONGEST_PASS, self._longest_source)
         other.notices = LineNotices()
         return other
 
@@ -114,8 +120,9 @@ class Translator:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line of more than
-        LONGEST_SOURCE sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part.
-        Where the model gives fewer outputs a probability above 0, blank ones with a score of -inf fill up.
+        longest_source sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part. A
+        single word of so many stays as it is. Where lines cannot be cut, its outputs are blank ones with a score of
+        -inf, and a warning names it. Such ones fill up too where the model gives fewer outputs a probability above 0.
 
         Args:
             lines: without line ends.
@@ -125,22 +132,20 @@ class Translator:
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
         """
-        wanted = [number for number, line in enumerate(lines) if not is_blank(line)]
-        sources: list[Source] = []
-        line_of_each: list[int] = []
-        for number, ids in zip(wanted, self._vocab.encode([lines[number] for number in wanted]), strict=True):
-            line = None if first_line is None else first_line + number
-            prefix = self._prefix(prefixes[number], line) if prefixes else []
-            parts = self._parts(ids, line)
-            for part in parts:
-                sources.append(Source(part, prefix, self._phrases(part, lines[number] if len(parts) == 1 else None)))
-                line_of_each.append(number)
-                prefix = []
-        results: list[list[tuple[Source, list[Hypothesis]]]] = [[] for _ in lines]
-        for number, source, hypotheses in zip(line_of_each, sources, self._search.search(sources), strict=True):
-            results[number].append((source, hypotheses))
-        texts = self._texts([hypothesis for parts in results for _, found in parts for hypothesis in found])
-        return [self._outputs(parts, texts) for parts in results]
+        passes = self._passes(lines, first_line, prefixes)
+        searched = [each for each in passes if each.source is not None]
+        found = self._search.search([each.source for each in searched if each.source is not None])
+        for each, hypotheses in zip(searched, found, strict=True):
+            each.found = hypotheses
+        of_line: list[list[_Pass]] = [[] for _ in lines]
+        for each in passes:
+            of_line[each.line].append(each)
+        texts = self._texts([hypothesis for hypotheses in found for hypothesis in hypotheses])
+        outputs = [self._outputs(each, texts) for each in of_line]
+        for number, line in enumerate(lines):
+            if not of_line[number] and not is_blank(line):  # too long, and not to be cut
+                outputs[number] = [Translation("", -math.inf, -math.inf)] * self._search.n_best
+        return outputs
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
@@ -150,6 +155,37 @@ class Translator:
     def second_pass(self) -> SecondPass:
         """What finds out more about outputs with the same models."""
         return SecondPass(self._search.models, self._vocab, self._search.device, self.decoding.batch_tokens)
+
+    def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
+        """What is to be searched for lines, in order, and the words between that are not."""
+        pieces = [
+            (number, text, is_word)
+            for number, line in enumerate(lines)
+            if not is_blank(line)
+            for text, is_word in self._segments(line)
+        ]
+        ids = iter(self._vocab.encode([text for _, text, is_word in pieces if not is_word]))
+        passes: list[_Pass] = []
+        with_prefix: set[int] = set()
+        for number, text, is_word in pieces:
+            line = None if first_line is None else first_line + number
+            if is_word:
+                passes.append(_Pass(number, word=text))
+                if line is not None:
+                    what = f"line {line:,}: a word of {len(text):,} characters is left as it is"
+                    self.notices.take(LineNotice("long_word", what))
+                continue
+            prefix = self._prefix(prefixes[number], line) if prefixes and number not in with_prefix else []
+            with_prefix.add(number)
+            parts = self._parts(next(ids), line)
+            for part in parts:
+                source = Source(part, prefix, self._phrases(part, text if len(parts) == 1 else None))
+                passes.append(_Pass(number, source))
+                prefix = []
+        return passes
+
+    def _segments(self, line: str) -> Iterable[tuple[str, bool]]:
+        return segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
 
     def _prefix(self, text: str, line: int | None) -> list[int]:
         ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
@@ -166,6 +202,12 @@ class Translator:
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [ids]
+        if not self._splits:
+            if line is not None:
+                what = f"{len(ids):,} sub-words, and no more than {limit:,} are read at once"
+                said = f"line {line:,} has {what}: it is left out, since it cannot be cut"
+                self.notices.take(LineNotice("too_long", said))
+            return []
         ends = split_points(self._vocab.pieces(ids), limit)
         if line is not None:
             what = f"{len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
@@ -183,24 +225,45 @@ class Translator:
         outputs = list({hypothesis.tokens: None for hypothesis in hypotheses})
         return dict(zip(outputs, self._vocab.decode(outputs), strict=True))
 
-    def _outputs(
-        self, parts: list[tuple[Source, list[Hypothesis]]], decoded: dict[tuple[int, ...], str]
-    ) -> list[Translation]:
-        if not parts:
+    def _outputs(self, passes: Sequence["_Pass"], decoded: dict[tuple[int, ...], str]) -> list[Translation]:
+        if not passes:
             return [Translation("", 0.0, 0.0)] * self._search.n_best
-        count = min(len(hypotheses) for _, hypotheses in parts)
+        count = min([len(each.found) for each in passes if each.source is not None], default=self._search.n_best)
         outputs = []
         for rank in range(count):
-            chosen = [hypotheses[rank] for _, hypotheses in parts]
-            texts = [decoded[hypothesis.tokens] for hypothesis in chosen]
-            log_prob = sum(hypothesis.log_prob for hypothesis in chosen)
-            length = sum(len(hypothesis.tokens) for hypothesis in chosen) + 1
-            score = chosen[0].score if len(parts) == 1 else log_prob / length_penalty(length, self.decoding.alpha)
-            passes = tuple(
-                Part(
-                    tuple(source.ids), hypothesis.tokens, len(hypothesis.tokens) + 1 >= self._search.max_length(source)
-                )
-                for (source, _), hypothesis in zip(parts, chosen, strict=True)
-            )
-            outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, passes))
+            chosen = [None if each.source is None else each.found[rank] for each in passes]
+            texts = [
+                each.word if found is None else decoded[found.tokens]
+                for each, found in zip(passes, chosen, strict=True)
+            ]
+            hypotheses = [found for found in chosen if found is not None]
+            log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
+            length = sum(len(hypothesis.tokens) for hypothesis in hypotheses) + 1
+            is_one = len(passes) == len(hypotheses) == 1
+            score = hypotheses[0].score if is_one else log_prob / length_penalty(length, self.decoding.alpha)
+            parts = tuple(self._part(each, found) for each, found in zip(passes, chosen, strict=True))
+            outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, parts))
         return outputs + [Translation("", -math.inf, -math.inf)] * (self._search.n_best - count)
+
+    def _part(self, each: "_Pass", found: Hypothesis | None) -> Part:
+        if each.source is None or found is None:
+            return Part((), (), is_cut=False, word=each.word)
+        is_cut = len(found.tokens) + 1 >= self._search.max_length(each.source)
+        return Part(tuple(each.source.ids), found.tokens, is_cut)
+
+
+@dataclass
+class _Pass:
+    """A part of a line.
+
+    Attributes:
+        line: its position among the lines of one call.
+        source: what is searched; None for a word that is too long.
+        word: such a word.
+        found: outputs of the search.
+    """
+
+    line: int
+    source: Source | None = None
+    word: str = ""
+    found: list[Hypothesis] = field(default_factory=list)

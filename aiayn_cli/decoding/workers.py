@@ -1,13 +1,14 @@
 """Several searches at once on a CPU, each in a thread of its own with its share of the processors.
 
 Small products gain little from a second thread, and everything between them nothing; two searches side by side use
-two cores fully. Python runs one of them at a time, but torch lets go of it in each operation.
+two cores fully. Python runs one of them at a time, but torch lets go of it in each operation. For searches that take
+seconds, copies.py does without that.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -18,12 +19,18 @@ class Stopped(Exception):
     """Raised in a task whose result is no longer wanted."""
 
 
-def run_together(tasks: Sequence[Callable[[threading.Event], T]], threads_each: int) -> list[T]:
+class Stop(Protocol):
+    """What a task looks at now and then."""
+
+    def is_set(self) -> bool:
+        """Whether its result is no longer wanted."""
+
+
+def run_together(tasks: Sequence[Callable[[Stop], T]], threads_each: int) -> list[T]:
     """Run tasks side by side and return their results in order.
 
     Args:
-        tasks: each looks at the event now and then, and raises Stopped where it is set: another task failed, or the
-            user pressed Ctrl-C.
+        tasks: each raises Stopped where its Stop is set: another task failed, or the user pressed Ctrl-C.
         threads_each: of the operations of each task, at most as many as torch uses now.
 
     Raises:

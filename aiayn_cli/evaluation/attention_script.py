@@ -27,6 +27,8 @@ const byId = id => document.getElementById(id);
 const [sentence, kind, layer, heads, picture] = ["sentence", "kind", "layer", "heads", "picture"].map(byId);
 const NS = "http://www.w3.org/2000/svg";
 const ROW = 24, TOP = 30, GAP = 260, FAINTEST = 0.02;
+const LONGEST_PNG = 16384;  // pixels; browsers give up on larger ones without a word
+const NOT_IN_XML = /[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ufffe\\uffff]/g;  // one of these, and no PNG
 const decoded = new Map();
 let pinned = null;  // the sub-word pointed at: {side: "from" or "to", index}
 
@@ -43,8 +45,13 @@ function bytes(number, name) {
 function element(name, attributes, text) {
   const made = document.createElementNS(NS, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
+  if (text !== undefined) made.textContent = text.replace(NOT_IN_XML, "\\ufffd");
   return made;
+}
+
+function cells(token) {  // a character of an East Asian script, and an emoji, is as wide as two others
+  const isWide = code => code >= 0x1100 && (code < 0x1e00 || code >= 0x2e80);
+  return [...token].reduce((sum, character) => sum + (isWide(character.codePointAt(0)) ? 2 : 1), 0);
 }
 
 function option(select, value, text) {
@@ -92,7 +99,7 @@ function draw() {
   const active = chosenHeads();
   byId("source").textContent = example.source;
   byId("output").textContent = example.output;
-  const longest = tokens => Math.max(...tokens.map(token => [...token].length), 4) * 10 + 70;
+  const longest = tokens => tokens.reduce((most, token) => Math.max(most, cells(token)), 4) * 10 + 70;
   const left = longest(shown.from), right = left + GAP, width = right + longest(shown.to);
   const height = TOP + ROW * Math.max(shown.from.length, shown.to.length) + 10;
   const y = index => TOP + ROW * (index + 0.5);
@@ -135,7 +142,7 @@ function draw() {
       if (pinned && pinned.side !== side) {
         const value = side === "to" ? mean(pinned.index, index) : mean(index, pinned.index);
         if (value >= 0.005) {
-          const reach = side === "to" ? x + [...token].length * 9 + 12 : x - [...token].length * 9 - 12;
+          const reach = side === "to" ? x + cells(token) * 9 + 12 : x - cells(token) * 9 - 12;
           const percent = `${(100 * value).toFixed(0)} %`;
           svg.append(element("text", {...place, x: reach, fill: "#b00020", class: "weight"}, percent));
         }
@@ -147,10 +154,12 @@ function draw() {
 }
 
 function savePng() {
-  const svg = picture.querySelector("svg"), scale = 2;
+  const svg = picture.querySelector("svg"), size = svg.viewBox.baseVal;
+  const scale = Math.min(2, LONGEST_PNG / Math.max(size.width, size.height));
   const image = new Image(), canvas = document.createElement("canvas");
-  canvas.width = svg.width.baseVal.value * scale;
-  canvas.height = svg.height.baseVal.value * scale;
+  canvas.width = Math.round(size.width * scale);
+  canvas.height = Math.round(size.height * scale);
+  image.onerror = () => { byId("png").textContent = "no PNG: this browser cannot draw it"; };
   image.onload = () => {
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     const link = document.createElement("a");

@@ -55,7 +55,7 @@ def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, 
     else:
         # Hidden places get -inf before the softmax (Section 3.2.3), added by the product itself.
         bias = additive(mask, q.dtype) if mask.dtype is torch.bool else mask
-        if len(mask) > 1:
+        if len(mask) > 1 and mask.shape[1] < heads:
             bias = bias.expand(batch, heads, *mask.shape[2:])
         bias = bias.reshape(-1, *mask.shape[2:])
         scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)

@@ -7,13 +7,13 @@ descends from any more makes room for new tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.model.masks import additive, causal_mask, padding_mask
+from aiayn_cli.model.masks import additive, causal_mask, contiguous, padding_mask
 
 _GROWTH = 16  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
 
@@ -29,11 +29,14 @@ class NewSlots:
 
     index: Tensor
     size: int
+    _rows: dict[int, Tensor] = field(default_factory=dict, compare=False)
 
     def rows(self, heads: int) -> Tensor:
         """The same places in a pool [sentences, heads, slots, ..] of which the first three dimensions are one."""
-        sentences = torch.arange(len(self.index) * heads, device=self.index.device).view(-1, heads, 1)
-        return (sentences * self.size + self.index.unsqueeze(1)).flatten()
+        if heads not in self._rows:  # computed once, for the pools of all layers
+            sentences = torch.arange(len(self.index) * heads, device=self.index.device).view(-1, heads, 1)
+            self._rows[heads] = (sentences * self.size + self.index.unsqueeze(1)).flatten()
+        return self._rows[heads]
 
 
 class LayerCache:
@@ -64,7 +67,7 @@ class LayerCache:
         self._k = _resized(self._k, 2, slots.size)
         self._v = _resized(self._v, 2, slots.size)
         for pool, new in ((self._k, k), (self._v, v)):
-            pool.flatten(0, 2).index_copy_(0, rows, new.reshape(-1, new.shape[3]).to(pool.dtype))
+            pool.flatten(0, 2).index_copy_(0, rows, contiguous(new, pool.dtype).flatten(0, 2))
         return self._k, self._v
 
     def select(self, sentences: Tensor) -> None:
@@ -87,7 +90,8 @@ class DecoderCache:
 
     Attributes:
         layers: one LayerCache for each decoder layer.
-        memory_mask: [sentences, 1, 1, src_len] or None (no padding), added to attention scores: -inf = padding.
+        memory_mask: [sentences, heads or 1, 1, src_len] or None (no padding), added to attention scores: -inf =
+            padding.
         lengths: target positions that each sentence's hypotheses have read.
     """
 
@@ -101,7 +105,7 @@ class DecoderCache:
         """
         memory = layers[0].memory_k
         self.layers = layers
-        self.memory_mask = None if src_mask is None else additive(padding_mask(src_mask), memory.dtype)
+        self.memory_mask = None if src_mask is None else self._for_heads(padding_mask(src_mask))
         self.lengths = [0] * len(memory)
         self._window = attention_window
         # On a GPU to know which slots are free would make the host wait for the device, at each step.
@@ -117,7 +121,7 @@ class DecoderCache:
             beams: hypotheses of each sentence, those of the last step or choice; any number before the first step.
             new_len: tokens that each of them reads.
         Returns:
-            The slots, and what the new tokens see: [sentences, 1, beams * new_len, slots], added to attention
+            The slots, and what the new tokens see: [sentences, heads or 1, beams * new_len, slots], added to attention
             scores, 0 or -inf.
         """
         new, device = beams * new_len, self._seen.device
@@ -142,7 +146,13 @@ class DecoderCache:
             # What the next token cannot reach lies on nobody's way any more, so that its slot is used again.
             self._seen = self._seen & (positions[:, None, -1:] + 1 - self._position[:, None, :] <= self._window)
         self.lengths = [length + new_len for length in self.lengths]
-        return slots, additive(visible[:, None], self.layers[0].memory_k.dtype)
+        return slots, self._for_heads(visible[:, None])
+
+    def _for_heads(self, mask: Tensor) -> Tensor:
+        """bool [sentences, 1, .., ..] -> the same, to be added; on a CPU for each head, once for all layers."""
+        memory = self.layers[0].memory_k
+        numbers = additive(mask, memory.dtype)
+        return numbers.expand(-1, memory.shape[1], -1, -1).contiguous() if memory.device.type == "cpu" else numbers
 
     def _free_slots(self, new: int) -> NewSlots:
         device, size = self._seen.device, self._seen.shape[2]
@@ -209,8 +219,10 @@ class DecoderCache:
 
 def _padded_mask(cache: DecoderCache, width: int) -> Tensor:
     """The memory mask of a cache, or what stands for none, with -inf up to a width."""
-    memory = cache.layers[0].memory_k
-    mask = memory.new_zeros(len(memory), 1, 1, memory.shape[2]) if cache.memory_mask is None else cache.memory_mask
+    memory, mask = cache.layers[0].memory_k, cache.memory_mask
+    if mask is None:
+        heads = memory.shape[1] if memory.device.type == "cpu" else 1
+        mask = memory.new_zeros(len(memory), heads, 1, memory.shape[2])
     return functional.pad(mask, (0, width - mask.shape[3]), value=-torch.inf)
 
 

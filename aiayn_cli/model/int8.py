@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention import MultiHeadAttention, Projection
-from aiayn_cli.model.layers import DecoderLayer
+from aiayn_cli.model.layers import DecoderLayer, FeedForward
 from aiayn_cli.model.translation_model import TranslationModel
 
 _HINT = "leave --int8 away"
@@ -26,24 +26,28 @@ class Int8Linear(nn.Module):
         weight: float32 [out_features, in_features].
         bias: [out_features] or None.
         parts: bounds of ranges of output features that rows() shall give, beside all of them.
+        rectifies: whether what would be below 0 is 0.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, parts: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, parts: tuple[tuple[int, int], ...] = (), *, rectifies: bool = False
+    ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         whole = (0, len(weight))
         # Packed objects of torch's own, no tensors: they are neither moved nor saved with the module.
         self._packed = {part: _pack(weight, bias, *part) for part in (whole, *parts)}
         self._whole = self._packed[whole]
+        self._multiply = torch.ops.quantized.linear_relu_dynamic if rectifies else torch.ops.quantized.linear_dynamic
         self._reduce_range = not _multiplies_without_overflow()
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 [..., in_features] -> float32 [..., out_features]."""
-        return torch.ops.quantized.linear_dynamic(x, self._whole, self._reduce_range)  # type: ignore[no-any-return]
+        return self._multiply(x, self._whole, self._reduce_range)  # type: ignore[no-any-return]
 
     def rows(self, x: Tensor, first: int, last: int) -> Tensor:
         """Output features first .. last - 1 only: one of the parts."""
-        return torch.ops.quantized.linear_dynamic(x, self._packed[first, last], self._reduce_range)  # type: ignore[no-any-return]
+        return self._multiply(x, self._packed[first, last], self._reduce_range)  # type: ignore[no-any-return]
 
 
 def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) -> None:
@@ -62,7 +66,10 @@ def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) 
                 parts = ((0, qk), (qk, child.out_features))
                 setattr(module, name, Int8Linear(child.weight, child.bias, parts))
             elif isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child.weight, child.bias))
+                first = isinstance(module, FeedForward) and name == "w_1"
+                setattr(module, name, Int8Linear(child.weight, child.bias, rectifies=first))
+        if isinstance(module, FeedForward):
+            module.w_1_rectifies = True
         if isinstance(module, DecoderLayer):
             module.cache_dtype = cache_dtype
     model.vocab_projection = Int8Linear(model.output.weight, None)

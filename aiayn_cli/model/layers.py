@@ -10,6 +10,7 @@ from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend
 from aiayn_cli.model.cache import LayerCache, NewSlots
 from aiayn_cli.model.dropout import dropout, dropout_add
 from aiayn_cli.model.fused_feed_forward import fused_feed_forward
+from aiayn_cli.model.masks import contiguous
 from aiayn_cli.model.packed_attention import PackedPattern
 
 
@@ -21,13 +22,16 @@ class FeedForward(nn.Module):
         self.w_1 = nn.Linear(d_model, d_ff)
         self.w_2 = nn.Linear(d_ff, d_model)
         self.activation_dropout = activation_dropout
+        self.w_1_rectifies = False  # True where use_int8() put a layer in its place that does both
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, length, d_model] or packed [rows, d_model] -> the same shape."""
         if x.dim() == 2 and x.device.type == "cpu":
             lost = self.activation_dropout if self.training else 0.0
             return fused_feed_forward(x, self.w_1.weight, self.w_1.bias, self.w_2.weight, self.w_2.bias, lost)
-        hidden = functional.relu(self.w_1(x), inplace=True)  # [batch, length, d_ff]
+        hidden = self.w_1(x)  # [batch, length, d_ff]
+        if not self.w_1_rectifies:
+            hidden = functional.relu(hidden, inplace=True)
         return self.w_2(dropout(hidden, self.activation_dropout if self.training else 0.0))  # type: ignore[no-any-return]
 
 
@@ -131,8 +135,8 @@ class DecoderLayer(nn.Module):
             x: [sentences, new, d_model], those of all hypotheses of a sentence together.
             cache: of this layer.
             slots: where the new positions go, from DecoderCache.take_up().
-            mask: [sentences, 1, new, slots], added to attention scores; from there too.
-            memory_mask: [sentences, 1, 1, src_len] or None, added to attention scores.
+            mask: [sentences, heads or 1, new, slots], added to attention scores; from there too.
+            memory_mask: [sentences, heads or 1, 1, src_len] or None, added to attention scores.
         Returns:
             [sentences, new, d_model].
         """
@@ -143,9 +147,14 @@ class DecoderLayer(nn.Module):
     def _attend_to_past(self, x: Tensor, mask: Tensor, cache: LayerCache, slots: NewSlots) -> Tensor:
         q, k, v = self.attention.project_all(x)
         k, v = cache.append(k, v, slots)
-        return self.attention.combine(attend(q.to(k.dtype), k, v, mask).to(x.dtype))
+        return self._combined(self.attention, attend(contiguous(q, k.dtype), k, v, mask), x.dtype)
 
     def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
         # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
-        q = self.memory_attention.project_q(x).to(cache.memory_k.dtype)
-        return self.memory_attention.combine(attend(q, cache.memory_k, cache.memory_v, memory_mask).to(x.dtype))
+        q = contiguous(self.memory_attention.project_q(x), cache.memory_k.dtype)
+        return self._combined(self.memory_attention, attend(q, cache.memory_k, cache.memory_v, memory_mask), x.dtype)
+
+    @staticmethod
+    def _combined(attention: MultiHeadAttention, heads: Tensor, dtype: torch.dtype) -> Tensor:
+        # In order as combine() needs them, and in their type, in one pass.
+        return attention.combine(contiguous(heads.transpose(1, 2), dtype).transpose(1, 2))

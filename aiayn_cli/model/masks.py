@@ -31,6 +31,11 @@ class Causal:
     """
 
 
+def contiguous(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bring numbers into another type and in order, in one pass; the tensor itself where it is both already."""
+    return x.to(dtype, memory_format=torch.contiguous_format)
+
+
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """The same mask as numbers to be added to attention scores: 0 = may attend, -inf = hidden (Section 3.2.3)."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)

@@ -80,9 +80,9 @@ def pack(lengths: Tensor) -> Packing:
         lengths: int64 [sentences], each at least 1, on the CPU.
     """
     tokens, count = int(lengths.sum()), len(lengths)
-    rows = _rounded_up(tokens + 1, _ROW_STEPS)
-    sentences = _rounded_up(count, _SENTENCE_STEPS)
-    length = _rounded_up(max(_SHORTEST, int(lengths.max())), _POSITION_STEPS)
+    rows = rounded_up(tokens + 1, _ROW_STEPS)
+    sentences = rounded_up(count, _SENTENCE_STEPS)
+    length = rounded_up(max(_SHORTEST, int(lengths.max())), _POSITION_STEPS)
     starts = lengths.cumsum(0) - lengths
     sentence_of_token = torch.repeat_interleave(torch.arange(count), lengths)
     positions = torch.zeros(rows, dtype=torch.int64)
@@ -100,7 +100,7 @@ def pack(lengths: Tensor) -> Packing:
     )
 
 
-def _rounded_up(size: int, steps: int) -> int:
+def rounded_up(size: int, steps: int) -> int:
     """The next of the sizes that divide each way from a power of two to the next into so many steps."""
     step = max(1, (1 << size.bit_length() - 1) // steps)
     return -(-size // step) * step

@@ -11,7 +11,7 @@ from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.run_checkpoints import list_checkpoints, newest_run
+from aiayn_cli.run_checkpoints import list_checkpoints, newest_resumable, newest_run
 from aiayn_cli.training.metrics import read_metrics
 
 _STEPS = re.compile(r"(\d*)-(\d*)")
@@ -67,7 +67,7 @@ def choose(
         logs.notice(f"averaging the newest run, {run}")
     found = list_checkpoints(run)
     if not found:
-        raise CheckpointError(f"{run} has no checkpoints" if run.exists() else f"there is no {run}", "name a run")
+        raise _nothing_to_average(run)
     if steps is not None:
         found = _in_range(run, found, steps)
     elif best is not None:
@@ -78,6 +78,19 @@ def choose(
             logs.notice(f"{run} has {len(found)} checkpoints, fewer than the {wanted} asked for; all are averaged")
         found = found[-wanted:]
     return Choice(_related(found), out or run / "averaged", run)
+
+
+def _nothing_to_average(run: Path) -> CheckpointError:
+    if not run.exists():
+        return CheckpointError(f"there is no {run}", "name a run, such as runs/base")
+    if run.name == "checkpoints" and list_checkpoints(run.parent):
+        return CheckpointError(f"{run} is a part of a run", f"name the run: {run.parent}")
+    if (interrupted := newest_resumable(run)) is not None:
+        return CheckpointError(
+            f"{run} was stopped before its first checkpoint, and there is nothing to average",
+            f"the command that began it goes on; `aiayn translate --model {run}` takes {interrupted.name} as it is",
+        )
+    return CheckpointError(f"{run} has no checkpoints", "train it with `aiayn train`, or name another run")
 
 
 def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Path]:

@@ -142,7 +142,10 @@ class Search:
         model = build_model(newest.model, newest.vocab_size).eval()
         for parameter_name, parameter in model.named_parameters():
             parameter.data.copy_(weights[parameter_name])
-        translator = Translator([model], self._codec, self._device, newest.decoding, tgt_lang=newest.tgt_lang)
+        translator = Translator(
+            [model], self._codec, self._device, newest.decoding,
+            tgt_lang=newest.tgt_lang, longest_source=newest.max_length,
+        )  # fmt: skip
         [statistics] = self._metric.statistics([translator.translate(self._sources)])
         self._statistics[name] = statistics
         trial = Trial(name, checkpoints, self._metric.score(statistics).score)
@@ -171,6 +174,11 @@ def _data_of(run: Path, checkpoint: Checkpoint, data: Path | None) -> PreparedDa
     prepared = PreparedData.load(find_prepared(where))
     if prepared.sha256 != checkpoint.data_sha256:
         raise DataError(f"{prepared.folder} is not the data that {run} was trained on", "name it with --data")
+    if prepared.text.trees:
+        raise UsageError(
+            f"--search compares by BLEU, but {prepared.folder} holds trees",
+            "--best takes those with the lowest validation loss; `aiayn score --brackets` scores each average",
+        )
     if prepared.valid is None or len(prepared.valid) == 0:
         raise DataError(f"{prepared.folder} has no validation pairs to search with", "average with --last instead")
     return prepared

@@ -54,15 +54,16 @@ class DryRunResult:
 
     def __str__(self) -> str:
         free = "" if self.memory_free_bytes is None else f", {self.memory_free_bytes / 1e9:,.2f} GB are free"
+        parts = "1 micro-batch" if self.micro_batches == 1 else f"{self.micro_batches} micro-batches"
         return "\n".join(
             (
                 f"largest batch  {self.batch_pairs:,} pairs of up to {self.batch_src_tokens:,} source and "
                 f"{self.batch_tgt_tokens:,} target tokens; it fits, with {self.max_tokens:,} tokens in a micro-batch",
-                f"memory         {self.memory_bytes / 1e9:,.2f} GB at most{free}",
+                f"memory         {self.memory_bytes / 1e9:,.2f} GB at most for each device{free}",
                 f"disk           {self.disk_bytes / 1e9:,.2f} GB for checkpoints of {self.checkpoint_bytes / 1e9:,.2f} "
                 f"GB, {self.disk_free_bytes / 1e9:,.2f} GB are free",
                 f"speed          {self.tokens_per_second:,.0f} target tokens/s, {self.seconds_per_update:.3g} s an "
-                f"update of {self.micro_batches} micro-batches (of {self.updates} updates)",
+                f"update of {parts} on each device (mean of {self.updates} updates)",
                 f"time           {self.hours:,.2f} hours for {self.updates_left:,} updates, without validation",
             )
         )
@@ -93,14 +94,23 @@ def try_out(session: Session) -> DryRunResult:
     trainer = session.trainer(
         state, Hooks(save=lambda *_: None, bleu=None, interrupted=interrupted), config=quiet, valid=None
     )
-    trainer.train()
+    with logs.progress("trying out", unit="updates") as progress:
+        trainer.train(progress)
     pairs, src, tgt = trainer.largest_batch()
     (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
     seconds = (ended - began) / max(last - first, 1)
     checkpoint, disk = disk_needed(session.optimizer.weights().values(), recipe.training)
     left = max(0, recipe.training.max_updates - state.step)
     max_tokens = trainer.state.max_tokens or recipe.training.max_tokens
-    update = next(plan_updates(session.data.train, recipe.training.batch_tokens, recipe.training.seed, state.position))
+    update = next(
+        plan_updates(
+            session.data.train,
+            recipe.training.batch_tokens,
+            recipe.training.seed,
+            state.position,
+            trainer.state.pool_pairs,
+        )
+    )
     micro_batches = len(split_update(session.data.train, update.pairs, max_tokens, state.division))
     return DryRunResult(
         batch_pairs=pairs,

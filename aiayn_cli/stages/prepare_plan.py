@@ -103,6 +103,8 @@ def make_plan(
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")
         corpus = base.corpus
+    if given := [name for name in _OF_TREES if name in settings and not files.trees]:
+        raise UsageError(f"{_option(given[0])} without --trees", "it is about the trees of a treebank: leave it away")
     _refuse_contradictions(corpus, like, files, settings, vocab, workers, from_folder)
     if corpus is not None:
         corpora = _find_corpora(corpus, langs, like)

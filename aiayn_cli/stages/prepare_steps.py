@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.config import DataConfig
-from aiayn_cli.data.clean import REASONS, LengthRules, ScoredText, TextRules
+from aiayn_cli.data.clean import LengthRules, ScoredText, TextRules
 from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.data.corpus import SPLITS
 from aiayn_cli.data.disk import check_disk, estimate_disk, size_text
@@ -25,7 +25,7 @@ from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.data.text import read_file
 from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.data.vocab_training import WordCounter, choose_left_out, train_vocab
-from aiayn_cli.errors import DataError
+from aiayn_cli.stages.prepare_nothing import all_reasons, nothing_to_score, refuse_nothing
 from aiayn_cli.stages.prepare_plan import PreparePlan
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, where the user gives none
@@ -59,12 +59,12 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     text = TrainingText(steps, langs, weights, plan.config.case_copies, plan.config.seed)
     collected = _collect(steps, plan, text, scored, counts["train"])
     selected = _select(steps, plan, text, scored)
-    _refuse_nothing(len(text), counts["train"], text.dropped, selected["held_out"])
+    refuse_nothing(len(text), counts["train"], text.dropped, selected["held_out"], trees=plan.config.trees)
     vocab = steps.result("vocab")
     if vocab is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
     by_origin, train = _encode_train(steps, plan, text)
-    _refuse_nothing(train["pairs_kept"], counts["train"], text.dropped, selected["held_out"])
+    refuse_nothing(train["pairs_kept"], counts["train"], text.dropped, selected["held_out"], trees=plan.config.trees)
     splits = {"train": train}
     for split, pairs in scored.items():
         splits[split] = _write_scored(folder, split, plan, pairs)
@@ -75,8 +75,8 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     if selected["held_out"]:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": plan.config.seed}
     for origin, kept, read, dropped in zip(plan.source.train, by_origin, collected["read"], text.dropped, strict=True):
-        kept |= {"name": origin.name, "weight": origin.weight, "pairs_read": read, "dropped": _all_reasons(dropped)}
-    train["dropped"] = _all_reasons(sum(text.dropped, Counter[str]()))
+        kept |= {"name": origin.name, "weight": origin.weight, "pairs_read": read, "dropped": all_reasons(dropped)}
+    train["dropped"] = all_reasons(sum(text.dropped, Counter[str]()))
     train["origins"] = by_origin
     return {
         "aiayn_version": __version__,
@@ -97,7 +97,7 @@ def _read_scored(plan: PreparePlan, counts: Mapping[str, ReadCounts]) -> dict[st
         pairs = plan.source.scored(split, counts[split])
         if pairs is not None:
             if not pairs[0]:
-                raise DataError(f"the {split} files hold no pair", f"leave out --{split}, or give other files")
+                raise nothing_to_score(split, trees=plan.config.trees)
             scored[split] = pairs
     return scored
 
@@ -160,24 +160,6 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
     if done["held_out"]:
         scored["valid"] = read_file(spool.src), read_file(spool.tgt)
     return done
-
-
-def _refuse_nothing(n_pairs: int, counts: ReadCounts, dropped: Sequence[Mapping[str, int]], held_out: int) -> None:
-    if n_pairs:
-        return
-    if not counts.pairs:
-        raise DataError("the training text holds no pair", "give files with a sentence a line")
-    totals = _all_reasons(sum(map(Counter, dropped), Counter[str]()))
-    reasons = [f"{count:,} {REASONS[reason]}" for reason, count in totals.items() if count]
-    hint = "look into the files; `aiayn prepare --help` shows which rules can be turned off"
-    if held_out:
-        reasons.append(f"{held_out:,} held out for validation")
-        hint = "give more training text, or validation text with --valid"
-    raise DataError(f"no training pair is left of {counts.pairs:,} ({', '.join(reasons)})", hint)
-
-
-def _all_reasons(dropped: Mapping[str, int]) -> dict[str, int]:
-    return {reason: dropped.get(reason, 0) for reason in REASONS}
 
 
 def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[str, Any]:

@@ -4,8 +4,10 @@ import math
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
@@ -100,9 +102,11 @@ class Session:
         with signals() as interrupted:
             score = None if self.validation_bleu is None else self.validation_bleu.score
             hooks = Hooks(self._save, score, interrupted, self._load, self.cost, self.matmul_rate)
-            trainer = self.trainer(state, hooks, config=self.recipe.training, valid=self.valid)
+            config = self.recipe.training
+            trainer = self.trainer(state, hooks, config=config, valid=self.valid)
             self._announce(state)
-            stopped_by = trainer.train()
+            with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
+                stopped_by = trainer.train(progress)
         if stopped_by == "SIGTERM":
             raise Terminated(
                 f"stopped by SIGTERM at update {trainer.state.step:,}; {self.run} is saved",
@@ -138,12 +142,21 @@ class Session:
 
     def _load(self, *, touch: bool = True) -> TrainingState | None:
         """Put weights and moments of the newest checkpoint into every process's optimizer; give its state."""
-        loaded = load_newest(self.run, self.optimizer.weights(), touch=touch) if self.worker.rank == 0 else None
-        content = self.worker.share({"state": None if loaded is None else loaded[0].to_json()})["state"]
+        moments: dict[str, Tensor] | None = None
+
+        def on_rank_0() -> dict[str, Any]:
+            nonlocal moments
+            loaded = load_newest(self.run, self.optimizer.weights(), touch=touch)
+            if loaded is None:
+                return {"state": None}
+            state, moments = loaded
+            return {"state": state.to_json()}
+
+        content = self.worker.from_rank_0(on_rank_0)["state"]
         state = None if content is None else TrainingState.from_json(content, self.run)
         adam_steps = 0 if state is None else state.step - state.skipped  # Adam never saw the skipped ones
-        if loaded is not None:
-            self.optimizer.load_moments(loaded[1], adam_steps)
+        if moments is not None:
+            self.optimizer.load_moments(moments, adam_steps)
         self.optimizer.spread(self.worker, adam_steps)
         return state
 
@@ -216,30 +229,36 @@ class Session:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 
     def _save(self, state: TrainingState, best: bool, regular: bool) -> None:
-        if self.worker.rank == 0:
-            path = checkpoint_path(self.run, state.step) if regular else interrupted_path(self.run, state.step)
-            checkpoint = Checkpoint(
-                path=path,
-                step=state.step,
-                model=self.recipe.model,
-                decoding=self.recipe.decoding,
-                vocab_size=self.data.vocab_size,
-                vocab_sha256=self.data.vocab_sha256,
-                data_sha256=self.data.sha256,
-                src_lang=self.data.src_lang,
-                tgt_lang=self.data.tgt_lang,
-                run_id=self.run_id,
-                text=self.data.text,
-            )
-            snapshot = TrainingSnapshot(state.to_json(), self.optimizer.moments())
-            save_checkpoint(checkpoint, self.optimizer.weights(), self.data.vocab_path, snapshot)
-            if best:
-                mark_best(self.run, path)
-            prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
-            if self.validation_bleu is not None and (samples := self.validation_bleu.new_samples()):
-                self.metrics.write("samples", step=state.step, **samples)
-            self.metrics.write("checkpoint", step=state.step, path=path.name)
-        self.worker.wait()
+        def on_rank_0() -> dict[str, Any]:
+            self._write_checkpoint(state, best, regular)
+            return {}
+
+        self.worker.from_rank_0(on_rank_0)
+
+    def _write_checkpoint(self, state: TrainingState, best: bool, regular: bool) -> None:
+        path = checkpoint_path(self.run, state.step) if regular else interrupted_path(self.run, state.step)
+        checkpoint = Checkpoint(
+            path=path,
+            step=state.step,
+            model=self.recipe.model,
+            decoding=self.recipe.decoding,
+            vocab_size=self.data.vocab_size,
+            vocab_sha256=self.data.vocab_sha256,
+            data_sha256=self.data.sha256,
+            src_lang=self.data.src_lang,
+            tgt_lang=self.data.tgt_lang,
+            run_id=self.run_id,
+            text=self.data.text,
+            max_length=self.data.max_length,
+        )
+        snapshot = TrainingSnapshot(state.to_json(), self.optimizer.moments())
+        save_checkpoint(checkpoint, self.optimizer.weights(), self.data.vocab_path, snapshot)
+        if best:
+            mark_best(self.run, path)
+        prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
+        if self.validation_bleu is not None and (samples := self.validation_bleu.new_samples()):
+            self.metrics.write("samples", step=state.step, **samples)
+        self.metrics.write("checkpoint", step=state.step, path=path.name)
 
     def _validation_bleu(self) -> ValidationBleu | None:
         wanted = self.recipe.training.validation_bleu_pairs

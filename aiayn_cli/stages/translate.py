@@ -37,7 +37,8 @@ class TranslateResult:
         models: the checkpoints that were used.
         lines: read and written (times n-best).
         blank_lines: of them, those that were blank and stayed so.
-        unreadable_lines: of them, those with bytes that are not text; their translation is blank.
+        unreadable_lines: of them, those with bytes that are not text, or broken JSON; their translation is blank.
+        broken_records: of these, those where the input is JSON.
         split_lines: of them, those too long for one pass.
         suspect_lines: of them, those whose best output has a flag (flags.FLAGS).
         mended_lines: of them, those that another search freed from theirs.
@@ -52,6 +53,7 @@ class TranslateResult:
     lines: int
     blank_lines: int
     unreadable_lines: int
+    broken_records: int
     split_lines: int
     suspect_lines: int
     mended_lines: int
@@ -165,6 +167,7 @@ def run_translate(
         glossary=glossary,
         style=OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments),
         with_report=report is not None,
+        with_attention=attention is not None,
         on_suspect=on_suspect,
         markup=markup,
         verbosity=logs.verbosity(),
@@ -195,6 +198,7 @@ def run_translate(
                 lines=session.lines,
                 blank_lines=session.blank,
                 unreadable_lines=session.notices.counts["unreadable"],
+                broken_records=session.notices.counts["unreadable"] if lines.line_format == "jsonl" else 0,
                 split_lines=session.notices.counts["split"],
                 suspect_lines=session.suspects.suspect,
                 mended_lines=session.suspects.mended,

@@ -11,6 +11,8 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page, encode_example
 
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
+_MOST_WEIGHTS = 25_000_000  # of one pass, a byte each: some 400 sub-words of a base model
+_LONGEST_PAGE = 150_000_000  # characters, beyond which a browser gives up
 
 
 def draw_attention(
@@ -23,16 +25,17 @@ def draw_attention(
         lines, judged: the lines and their outputs.
         at_most: passes to draw; None = nobody asked.
     Returns:
-        The first passes as encode_example() writes them, and how many more there were.
+        The first passes as encode_example() writes them, and how many more there were; one that is too long to be drawn
+        is among those.
     """
     examples: list[str] = []
     left_out = 0
     if at_most is None:
         return examples, left_out
     for line, each in zip(lines, judged, strict=True):
-        parts = each.outputs[0].parts
+        parts = [part for part in each.outputs[0].parts if not part.word]
         for number, part in enumerate(parts, start=1):
-            if len(examples) >= at_most:
+            if len(examples) >= at_most or second_pass.attention_size(part) > _MOST_WEIGHTS:
                 left_out += 1
                 continue
             label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
@@ -53,6 +56,7 @@ class AttentionPicture:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._examples: list[str] = []
+        self._length = 0
         self._left_out = 0
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
@@ -61,20 +65,27 @@ class AttentionPicture:
     @property
     def room(self) -> int | None:
         """How many passes more can be drawn; None where there is no page."""
-        return _MOST_EXAMPLES - len(self._examples) if self._path is not None else None
+        if self._path is None:
+            return None
+        return _MOST_EXAMPLES - len(self._examples) if self._length < _LONGEST_PAGE else 0
 
     def take(self, examples: Sequence[str], left_out: int) -> None:
         """Take what draw_attention() gives, while there is room."""
-        room = _MOST_EXAMPLES - len(self._examples)
-        self._examples += examples[:room]
-        self._left_out += left_out + len(examples[room:])
+        self._left_out += left_out
+        for example in examples:
+            if len(self._examples) < _MOST_EXAMPLES and self._length + len(example) <= _LONGEST_PAGE:
+                self._examples.append(example)
+                self._length += len(example)
+            else:
+                self._left_out += 1
 
     def write(self, title: str) -> None:
         """Write what was collected."""
         if self._path is None:
             return
         if not self._examples:
-            logs.warning(f"{self._path} is not written: there was no line to draw the attention of")
+            why = f"all {self._left_out:,} passes are too long to be drawn" if self._left_out else "there was no line"
+            logs.warning(f"{self._path} is not written: {why}")
             return
         unfinished = self._path.with_name(f"{self._path.name}.unfinished")
         unfinished.write_text(attention_page(title, self._examples), encoding="utf-8")

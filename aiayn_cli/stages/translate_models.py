@@ -15,6 +15,7 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.glossary import Glossary, load_glossary
 from aiayn_cli.decoding.notices import LineNotices
 from aiayn_cli.decoding.sampling import Sampling
+from aiayn_cli.decoding.sentence_search import LONGEST_PASS
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device, choose_device
@@ -159,6 +160,9 @@ def load_models(
         networks, codec, chosen, decoding,
         n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
         notices=notices,
+        # A sentence has no parts that could be parsed alone, so that any length is tried.
+        longest_source=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
+        splits=not first.text.trees,
     )  # fmt: skip
     return LoadedModels(checkpoints, codec, translator, terms)
 

@@ -53,8 +53,10 @@ class OutputStyle:
     def _json(self, line: InputLine, rank: int, output: Translation, details: Details | None) -> str:
         kept = {name: value for name, value in (line.fields or {}).items() if name not in ("text", "prefix")}
         result: dict[str, object] = {**kept, "text": output.text}
-        if line.fields is None:
+        if line.fields is None or line.error:
             result = {"line": line.number, **result}
+        if line.error:
+            result["error"] = line.error
         if self.n_best > 1:
             result["rank"] = rank
         result["score"], result["log_prob"] = _number(output.score), _number(output.log_prob)

@@ -14,11 +14,13 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.input_lines import InputLine, InputLines, LineFormat
 from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name, is_blank
+from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
 from aiayn_cli.stages.translate_output import check_outputs, open_writer
+from aiayn_cli.stages.translate_trees import TreeTargets
 
 _LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
 _WARNINGS = 5  # pairs without a score named one by one
@@ -32,6 +34,7 @@ class ScoreAgainstResult:
         models: the checkpoints that were used.
         lines: pairs read and written.
         unscored_lines: of them, those with a blank, unreadable or very long side.
+        broken_records: of these, those of JSON that could not be read.
         log_prob: natural log of the probability of all scored translations together, end tokens included.
         tokens: their sub-words and end tokens.
         perplexity: exp(-log_prob / tokens).
@@ -41,6 +44,7 @@ class ScoreAgainstResult:
     models: tuple[str, ...]
     lines: int
     unscored_lines: int
+    broken_records: int
     log_prob: float
     tokens: int
     perplexity: float
@@ -71,7 +75,7 @@ def run_score_against(
     perplexity per token. A pair with a blank, unreadable or very long side gives "nan" twice (null in JSON).
 
     Args:
-        target: file with the translation of each line.
+        target: file with the translation of each line; for a parser, with the tree of each, as `translate` writes it.
         models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
         source: file with the source lines, "-" for stdin.
         output: file to write, under its name only when all is done; None = stdout.
@@ -80,7 +84,7 @@ def run_score_against(
         device, precision: as in choose_device().
         keep_scores: give them in the result; without `output` they are then not written.
     Raises:
-        AiaynError: no such model, file or device; files of different lengths.
+        AiaynError: no such model, file or device; files of different lengths; a line without a tree for a parser.
     """
     check_inputs(source, target)
     check_outputs(output)
@@ -93,7 +97,9 @@ def run_score_against(
         hint = "give one translation for each line"
         lines = InputLines(reader, input_format or line_format, targets, hint, own_prefixes=False)
         longest = min(_LONGEST, loaded.translator.max_positions - 1)  # room for EOS
-        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest)
+        text = loaded.checkpoints[0].text
+        trees = TreeTargets(TreeText(text), str(target)) if text.trees else None
+        scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest, trees)
         write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
         scored = ((len(group), scorer.score(group)) for group in groups(lines))
         for records in followed(scored, lines, file, "scoring"):
@@ -104,6 +110,7 @@ def run_score_against(
         models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
         lines=scorer.lines,
         unscored_lines=scorer.unscored,
+        broken_records=scorer.unreadable if lines.line_format == "jsonl" else 0,
         log_prob=scorer.log_prob,
         tokens=scorer.tokens,
         perplexity=_perplexity(scorer.log_prob, scorer.tokens),
@@ -113,18 +120,25 @@ def run_score_against(
 
 class _PairScorer:
     def __init__(
-        self, codec: Codec, second_pass: SecondPass, line_format: LineFormat, keep_scores: bool, longest: int
+        self,
+        codec: Codec,
+        second_pass: SecondPass,
+        line_format: LineFormat,
+        keep_scores: bool,
+        longest: int,
+        trees: TreeTargets | None,
     ) -> None:
         self._codec, self._second_pass, self._line_format = codec, second_pass, line_format
-        self._keep_scores, self._longest = keep_scores, longest
+        self._keep_scores, self._longest, self._trees = keep_scores, longest, trees
         self.scores: list[tuple[float, float]] = []
-        self.lines = self.unscored = self.tokens = 0
+        self.lines = self.unscored = self.unreadable = self.tokens = 0
         self.log_prob = 0.0
 
     def score(self, group: Sequence[InputLine]) -> list[str]:
         """The record of each pair."""
         src = self._codec.encode([line.text for line in group])
-        tgt = self._codec.encode_tgt([line.prefix for line in group])
+        targets = [line.prefix for line in group] if self._trees is None else list(map(self._trees.sequence, group))
+        tgt = self._codec.encode_tgt(targets)
         can_be = [
             not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= self._longest
             for line, s, t in zip(group, src, tgt, strict=True)
@@ -144,10 +158,10 @@ class _PairScorer:
             self.tokens += len(forced.token_log_probs)
             return
         self.unscored += 1
+        self.unreadable += bool(line.error)
         if self.unscored <= _WARNINGS:
-            logs.warning(
-                f"line {line.number:,}: a side is blank, unreadable or of more than {self._longest:,} sub-words"
-            )
+            what = line.error or f"a side is blank, unreadable or of more than {self._longest:,} sub-words"
+            logs.warning(f"line {line.number:,}: {what}")
 
     def _record(self, line: InputLine, ids: Sequence[int], forced: Forced | None) -> str:
         log_prob = forced.log_prob if forced else math.nan
@@ -157,6 +171,8 @@ class _PairScorer:
         if self._line_format == "text":
             return f"{log_prob:.4f}\t{perplexity:.4f}"
         kept = {name: value for name, value in (line.fields or {"line": line.number}).items() if name != "prefix"}
+        if line.error:
+            kept |= {"line": line.number, "error": line.error}
         pieces = [*self._codec.tgt_pieces(ids), "</s>"]
         scored = {
             "log_prob": round(log_prob, 5) if forced else None,

@@ -105,8 +105,8 @@ class Session:
 
     def _count(self, line: InputLine) -> None:
         self.lines += 1
-        if not line.is_readable:
-            what = f"{self._name}:{line.number}: not UTF-8, or holds NUL: left blank"
+        if line.error:
+            what = f"{self._name}:{line.number}: {line.error}: left blank"
             self.notices.take(LineNotice("unreadable", what))
         elif is_blank(line.text):
             self.blank += 1

@@ -11,6 +11,7 @@ from aiayn_cli import logs
 from aiayn_cli.config import Precision
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.parallel import available_cores
+from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.markup_translator import MarkupTranslator
 from aiayn_cli.decoding.notices import LineNotice, RecordedNotices
@@ -19,6 +20,7 @@ from aiayn_cli.decoding.suspects import AnyTranslator, Judge, Judged, OnSuspect
 from aiayn_cli.decoding.translation import Details
 from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.stages.translate_abilities import check_abilities
 from aiayn_cli.stages.translate_attention import draw_attention
 from aiayn_cli.stages.translate_models import Engine, LoadedModels, Search, load_models
 from aiayn_cli.stages.translate_output import OutputStyle
@@ -34,6 +36,7 @@ class WorkPlan:
         search, precision, engine, int8, glossary: as in load_models().
         style: what is written.
         with_report: whether a report is written.
+        with_attention: whether attention is drawn.
         on_suspect: what is done about outputs that look wrong.
         markup: whether tags, placeholders and addresses are carried through.
         verbosity: of logs.
@@ -47,6 +50,7 @@ class WorkPlan:
     glossary: Path | None
     style: OutputStyle
     with_report: bool
+    with_attention: bool
     on_suspect: OnSuspect
     markup: bool
     verbosity: int
@@ -113,7 +117,7 @@ def make_work(
         rank: number of this process; only the first one says what was chosen.
         processes: how many share this machine's processors.
     Raises:
-        AiaynError: as in load_models(); or the models cannot do what is asked for.
+        AiaynError: as in load_models() and check_abilities().
     """
     logs.setup(plan.verbosity, rank)
     if processes > 1 and "OMP_NUM_THREADS" not in os.environ:
@@ -123,11 +127,14 @@ def make_work(
         plan.models, plan.search, device, plan.precision, plan.engine, plan.int8, plan.glossary, notices
     )
     first = loaded.checkpoints[0]
-    if plan.markup and first.text.changes_text:
-        raise AiaynError(
-            f"--markup puts tags between words, but {first.path} reads and writes text in another form",
-            "leave --markup away, or take a model of raw text",
-        )
+    check_abilities(
+        loaded.checkpoints,
+        attention=plan.with_attention,
+        alignments=plan.style.alignments,
+        markup=plan.markup,
+        glossary=plan.glossary is not None,
+        on_suspect=plan.on_suspect,
+    )
     title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
     info = WorkInfo(tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints), title)
     return info, _Work(plan, loaded, notices)
@@ -140,11 +147,10 @@ class _Work:
         self._glossary = loaded.glossary
         self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if plan.markup else loaded.translator
         self._second_pass = loaded.translator.second_pass()
-        checks = OutputChecks(
-            first.src_lang, first.tgt_lang, is_text=not first.text.trees, glossary=loaded.glossary, markup=plan.markup
-        )
-        self._judge = Judge(self._translator, checks, plan.on_suspect)
-        self._trees = TreeRestorer(first.text, notices)
+        trees = TreeText(first.text) if first.text.trees else None
+        checks = OutputChecks(first.src_lang, first.tgt_lang, trees=trees, glossary=loaded.glossary, markup=plan.markup)
+        self._judge = Judge(self._translator, checks, plan.on_suspect, is_text=trees is None)
+        self._trees = None if trees is None else TreeRestorer(trees, notices)
         self._notices = notices
 
     def __call__(self, task: Task) -> Answer:
@@ -187,14 +193,18 @@ class _Work:
         prefixes = [line.prefix for line in lines] if any(line.prefix for line in lines) else []
         outputs = self._translator.translate_n_best(texts, lines[0].number, prefixes)
         judged = self._judge.judge(texts, outputs, prefixes)
-        restored = self._trees.restore(lines, [list(each.outputs) for each in judged])
-        return [replace(each, outputs=trees) for each, trees in zip(judged, restored, strict=True)]
+        if self._trees is None:
+            return judged
+        return [
+            each if each.replaced_by else replace(each, outputs=self._trees.restore(line, each.outputs))
+            for line, each in zip(lines, judged, strict=True)
+        ]
 
     def _report(self, line: InputLine, judged: Judged) -> str:
-        more = {}
+        more: dict[str, object] = {"error": line.error} if line.error else {}
         if self._glossary is not None and "glossary_missed" in judged.flags:
             missing = self._glossary.missing(line.text, judged.outputs[0].text)
-            more = {"missing_terms": [f"{term.source} = {'|'.join(term.targets)}" for term in missing]}
+            more["missing_terms"] = [f"{term.source} = {'|'.join(term.targets)}" for term in missing]
         return report_record(line.number, line.text, judged, (line.fields or {}).get("id"), more)
 
     def _details(self, judged: Sequence[Judged]) -> list[list[Details | None]]:

@@ -30,13 +30,16 @@ class ValidationBleu:
         every = max(1, len(sources) // wanted)
         self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
         self._model, self._codec, self._device, self._decoding = model, data.codec(), device, decoding
-        self._tgt_lang = data.tgt_lang
+        self._tgt_lang, self._longest_source = data.tgt_lang, data.max_length
         self._samples: dict[str, list[str]] = {}
         bleu(self._references[:1], [self._references[:1]], tgt_lang=self._tgt_lang)  # what is missing is found now
 
     def score(self) -> float:
         """BLEU of the model's translations."""
-        translator = Translator([self._model], self._codec, self._device, self._decoding, tgt_lang=self._tgt_lang)
+        translator = Translator(
+            [self._model], self._codec, self._device, self._decoding,
+            tgt_lang=self._tgt_lang, longest_source=self._longest_source,
+        )  # fmt: skip
         translations = translator.translate(self._sources)
         shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
         columns = {"sources": self._sources, "references": self._references, "translations": translations}

@@ -8,7 +8,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +37,7 @@ class Worker:
         attempt: times that the launcher has started all of them again after a failure.
         silence_seconds: a process that is not heard of for so long has vanished (AIAYN_SILENCE_SECONDS).
         collective_seconds: longest wait for the others in one operation (AIAYN_COLLECTIVE_SECONDS).
+        alone_seconds: longest work of rank 0 alone, such as validation, that others wait for (AIAYN_ALONE_SECONDS).
     """
 
     rank: int = 0
@@ -44,6 +46,7 @@ class Worker:
     attempt: int = 0
     silence_seconds: float = 20.0
     collective_seconds: float = 1800.0
+    alone_seconds: float = 21_600.0
 
     @classmethod
     def from_environment(cls) -> "Worker":
@@ -69,6 +72,7 @@ class Worker:
             attempt=_count("TORCHELASTIC_RESTART_COUNT", default=0),
             silence_seconds=_seconds("AIAYN_SILENCE_SECONDS", cls.silence_seconds),
             collective_seconds=_seconds("AIAYN_COLLECTIVE_SECONDS", cls.collective_seconds),
+            alone_seconds=_seconds("AIAYN_ALONE_SECONDS", cls.alone_seconds),
         )
 
     @contextmanager
@@ -98,13 +102,13 @@ class Worker:
                 "check MASTER_ADDR and MASTER_PORT, that rank 0 runs, and that no firewall is between",
             ) from error
         with watch:
-            _stores[self.rank] = store
+            _connections[self.rank] = _Connection(store, watch)
             try:
                 yield
                 if dist.is_initialized():
                     dist.destroy_process_group()
             finally:
-                del _stores[self.rank]
+                del _connections[self.rank]
 
     def join(self, device: torch.device) -> None:
         """Make ready for operations on tensors of all processes; within together().
@@ -117,7 +121,7 @@ class Worker:
         with _collective():
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=PrefixStore("group", _stores[self.rank]),
+                store=PrefixStore("group", _connections[self.rank].store),
                 rank=self.rank,
                 world_size=self.world_size,
                 timeout=timedelta(seconds=self.collective_seconds),
@@ -158,16 +162,47 @@ class Worker:
 
     def share(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Rank 0's JSON values, for all."""
+        return self.from_rank_0(lambda: values)
+
+    def from_rank_0(self, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Let rank 0 work for all, which may take long: validate, write a checkpoint, read one from a slow disk.
+
+        In an operation of all processes the others would give up after collective_seconds. Here they wait as long as
+        rank 0's process is alive, and it has not been at it for alone_seconds.
+
+        Args:
+            work: what rank 0 does; the other ranks never call it.
+        Returns:
+            Its JSON values, on every rank.
+        """
         if self.world_size == 1:
-            return dict(values)
-        content = torch.frombuffer(bytearray(json.dumps(values).encode()), dtype=torch.uint8)
-        size = torch.tensor([len(content)])
-        self.spread(size)
-        if self.rank != 0:
-            content = torch.empty(int(size), dtype=torch.uint8)
-        self.spread(content)
-        shared: dict[str, Any] = json.loads(content.numpy().tobytes())
-        return shared
+            return dict(work())
+        connection = _connections[self.rank]
+        connection.turns += 1
+        key = f"turn/{connection.turns}"
+        if self.rank == 0:
+            content = json.dumps(work())
+            with _collective():
+                connection.store.set(key, content)
+        else:
+            self._wait_for_rank_0(connection, key)
+            with _collective():
+                content = connection.store.get(key).decode()
+        values: dict[str, Any] = json.loads(content)
+        return values
+
+    def _wait_for_rank_0(self, connection: "_Connection", key: str) -> None:
+        deadline, pause = time.monotonic() + self.alone_seconds, 0.01
+        while True:
+            with _collective():
+                if connection.store.check([key]):
+                    return
+            if connection.watch.is_ending:
+                raise Lost("rank 0 was waited for, and all end")
+            if time.monotonic() > deadline:
+                raise Lost(f"timed out after {self.alone_seconds:g} s of rank 0 alone (AIAYN_ALONE_SECONDS)")
+            time.sleep(pause)
+            pause = min(1.2 * pause, 0.5)
 
     def check_same(self, what: Mapping[str, str]) -> None:
         """Make sure that all processes work on the same.
@@ -190,8 +225,23 @@ class Worker:
         self.sum(torch.zeros(1))
 
 
-# The connection of together(), for join(); a frozen Worker has no place for it.
-_stores: dict[int, Store] = {}
+@dataclass
+class _Connection:
+    """What together() opens.
+
+    Attributes:
+        store: for the main thread.
+        watch: listens to the other processes.
+        turns: times that rank 0 has worked for all; the same number on every rank.
+    """
+
+    store: Store
+    watch: Watch
+    turns: int = 0
+
+
+# Of together(), by rank; a frozen Worker has no place for it.
+_connections: dict[int, _Connection] = {}
 
 
 @contextmanager

@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.data.collate import Indices, collate, flatten
+from aiayn_cli.data.collate import Indices, collate, flatten, shape_of
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.packing import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.training.compilation import is_compiled
+from aiayn_cli.training.few_shapes import few_counts, few_shapes
 
 _LONGEST_PACKED = 512  # tokens: beyond, attention weights kept for the backward pass would take too much memory
 
@@ -35,24 +36,31 @@ def teacher_forced(
         if max(src_packing.length, tgt_packing.length) <= _LONGEST_PACKED:
             src, tgt_in = _filled_up(batch.src, src_packing), _filled_up(batch.tgt_in, tgt_packing)
             return model.decode_packed(src, src_packing, tgt_in, tgt_packing), batch.tgt_out
-    padded = collate(store, pairs).to(device)
+    shape = few_shapes(shape_of(store, pairs), model.max_positions) if _wants_few_shapes(device) else None
+    padded = collate(store, pairs, shape).to(device)
     hidden = model.decode(padded.tgt_in, model.encode(padded.src, padded.src_mask), padded.src_mask)
-    return _without_padding(hidden, padded.tgt_out, padded.tgt_tokens)
+    rows = padded.tgt_tokens if shape is None else few_counts(padded.tgt_tokens)
+    return _without_padding(hidden, padded.tgt_out, padded.tgt_tokens, rows)
+
+
+def _wants_few_shapes(device: torch.device) -> bool:
+    """A CPU gains nothing from them; and its runs go on bit for bit only if their batches stay as they were."""
+    return device.type != "cpu"
 
 
 def _filled_up(tokens: Tensor, packing: Packing) -> Tensor:
     return functional.pad(tokens, (0, packing.rows - packing.tokens), value=PAD_ID)
 
 
-def _without_padding(hidden: Tensor, targets: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
-    """[batch, tgt_len, d_model] and [batch, tgt_len] -> [tokens, d_model] and [tokens]."""
+def _without_padding(hidden: Tensor, targets: Tensor, tokens: int, rows: int) -> tuple[Tensor, Tensor]:
+    """[batch, tgt_len, d_model], [batch, tgt_len] -> [rows, d_model], of which the first are tokens, and [tokens]."""
     hidden, targets = hidden.flatten(0, 1), targets.flatten()
     if tokens == len(targets):
         return hidden, targets
     is_token = targets != PAD_ID
     # Each place's number is written to its rank among the tokens; padding goes to one more, which is cut off. Unlike
     # nonzero(), whose size only the device knows, this does not make the host wait.
-    ranks = torch.where(is_token, is_token.cumsum(0) - 1, tokens)
+    ranks = torch.where(is_token, is_token.cumsum(0) - 1, rows)
     places = torch.arange(len(targets), device=targets.device)
-    kept = torch.empty(tokens + 1, dtype=torch.int64, device=targets.device).scatter_(0, ranks, places)[:tokens]
-    return hidden.index_select(0, kept), targets.index_select(0, kept)
+    kept = torch.zeros(rows + 1, dtype=torch.int64, device=targets.device).scatter_(0, ranks, places)[:rows]
+    return hidden.index_select(0, kept), targets.index_select(0, kept[:tokens])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
@@ -43,9 +44,10 @@ class MasterAdam:
         self._named = named
         for p, value in zip(named.values(), torch.split(self._computed, self._sizes), strict=True):
             p.data = value.view(p.shape)
-        self._adam = torch.optim.Adam(
-            [self._master], lr=0.0, betas=(config.adam_beta1, config.adam_beta2), eps=config.adam_eps, fused=True
-        )
+        self._beta1, self._beta2, self._eps = config.adam_beta1, config.adam_beta2, config.adam_eps
+        self._mean, self._mean_of_squares = torch.zeros_like(flat), torch.zeros_like(flat)
+        self._steps = torch.zeros((), device=device if device.type == "cuda" else "cpu")  # where the kernel wants it
+        self._skipped: Tensor | None = None  # 1 or 0 for the step at hand; None = not asked
         self._average = MovingAverage(self._master.detach(), config.ema_decay) if config.ema_decay else None
         self.usual_norm = torch.zeros((), device=device)
         self._bind_gradients()
@@ -95,16 +97,30 @@ class MasterAdam:
             good = good & ((norm <= exploding * usual) | (usual == 0))
         mean = torch.where(usual == 0, norm, torch.lerp(usual, norm, _NEW_IN_MEAN))
         self.usual_norm = torch.where(good, mean, usual)
-        # The attribute by which torch's GradScaler tells a fused optimiser to skip a step (torch.amp.grad_scaler).
-        self._adam.found_inf = skipped = good.logical_not().float()  # type: ignore[attr-defined]
-        return norm, skipped
+        self._skipped = good.logical_not().float()
+        return norm, self._skipped
 
     def step(self, learning_rate: float) -> None:
         """Apply the gradient, then clear it."""
-        assert not self._outdated, "limit_norm() or accumulate() comes before"
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
-        self._adam.found_inf = None  # type: ignore[attr-defined]
+        # What torch.optim.Adam calls; to make one takes more than a second, since it loads torch.compile's parts.
+        adam(
+            [self._master.detach()],
+            [self.gradient],
+            [self._mean],
+            [self._mean_of_squares],
+            [],
+            [self._steps],
+            fused=True,
+            found_inf=self._skipped,  # how torch's GradScaler tells a fused optimizer to skip a step
+            amsgrad=False,
+            beta1=self._beta1,
+            beta2=self._beta2,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=self._eps,
+            maximize=False,
+        )
+        self._skipped = None
         if self._average is not None:
             self._average.update(self._master.detach())
         if self._dtype is not torch.float32:
@@ -132,8 +148,7 @@ class MasterAdam:
         for tensor in (self._master.detach(), *moments.values()):
             worker.spread(tensor)
         self._computed.copy_(self._master.detach())
-        if step:
-            self.load_moments(moments, step)
+        self.load_moments(moments, step)
 
     def weights(self) -> dict[str, Tensor]:
         """The float32 weights by parameter name, as views."""
@@ -142,11 +157,8 @@ class MasterAdam:
 
     def moments(self) -> dict[str, Tensor]:
         """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""
-        state = self._adam.state.get(self._master)
-        if not state:  # a tensor for each, since spread() writes into them
-            state = {name: torch.zeros_like(self.gradient) for name in ("exp_avg", "exp_avg_sq")}
         average = {} if self._average is None else self._average.state(self.weights())
-        return {**{name: state[name] for name in ("exp_avg", "exp_avg_sq")}, **average}
+        return {"exp_avg": self._mean, "exp_avg_sq": self._mean_of_squares, **average}
 
     def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
         """Take up where moments() was called after the given number of updates.
@@ -154,20 +166,16 @@ class MasterAdam:
         Raises:
             CheckpointError: they are of another model.
         """
-        state: dict[str, Tensor] = {"step": torch.tensor(float(step), device=self._step_device())}
-        for name in ("exp_avg", "exp_avg_sq"):
-            if name not in moments or moments[name].shape != self._master.shape:
+        for name, mine in (("exp_avg", self._mean), ("exp_avg_sq", self._mean_of_squares)):
+            if name not in moments or moments[name].shape != mine.shape:
                 raise CheckpointError(
-                    f"the optimizer state has no {name} of {self._master.numel()} numbers",
+                    f"the optimizer state has no {name} of {mine.numel()} numbers",
                     "resume with the recipe that the run was started with",
                 )
-            state[name] = moments[name].to(self._master.device).clone()
-        self._adam.state[self._master] = state
+            mine.copy_(moments[name])
+        self._steps.fill_(step)
         if self._average is not None:
             self._average.load(moments, self.weights())
-
-    def _step_device(self) -> torch.device:
-        return self._master.device if self._master.is_cuda else torch.device("cpu")
 
     def _bind_gradients(self) -> None:
         if self._dtype is torch.float32:

@@ -53,6 +53,7 @@ class Rollback:
             rollbacks=now.rollbacks + 1,
             max_tokens=now.max_tokens,
             division=now.division,
+            pool_pairs=now.pool_pairs,
             tgt_tokens=now.tgt_tokens,
             seconds=now.seconds,
             flops=now.flops,

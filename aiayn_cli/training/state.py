@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.checkpoint_files import from_json
-from aiayn_cli.data.batches import Position
+from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
 from aiayn_cli.errors import CheckpointError
+
+_BEFORE = {"pool_pairs": LEAST_POOL_PAIRS}  # what was true of every run when states did not say it
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class TrainingState:
         max_tokens: most padded tokens of a micro-batch since memory ran out; 0 = the recipe's.
         division: the number of micro-batches in an update is a multiple of this; dropout depends on the division.
         flops: operations that learning took so far, counted as model/cost.py does.
+        pool_pairs: that are sorted by length together, which the order of pairs depends on; 0 = not chosen yet.
     """
 
     step: int = 0
@@ -48,6 +51,7 @@ class TrainingState:
     max_tokens: int = 0
     division: int = 1
     flops: int = 0
+    pool_pairs: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -64,10 +68,17 @@ class TrainingState:
             CheckpointError: they are no training state.
         """
         try:
-            state = from_json(cls, {**content, "position": from_json(Position, content["position"])})
+            state = from_json(cls, {**_BEFORE, **content, "position": from_json(Position, content["position"])})
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"{source} is no training state: {error}", "use another checkpoint") from error
-        counts = (state.step, state.position.epoch, state.position.pairs, state.skipped, state.max_tokens)
+        counts = (
+            state.step,
+            state.position.epoch,
+            state.position.pairs,
+            state.skipped,
+            state.max_tokens,
+            state.pool_pairs,
+        )
         if min(*counts, state.division - 1) < 0:
             raise CheckpointError(f"{source} is no training state: a count below 0", "use another checkpoint")
         return state

@@ -2,14 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.config import TrainingConfig
-from aiayn_cli.data.batches import Update, plan_updates
+from aiayn_cli.data.batches import Update, plan_updates, pool_pairs_for
+from aiayn_cli.data.read_ahead import read_ahead
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
@@ -25,6 +26,8 @@ from aiayn_cli.training.save_policy import due
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
 from aiayn_cli.training.validation import Validation
+
+_PLANNED_AHEAD = 4  # updates, where the device is not the host: longer than planning the next pool takes
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Trainer:
         state: TrainingState,
         longest_validated: int = 1 << 30,
     ) -> None:
-        self.model, self.optimizer, self.state = model, optimizer, state
+        self.model, self.optimizer = model, optimizer
+        self.state = state if state.pool_pairs else replace(state, pool_pairs=pool_pairs_for(config.batch_tokens))
         self._train = train_store
         self._config, self._d_model, self._device = config, d_model, device
         self._worker, self._metrics, self._hooks = worker, metrics, hooks
@@ -96,9 +100,11 @@ class Trainer:
             else Validation(model, valid_store, config, device, worker, metrics, hooks.bleu, longest_validated)
         )
 
-    def train(self) -> str:
+    def train(self, progress: logs.Progress = logs.SILENT) -> str:
         """Train until max_updates, patience or a signal.
 
+        Args:
+            progress: is told of each update.
         Returns:
             Why it stopped: "max_updates", "patience" or the signal's name; in each case a checkpoint was written.
         Raises:
@@ -109,39 +115,45 @@ class Trainer:
         self.optimizer.usual_norm.fill_(self.state.usual_norm)
         self._make_room()
         meter = self._new_meter()
-        updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-        with logs.progress("training", config.max_updates, "updates", done=self.state.step) as progress:
-            while self.state.step < config.max_updates:
-                agreement = self._update(next(updates))
-                progress.advance(1)
-                step, last = self.state.step, self.state.step == config.max_updates
-                signal = "" if last else agreement.signal
-                what = due(
-                    config,
-                    step,
-                    self.state.saves,
-                    time_is_up=agreement.time_is_up,
-                    signal=signal,
-                    has_valid=self._validation is not None,
-                )
-                self._take_up_results(meter, all_of_them=what.save or what.log)
-                if self._rollback.is_due(self.state):
-                    self._go_back()
-                    updates = plan_updates(self._train, config.batch_tokens, config.seed, self.state.position)
-                    meter = self._new_meter()
-                    progress.advance(self.state.step - step)
-                    continue
-                if what.log:
-                    progress.show(self._log(meter))
-                    meter = self._new_meter()
-                if what.save:
-                    self._save(validate=what.validate, regular=what.regular)
-                    meter.restart_clock()
-                if what.validate and config.patience and self.state.worse_validations >= config.patience:
-                    return "patience"
-                if signal:
-                    return signal
+        updates = self._plan()
+        while self.state.step < config.max_updates:
+            agreement = self._update(next(updates))
+            progress.advance(1)
+            step, last = self.state.step, self.state.step == config.max_updates
+            signal = "" if last else agreement.signal
+            what = due(
+                config,
+                step,
+                self.state.saves,
+                time_is_up=agreement.time_is_up,
+                signal=signal,
+                has_valid=self._validation is not None,
+            )
+            self._take_up_results(meter, all_of_them=what.save or what.log)
+            if self._rollback.is_due(self.state):
+                self._go_back()
+                updates = self._plan()
+                meter = self._new_meter()
+                progress.advance(self.state.step - step)
+                continue
+            if what.log:
+                progress.show(self._log(meter))
+                meter = self._new_meter()
+            if what.save:
+                self._save(validate=what.validate, regular=what.regular)
+                meter.restart_clock()
+            if what.validate and config.patience and self.state.worse_validations >= config.patience:
+                return "patience"
+            if signal:
+                return signal
         return "max_updates"
+
+    def _plan(self) -> Iterator[Update]:
+        """The updates from here on."""
+        config, state = self._config, self.state
+        updates = plan_updates(self._train, config.batch_tokens, config.seed, state.position, state.pool_pairs)
+        # A GPU works while the host plans; a CPU's cores are busy with the update itself.
+        return updates if self._device.type == "cpu" else read_ahead(updates, _PLANNED_AHEAD)
 
     @property
     def _max_tokens(self) -> int:

@@ -126,10 +126,12 @@ class Validation:
 
     def _measure(self, max_tokens: int) -> tuple[float, float | None]:
         """Loss and BLEU, by rank 0 for all: two devices may differ in the last digit, and one verdict counts."""
-        measured: dict[str, float | None] = {}
-        if self._worker.rank == 0:
+
+        def on_rank_0() -> dict[str, float | None]:
             result = validation_loss(self._model, self._store, max_tokens, self._device, self._longest)
-            measured = {"loss": result.loss, "bleu": self._bleu() if self._bleu is not None else None}
+            bleu = self._bleu() if self._bleu is not None else None
             self._model.train()
-        measured = self._worker.share(measured)
-        return float(measured["loss"] or 0.0), measured["bleu"]
+            return {"loss": result.loss, "bleu": bleu}
+
+        measured = self._worker.from_rank_0(on_rank_0)
+        return float(measured["loss"]), measured["bleu"]

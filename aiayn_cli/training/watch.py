@@ -88,7 +88,10 @@ class Watch:
         self._found, self._stop, self._leaving = threading.Event(), threading.Event(), threading.Event()
         self._main_knows, self._one_speaks = threading.Event(), threading.Lock()  # that it is over
         self._store_lost = False
-        self._contact = time.monotonic()  # with the store
+        # Silence is measured in seconds that this process ran: after a pause of all (a suspended machine, a processor
+        # that others keep busy) nobody has been silent.
+        self._ran = 0.0
+        self._contact = 0.0  # with the store
         self._listener = threading.Thread(target=self._listen, daemon=True)
 
     @property
@@ -104,11 +107,15 @@ class Watch:
                 self._store.wait([f"host/{rank}"], timedelta(seconds=max(0.1, deadline - time.monotonic())))
                 self._hosts[rank] = self._store.get(f"host/{rank}").decode()
             except _STORE_ERRORS as error:
+                if time.monotonic() < deadline:
+                    raise AiaynError(
+                        f"rank {self._rank} has lost rank 0 before all {self._size} had come",
+                        "look for an error of rank 0; the same command goes on from the last checkpoint",
+                    ) from error
                 raise AiaynError(
                     f"rank {rank} of {self._size} has not come within {self._join_seconds:g} s",
                     "start as many processes as WORLD_SIZE says, and look for an error of the missing one",
                 ) from error
-        self._contact = time.monotonic()
         self._listener.start()
         threading.Thread(target=self._guard, daemon=True).start()
         return self
@@ -216,17 +223,17 @@ class Watch:
                 for rank in ranks:
                     sign = store.get(f"beat/{rank}") if store.check([f"beat/{rank}"]) else b""
                     if rank not in heard or sign != heard[rank][0] or store.check([f"left/{rank}"]):
-                        heard[rank] = sign, time.monotonic()
+                        heard[rank] = sign, self._ran
                 limit = min(self._silence, _SUSPICION_SECONDS) if store.check(["suspicious"]) else self._silence
                 if store.check(["end"]):
                     self._post(store, End(**json.loads(store.get("end"))))
-                self._contact = time.monotonic()
+                self._contact = self._ran
             except _STORE_ERRORS as error:
                 why = str(error).partition("\n")[0]
                 self._note_lost_store(f"it ended, or the launcher did: {why}")
                 return
             for rank in ranks:
-                if (silent := time.monotonic() - heard[rank][1]) > limit and not self._leaving.is_set():
+                if (silent := self._ran - heard[rank][1]) > limit and not self._leaving.is_set():
                     problem = f"nothing was heard of it for {silent:.0f} s: it was killed, or the network is cut"
                     self._post(store, End(rank, self._hosts[rank], problem, is_silence=True))
             self._stop.wait(_BEAT_SECONDS)
@@ -239,10 +246,14 @@ class Watch:
 
     def _guard(self) -> None:
         """End the process where the main thread does not, after an end or when the store no longer answers."""
+        last = time.monotonic()
         while not self._found.wait(_BEAT_SECONDS):
             if self._stop.is_set():
                 return
-            if time.monotonic() - self._contact > self._silence:
+            now = time.monotonic()
+            self._ran += min(now - last, 2 * _BEAT_SECONDS)
+            last = now
+            if self._ran - self._contact > self._silence:
                 self._note_lost_store(f"nothing was heard of it for {self._silence:g} s: the network is cut")
         if self._stop.wait(_GRACE_SECONDS):
             return

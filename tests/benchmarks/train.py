@@ -1,6 +1,7 @@
 """Training speed on a CPU or GPU: target tokens a second without padding, for the small and the base model.
 
     python tests/benchmarks/train.py --data prepared/multi30k [--sizes small,base] [--seconds 60] [--precision auto]
+    python tests/benchmarks/train.py --data prepared/multi30k --peer-python peer-eole/bin/python   # in turn with it
     python tests/benchmarks/train.py --data prepared/multi30k --sizes small --curve 300   # bf16 beside fp32
     python tests/benchmarks/train.py --data prepared/multi30k --sizes small --soak 10     # memory over epochs
 
@@ -9,12 +10,16 @@ and checkpoints are left out. Each size runs in a process of its own, so that it
 seconds warm up and are not counted. --curve trains the same updates in bf16 and in fp32, one after the other, and
 prints the loss of each tenth of them; --soak prints the memory that the process holds after each of some epochs.
 The peers' figures beside it were measured on the same kind of machine (2 cores
-with AVX-512 and bf16) and the same data, with an 8,000-entry vocabulary, by their own logs.
+with AVX-512 and bf16) and the same data, with an 8,000-entry vocabulary, by their own logs. With --peer-python, a
+Python that has eole or fairseq installed (train_peers.py says how), that peer trains here and now on the same tokens:
+ours, the peer, ours, the peer, so that what else the machine does meets both.
 """
 
 import argparse
+import json
 import platform
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +28,8 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+from train_peers import Peer, find_peer, tokens_per_second, write_text
 
 SIZES = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
@@ -48,9 +55,12 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--max-tokens", type=int, default=0, help="padded tokens of a micro-batch; 0 = the device's")
     parser.add_argument("--precision", default="auto", choices=("auto", "bf16", "fp32"))
+    parser.add_argument("--peer-python", type=Path, action="append", default=[], help="a Python with eole or fairseq")
+    parser.add_argument("--rounds", type=int, default=2, help="times that each trains, in turn, with --peer-python")
     parser.add_argument("--curve", type=int, metavar="UPDATES", help="compare the loss with fp32 over so many updates")
     parser.add_argument("--soak", type=int, metavar="EPOCHS", help="print memory after each of so many epochs")
     parser.add_argument("--one-size", help=argparse.SUPPRESS)  # what each child process measures
+    parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)  # where it leaves the figure
     arguments = parser.parse_args()
     if arguments.one_size:
         measure(arguments)
@@ -67,8 +77,40 @@ def main() -> None:
     print(f"{'':34}" + "".join(f"{size:>10}" for size in SIZES))
     for peer, figures in PEERS.items():
         print(f"{peer:34}" + "".join(f"{figure:10,}" for figure in figures))
+    peers = [find_peer(python) for python in arguments.peer_python]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly end, which ends a peer too
     for size in arguments.sizes.split(","):
-        subprocess.run([sys.executable, *sys.argv, "--one-size", size], check=True)
+        in_turn(arguments, size, peers)
+
+
+def in_turn(arguments: argparse.Namespace, size: str, peers: list[Peer]) -> None:
+    """Train one size in a process of its own, and with each peer, in turn; print the figures and their ratios."""
+    from aiayn_cli.config import ModelConfig
+    from aiayn_cli.data.prepared import PreparedData
+
+    column = list(SIZES).index(size)
+    ours: list[float] = []
+    theirs: dict[str, list[float]] = {peer.label: [] for peer in peers}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if peers:
+            data = PreparedData.load(arguments.data)
+            write_text(folder, data)
+        for _ in range(arguments.rounds if peers else 1):
+            result = folder / "speed.json"
+            subprocess.run([sys.executable, *sys.argv, "--one-size", size, "--result", str(result)], check=True)
+            ours.append(json.loads(result.read_bytes()))
+            for peer in peers:
+                shape = ModelConfig(**SIZES[size])
+                speed = tokens_per_second(
+                    peer, folder, data.vocab_size, shape, arguments.batch_tokens, WARM_UP_SECONDS, arguments.seconds
+                )
+                theirs[peer.label].append(speed)
+                print(f"{peer.label + ', here':34}{'':{10 * column}}{speed:10,.0f}", flush=True)
+    for label, speeds in theirs.items():
+        ratios = ", ".join(f"{mine / other:.2f}" for mine, other in zip(ours, speeds, strict=True))
+        mean = sum(ours) / sum(speeds)
+        print(f"{size}: aiayn / {label}: {mean:.2f} ({'round by round ' if len(speeds) > 1 else 'one round '}{ratios})")
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -106,6 +148,8 @@ def measure(arguments: argparse.Namespace) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     padding = padding_share(data.train, config, packed=device.device.type == "cpu" and model.reads_packed)
     column = list(SIZES).index(arguments.one_size)
+    if arguments.result:
+        arguments.result.write_text(json.dumps(speed), encoding="ascii")
     label = f"aiayn, {'bf16' if device.dtype is torch.bfloat16 else 'fp32'}"
     print(
         f"{label:34}{'':{10 * column}}{speed:10,.0f}{'':{10 * (1 - column)}}  "

@@ -7,14 +7,18 @@ Three models: the trained one, whose outputs have their real lengths and a BLEU 
 `base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
 mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
 
-Each engine runs in a process of its own: peak memory is its own. The first pass over the text is `cold`: it meets every
+Each engine runs in a process of its own: peak memory is its own, that of the processes it starts included (pages that
+several hold are counted once; looked at in a pass that is not timed). The first pass over the text is `cold`: it meets every
 shape of product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
 processor, 64 sentences in a batch. `first` is the median time to the answer to one short line in a warm process.
-`changed` counts the outputs that differ from those of torch in fp32.
+BLEU is that of the trained model's outputs; where weights are random it is the agreement with torch in fp32, whose
+outputs are taken as reference, so that its own is 100. `changed` counts the outputs that differ from those of torch in
+fp32; with random weights the next tokens are nearly as likely, so that rounding changes many.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -24,7 +28,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -57,6 +63,7 @@ def main() -> None:
         help="a text and its reference translation; default: the test set of prepared/multi30k-en-de",
     )
     parser.add_argument("--sizes", default="trained,small,base")
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="ENGINE")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--lines", type=int, default=1000, help="of each text with the trained and the small model")
@@ -143,7 +150,8 @@ def compare(
         f"{'peak MB':>9}{'BLEU':>7}{'changed':>9}"
     )
     results: dict[str, dict[str, Any]] = {}
-    for engine, options in ENGINES.items():
+    for engine in arguments.engines:
+        options = ENGINES[engine]
         if results:
             time.sleep(arguments.pause)
         task = {
@@ -157,15 +165,16 @@ def compare(
             environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
         results[engine] = json.loads(done.stdout)
-    exact = results["torch fp32"]["outputs"]
+    exact = results["torch fp32"]["outputs"] if "torch fp32" in results else None
     for engine, result in results.items():
-        ratios = [result["warm"] / results[f"CTranslate2 {kind}"]["warm"] for kind in ("float32", "int8")]
-        changed = sum(a != b for a, b in zip(result["outputs"], exact, strict=True))
-        score = f"{bleu(result['outputs'], [references]).score:7.2f}" if size == "trained" else f"{'':7}"
+        others = [results.get(f"CTranslate2 {kind}") for kind in ("float32", "int8")]
+        ratios = [f"{result['warm'] / other['warm']:.2f}" if other else "" for other in others]
+        changed = "" if exact is None else sum(a != b for a, b in zip(result["outputs"], exact, strict=True))
+        reference = references if size == "trained" else exact
+        score = "" if reference is None else f"{bleu(result['outputs'], [reference]).score:.2f}"
         print(
-            f"{engine:28}{result['warm']:8,.0f}{result['cold']:8,.0f}{result['tokens']:10,.0f}{ratios[0]:11.2f}"
-            f"{ratios[1]:8.2f}{result['first']:10.1f}{result['peak']:9,.0f}{score}"
-            + (f"{changed:9}" if size == "trained" else ""),
+            f"{engine:28}{result['warm']:8,.0f}{result['cold']:8,.0f}{result['tokens']:10,.0f}{ratios[0]:>11}"
+            f"{ratios[1]:>8}{result['first']:10.1f}{result['peak']:9,.0f}{score:>7}{changed:>9}",
             flush=True,
         )
 
@@ -184,7 +193,7 @@ def measure(path: str) -> dict[str, Any]:
         "warm": len(lines) / min(seconds[1:]),
         "tokens": tokens / min(seconds[1:]),
         "first": 1000 * statistics.median(waits),
-        "peak": peak_megabytes(),
+        "peak": max(peak_megabytes(), shared_megabytes(lambda: translate(lines))),
         "outputs": outputs,
     }
 
@@ -196,6 +205,42 @@ def peak_megabytes() -> float:
         fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(fields["VmHWM"].split()[0]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def shared_megabytes(work: Callable[[], Any]) -> float:
+    """The most memory that this process and those that it started hold at a time while something is done."""
+    most, done = 0.0, threading.Event()
+
+    def look() -> None:
+        nonlocal most
+        while not done.wait(0.02):
+            most = max(most, sum(map(proportional_megabytes, [os.getpid(), *children()])))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    work()
+    done.set()
+    watcher.join()
+    return most
+
+
+def children() -> list[int]:
+    """Processes that this one has started, on Linux."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if int(file.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(file.parent.name))
+    return found
+
+
+def proportional_megabytes(process: int) -> float:
+    """Memory of a process, each page divided by the number of processes that hold it."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
 
 
 def ours(task: dict[str, Any]) -> Any:

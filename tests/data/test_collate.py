@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiayn_cli.data.collate import collate, flatten
+from aiayn_cli.data.collate import Shape, collate, flatten, shape_of
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
@@ -54,6 +54,31 @@ def test_collate_equals_a_loop_over_pairs(
         assert torch.equal(batch.src_mask, batch.src != PAD_ID)
     assert batch.tgt_tokens == int((batch.tgt_out != PAD_ID).sum())
     assert {x.dtype for x in (batch.src, batch.tgt_in, batch.tgt_out)} == {torch.int64}
+
+
+@settings(max_examples=50)
+@given(lengths=some_lengths, data=st.data(), more=st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)))
+def test_a_larger_shape_adds_places_without_tokens_and_rows_of_one_source_token(
+    store_of: Callable[[Lengths], TokenStore], lengths: Lengths, data: st.DataObject, more: tuple[int, int, int]
+) -> None:
+    store = store_of(lengths)
+    pairs = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9)))
+    exact, size = collate(store, pairs), shape_of(store, pairs)
+    assert size == (len(pairs), exact.src.shape[1], exact.tgt_in.shape[1])
+    larger = collate(store, pairs, Shape(*(a + b for a, b in zip(size, more, strict=True))))
+    assert larger.src.shape == (size.pairs + more[0], size.src_length + more[1])
+    assert larger.tgt_in.shape == larger.tgt_out.shape == (size.pairs + more[0], size.tgt_length + more[2])
+    for name in ("src", "tgt_in", "tgt_out"):
+        whole, part = getattr(larger, name), getattr(exact, name)
+        assert torch.equal(whole[: size.pairs, : part.shape[1]], part)
+        assert bool((whole[: size.pairs, part.shape[1] :] == PAD_ID).all())
+    first = (EOS_ID, BOS_ID, PAD_ID)
+    for rows, token in zip((larger.src, larger.tgt_in, larger.tgt_out), first, strict=True):
+        assert bool((rows[size.pairs :, 0] == token).all())
+        assert bool((rows[size.pairs :, 1:] == PAD_ID).all())
+    assert larger.src_mask is not None
+    assert torch.equal(larger.src_mask, larger.src != PAD_ID)
+    assert larger.tgt_tokens == exact.tgt_tokens
 
 
 @settings(max_examples=50)

@@ -19,7 +19,7 @@ def read(content: bytes, line_format: LineFormat = "jsonl", prefixes: bytes | No
 def test_lines_of_text_are_numbered_and_blank_ones_empty() -> None:
     assert read("hund\n \u3000\n\n\xff".encode("latin-1", "replace"), "text")[:1] == [InputLine(1, "hund")]
     found = read(b"a\n \n\xff\nb", "text")
-    assert [(line.number, line.text, line.is_readable) for line in found] == [
+    assert [(line.number, line.text, not line.error) for line in found] == [
         (1, "a", True), (2, "", True), (3, "", False), (4, "b", True),
     ]  # fmt: skip
 
@@ -54,40 +54,42 @@ def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "problem"),
+    ("record", "error"),
     [
-        (b"hund", "in:2 is no JSON"),
-        (b'"hund"', "in:2 is a JSON str, not an object"),
-        (b'{"id": 7}', 'in:2 has no "text"'),
-        (b'{"text": 7}', "in:2: text is 7, not text"),
-        (b'{"text": "a", "prefix": null}', "in:2: prefix is null, not text"),
-        (b'{"text": "\\ud800"}', "in:2: text holds half of a surrogate pair"),
-        (b'{"text": "a", "id": {"x": ["\\ud800"]}}', "in:2: id holds half of a surrogate pair"),
-        (b'{"text": "a", "\\udc00": 1}', r'in:2: "\\udc00" holds half of a surrogate pair'),
-        (b'{"text": "a", "x": NaN}', "in:2 is no JSON: NaN is not a number"),
-        (b'{"text": "a", "x": [-Infinity]}', "in:2 is no JSON: -Infinity is not a number"),
-        (b'{"text": "a", "x": 1e999}', "in:2 is no JSON: 1e999 is too large a number"),
-        (b"[" * 100_000, "in:2 is no JSON"),
-        (b'{"text": "a", "x": ' + b"[" * 100 + b"]" * 100 + b"}", "in:2 is nested more than 100 deep"),
+        (b"hund", "no JSON"),
+        (b'"hund"', "a JSON str, not an object"),
+        (b'{"id": 7}', 'no "text" in it'),
+        (b'{"text": 7}', "text is 7, not text"),
+        (b'{"text": "a", "prefix": null}', "prefix is null, not text"),
+        (b'{"text": "\\ud800"}', "text holds half of a surrogate pair"),
+        (b'{"text": "a", "id": {"x": ["\\ud800"]}}', "id holds half of a surrogate pair"),
+        (b'{"text": "a", "\\udc00": 1}', '"\\udc00" holds half of a surrogate pair'),
+        (b'{"text": "a", "x": NaN}', "no JSON: NaN is not a number"),
+        (b'{"text": "a", "x": [-Infinity]}', "no JSON: -Infinity is not a number"),
+        (b'{"text": "a", "x": 1e999}', "no JSON: 1e999 is too large a number"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"text": "a", "x": ' + b"[" * 100 + b"]" * 100 + b"}", "nested more than 100 deep"),
     ],
 )
-def test_a_record_that_is_no_such_object_is_named(record: bytes, problem: str) -> None:
-    with pytest.raises(DataError, match=problem):
-        read(b'{"text": "a"}\n' + record + b"\n")
+def test_a_record_that_is_no_such_object_keeps_its_place_and_says_why(record: bytes, error: str) -> None:
+    before, broken, after = read(b'{"text": "a"}\n' + record + b'\n{"text": "b"}')
+    assert (before.text, after.text, after.number) == ("a", "b", 3)
+    assert (before.error, after.error) == ("", "")
+    assert broken.error.startswith(error)
+    assert (broken.number, broken.text) == (2, "")
+    json.dumps(broken.fields, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("line_id", ['"x7"', "7", "7.5"])
+def test_a_broken_record_keeps_its_id_and_nothing_else(line_id: str) -> None:
+    [line] = read(f'{{"id": {line_id}, "text": 7, "page": 3}}'.encode())
+    assert line.fields == {"id": json.loads(line_id)}
 
 
 def test_an_object_may_be_as_wide_as_it_likes_and_a_hundred_deep() -> None:
     content = {"text": "a", "wide": [[]] * 1_000, "deep": json.loads("[" * 99 + "]" * 99)}
     [line] = read(json.dumps(content).encode())
     assert line.fields == content
-
-
-def test_what_comes_before_a_record_that_is_no_json_is_not_lost() -> None:
-    reader = RecordReader(io.BytesIO(b'{"text": "a"}\n{"text": "b"}\nc\n{"text": "d"}\n'), "in", keep_going=True)
-    blocks = InputLines(reader, "jsonl").blocks()
-    assert [line.text for line in next(blocks)] == ["a", "b"]
-    with pytest.raises(DataError, match="in:3 is no JSON"):
-        next(blocks)
 
 
 def test_an_objects_own_prefix_is_nothing_where_translations_are_given() -> None:
@@ -100,6 +102,6 @@ def test_an_objects_own_prefix_is_nothing_where_translations_are_given() -> None
 
 def test_a_blank_or_unreadable_record_of_json_keeps_its_line() -> None:
     found = read(b'\n{"text": "a"}\n\xff\n \n')
-    assert [(line.text, line.is_readable, line.fields is None) for line in found] == [
+    assert [(line.text, not line.error, line.fields is None) for line in found] == [
         ("", True, True), ("a", True, False), ("", False, True), ("", True, True),
     ]  # fmt: skip

@@ -121,6 +121,12 @@ def test_the_words_are_the_given_ones_even_where_the_model_wrote_others() -> Non
     assert (tree, repairs) == ("(TOP (NP (DT a) (NN -LRB-b-RRB-)))", {"wrong word": 1})
 
 
+def test_a_word_with_characters_that_the_model_does_not_know_is_no_wrong_word() -> None:
+    text = TreeText(BOTH)
+    assert text.restore_text("na中中ve", "(NP NN na⁇ve )NP") == ("(TOP (NP (NN na中中ve)))", {})
+    assert text.restore_text("a.b", "(NP NN a⁇c )NP")[1] == {"wrong word": 1}
+
+
 def test_punctuation_has_its_tag_even_where_tags_are_not_written() -> None:
     tree, repairs = TreeText(BARE).restore_text("( a , b ) .", "(S XX XX XX XX XX XX )S")
     assert tree == "(TOP (S (-LRB- -LRB-) (XX a) (, ,) (XX b) (-RRB- -RRB-) (. .)))"

@@ -1,5 +1,7 @@
 """Trees are read as treebanks write them, on any number of lines, and reduced to what a parser is asked for."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,7 +102,10 @@ def test_brackets_in_words_are_written_and_read(word: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (["(S (NN a))", "", "(S (NN b)", "(NN c)"], r"^f:3: the tree \(S \(NN b\) \(NN c\) has 1 bracket\(s\) that"),
+        (
+            ["(S (NN a))", "", "(S (NN b)", "(NN c)"],
+            r"^f:3: the tree \(S \(NN b\) \(NN c\) leaves 1 bracket open at the end of the",
+        ),
         (["(S (NN a)))"], r"^f:1: \) ends before it begins"),
         (["(S (NN a)) b"], r"^f:1: b has 'b' where a bracket should open"),
         (["(S (NN a) b)"], r"has 'b' where a bracket should open"),
@@ -116,7 +121,21 @@ def test_what_is_no_tree_is_refused_with_its_place(lines: list[str], problem: st
     assert caught.value.hint
 
 
+def test_a_file_with_a_bracket_missing_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiayn_cli.data.trees._MOST_TOKENS", 50)
+    read = []
+
+    def lines() -> Iterator[str]:
+        for number in range(1, 10_000):
+            read.append(number)
+            yield "(S (NN a)" if number == 3 else "(S (NN a))"
+
+    with pytest.raises(DataError, match=r"^f:3: the tree .* leaves 1 bracket open at the end of its 5\d tokens"):
+        list(read_trees(lines(), "f"))
+    assert len(read) < 20
+
+
 @pytest.mark.parametrize("line", ["", "(S (NN a)) (S (NN b))"])
 def test_a_line_has_exactly_one_tree(line: str) -> None:
-    with pytest.raises(DataError, match=r"a line holds [02] trees"):
-        from_text(line)
+    with pytest.raises(DataError, match=r"^f:7: a line holds [02] trees"):
+        from_text(line, "f", 7)

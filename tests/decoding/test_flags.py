@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiayn_cli.config import TextConfig
+from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.flags import FLAGS, OutputChecks, is_looping, lost_addresses, lost_numbers
 from aiayn_cli.decoding.translation import Part, Translation
 from aiayn_cli.special_tokens import UNK_ID
@@ -62,9 +64,11 @@ def test_one_language_may_copy_and_an_unlisted_one_may_use_any_script() -> None:
 
 
 def test_of_what_is_no_text_only_lengths_are_looked_at() -> None:
-    checks = OutputChecks("en", "en", is_text=False)
-    output = translation("XX XX XX XX", tgt=(8,) * 30, is_cut=True)
+    checks = OutputChecks("en", "en", trees=TreeText(TextConfig(trees=True)))
+    output = translation("(S IN CD )S", tgt=(8,) * 30, is_cut=True)
     assert checks.flags("since 1984", output) == ("truncated",)
+    assert checks.flags("since 1984", translation("(S IN CD )S", tgt=(8,) * 30)) == ()
+    assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
     assert checks.flags("since 1984", translation("")) == ("empty",)
 
 

@@ -40,6 +40,14 @@ def test_terms_are_found_as_whole_words_the_longest_first(text: str, found: list
     assert [term.source for term in terms.find(text)] == found
 
 
+def test_of_terms_that_overlap_the_first_and_longest_and_the_one_in_that_case_counts() -> None:
+    terms = glossary(a_b="1", b_c_d="2", c="3", Bank="4", bank="5", bank_note="6")
+    assert [term.source for term in terms.find("a b c d")] == ["a b", "c"]
+    assert [term.source for term in terms.find("b c d")] == ["b c d"]
+    assert [term.source for term in terms.find("Bank bank BANK Bank note")] == ["Bank", "bank", "bank", "bank note"]
+    assert [term.source for term in glossary(ärger="x").find("a\u0308rger")] == ["ärger"]  # as two characters
+
+
 @given(text=st.text(), terms=st.lists(st.text(min_size=1, max_size=4), max_size=9))
 def test_any_text_can_be_searched_for_any_terms(text: str, terms: list[str]) -> None:
     found = Glossary([Term(term, ("x",), ()) for term in terms]).find(text)
@@ -95,6 +103,38 @@ def test_a_language_without_blanks_has_its_terms_inside_words_too(tmp_path: Path
     assert list(with_blank) == vocab.encode_tgt(["maus"])[0]
     assert "".join(vocab.tgt_pieces(without)) == "maus"
     assert terms.word_continuations == frozenset()
+
+
+def test_the_translations_of_a_term_that_comes_again_all_count(
+    tmp_path: Path, vocab: Codec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_bytes("\ufeffhund\tmaus\r\nhund\tmaus\r\nkatze\tfrau\t\t\r\nhund\tkatze|maus\r\n".encode())
+    terms = load_glossary(path, vocab, "de")
+    [hound] = terms.find("hund")
+    assert hound.targets == ("maus", "katze")
+    assert len(hound.constraint) == 2
+    err = capsys.readouterr().err
+    assert f"warning: {path}:4: hund was there in line 1: maus, katze all count" in err
+    assert "2 terms, 1 lines give one of them another translation" in err
+
+
+def test_many_terms_are_looked_up_and_not_gone_through() -> None:
+    class Counted(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    many = Glossary([Term(Counted(f"word{number:05}"), ("x",), ()) for number in range(20_000)])
+    assert [term.source for term in many.find("word00017 word19999 word20000 " + "word " * 100)] == [
+        "word00017",
+        "word19999",
+    ]
+    assert Counted.compared < 100
 
 
 @pytest.mark.parametrize(("line", "problem"), [("hund", "has 1 fields"), ("a\tb\tc", "has 3 fields"),

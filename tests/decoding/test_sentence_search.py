@@ -1,6 +1,7 @@
 import copy
 import itertools
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,22 @@ def test_text_does_not_depend_on_batch_size_order_or_neighbours(
         assert (
             Translator([model], vocab, cpu, replace(DECODING, batch_tokens=batch_tokens)).translate(lines) == expected
         )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes search on Linux alone")
+def test_many_lines_in_processes_give_what_they_give_in_one_thread(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiayn_cli.decoding.sentence_search._FEWEST_IN_A_PROCESS", 8)
+    lines = random_lines(40)
+    one = Translator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
+    two = Translator([make_model()], vocab, replace(cpu, threads=2), replace(DECODING, batch_tokens=90))
+    for beam, options in ((3, SearchOptions()), (2, SearchOptions(min_length=3)), (1, SearchOptions(max_length=5))):
+        # The processes are there from the first time on, and are told each time how to search.
+        how = {"decoding": replace(DECODING, beam_size=beam, batch_tokens=90), "options": options}
+        assert two.variant(**how).translate(lines) == one.variant(**how).translate(lines)
+        assert two._search._copies.count == 1
+    assert one._search._copies.count == 0
 
 
 @given(data=st.data())
@@ -118,7 +135,7 @@ def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
         sizes.append(at_once)
         return [[Hypothesis((), -1.0, -1.0)] for _ in sources]
 
-    translator._search._search_share = search  # type: ignore[method-assign]
+    translator._search._search_band = search  # type: ignore[method-assign]
     translator.translate_n_best(["hund"] * 20_000)
     assert 0 < max(sizes) * hypotheses * vocab.size <= 1 << 22
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.decoding.split import split_points
+from aiayn_cli.decoding.split import segments, split_points
 
 
 def parts(pieces: list[str], limit: int) -> list[str]:
@@ -62,3 +62,25 @@ def test_a_hundred_thousand_pieces_take_no_long_time(piece: str) -> None:
     started = time.perf_counter()
     assert len(split_points([piece] * 100_000, limit=250)) >= 400
     assert time.perf_counter() - started < 5
+
+
+@given(
+    words=st.lists(st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40), max_size=9),
+    blank=st.sampled_from([" ", "  ", "\u3000"]),
+)
+def test_segments_hold_every_word_in_order_and_only_long_ones_stand_alone(words: list[str], blank: str) -> None:
+    text = blank.join(words)
+    found = list(segments(text, 20, len))
+    assert " ".join(part for part, _ in found).split() == text.split()
+    long = [word for word in text.split() if len(word) > 20]
+    named = [part for part, is_word in found if is_word]
+    dense = [word for word in long if 4 * sum(c.isalpha() and c > "\u0e00" for c in word) > len(word)]
+    assert [word for word in long if word not in dense] == [word for word in named if word not in dense]
+
+
+def test_a_text_without_long_words_is_one_segment_as_it_is() -> None:
+    assert list(segments(" a  b ", 3, len)) == [(" a  b ", False)]
+    assert list(segments("aaaa", 3, len)) == [("aaaa", True)]
+    assert list(segments("b aaaa aaaa  ", 3, len)) == [("b", False), ("aaaa", True), ("aaaa", True)]
+    assert list(segments("中国人中国人", 3, len)) == [("中国人中国人", False)]
+    assert list(segments("🙂" * 5, 3, len)) == [("🙂" * 5, True)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.beam_search import Hypothesis
+from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
@@ -82,7 +83,7 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
 
 
 def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-    translator._search._search_share = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
+    translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
     translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
     assert translator.notices.counts["split"] == 9
     err = capsys.readouterr().err
@@ -90,16 +91,38 @@ def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys:
     assert "line 1,001 has" in err
 
 
-def test_a_word_of_200_000_characters_is_translated_in_parts(translator: Translator) -> None:
+def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it_is_translated(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator = Translator([make_model()], vocab, cpu, DECODING, n_best=2)
+    word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
+    before, after = translator.translate_n_best(["der hund", "die katze läuft"])
+    [found, alone] = translator.translate_n_best([f"der hund  {word} die katze läuft", word])
+    expected = [f"{one.text} {word} {two.text}" for one, two in zip(before, after, strict=True)]
+    assert [each.text.replace(word, "W") for each in found] == [text.replace(word, "W") for text in expected]
+    assert [each.text for each in alone] == [word] * 2
+    assert found[0].log_prob == pytest.approx(before[0].log_prob + after[0].log_prob, rel=1e-4)
+    assert [part.word for part in found[0].parts] == ["", word, ""]
+    assert "truncated" in OutputChecks("de", "en").flags(word, alone[0])
+    details = translator.second_pass().details(found, with_alignment=True)
+    assert [piece for piece, _ in details[0].tokens].count(f"\u2581{word}") == 1
+    n_before = len(before[0].text.split())
+    assert details[0].alignment[n_before] == (2, n_before)
+    assert len(details[0].alignment) == len(found[0].text.split())
+    err = capsys.readouterr().err
+    assert "warning: line 1: a word of 200,000 characters is left as it is" in err
+
+
+def test_chinese_without_marks_is_no_long_word(translator: Translator) -> None:
     def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
         longest = max(len(source.ids) for source in sources) + 1
         assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
         return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
 
-    translator._search._search_share = search  # type: ignore[method-assign]
-    word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
-    [found] = translator.translate([word])
-    assert found.replace(" ", "") == word
+    translator._search._search_band = search  # type: ignore[method-assign]
+    [[found]] = translator.translate_n_best(["中a国b人c" * 1_000])
+    assert len(found.parts) > 1
+    assert not any(part.word for part in found.parts)
 
 
 def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
@@ -130,7 +153,7 @@ def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
     make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, positions: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("aiayn_cli.decoding.sentence_search._LONGEST_OUTPUT", 25)
+    monkeypatch.setattr("aiayn_cli.decoding.sentence_search.LONGEST_PASS", 25)
     limit = 18 if positions == "learned" else 24
     translator = Translator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
     [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from training_runs import Train, flip_a_bit
 
+from aiayn_cli import logs
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.stages.dry_run import DryRunResult
@@ -43,3 +44,15 @@ def test_a_dry_run_of_a_run_counts_what_is_left_and_changes_nothing(train: Train
     assert train(dry_run=True).updates_left == 8  # from the checkpoint of update 4
     assert train(dry_run=True, resume=False).updates_left == 12
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_dry_run_shows_its_own_updates_and_not_those_of_the_run(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_LINES", 0.0)
+    train("max_updates=8")
+    assert "training: 8 of 8 updates (100 %)" in capsys.readouterr().err
+    train("max_updates=1000", dry_run=True)
+    lines = [line for line in capsys.readouterr().err.split("\n") if " updates, " in line]
+    assert lines[0].startswith("trying out: 1 updates, ")
+    assert all("left" not in line and " of " not in line for line in lines)

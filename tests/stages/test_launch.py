@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -10,27 +11,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ranks import Ranks
+from ranks import Ended, Ranks
 from training_runs import state_of, tensors_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.run_checkpoints import list_checkpoints
+from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.training.metrics import read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_process")
 
 CHECKOUT = Path(__file__).parent.parent.parent
-# In the process of rank 1, at the first attempt: kill -9 as soon as the run has a checkpoint.
-KILLER = """
+# In the process of rank 1: as soon as the run has a checkpoint, kill -9 itself or send a signal to the launcher.
+HOOK = """
 import os, pathlib, signal, threading, time
-def die():
-    while not pathlib.Path({checkpoint!r}).exists():
+def act(checkpoint, number):
+    while not pathlib.Path(checkpoint).exists():
         time.sleep(0.005)
-    os.kill(os.getpid(), signal.SIGKILL)
-if os.environ.get("RANK") == "1" and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
-    threading.Thread(target=die, daemon=True).start()
+    os.kill(os.getpid() if number == signal.SIGKILL else os.getppid(), number)
+plan = {plan!r}
+if os.environ.get("RANK") == "1":
+    threading.Thread(target=act, args=plan[int(os.environ["TORCHELASTIC_RESTART_COUNT"])], daemon=True).start()
 """
 
 
@@ -41,32 +43,46 @@ def options(small_data: PreparedData, small_recipe: Path) -> list[str]:
     return [*(str(word) for pair in named.items() for word in pair), "--set", rarely]
 
 
-def test_a_killed_process_is_restarted_and_the_run_ends_as_if_nothing_had_happened(
+def test_processes_that_are_killed_restarted_stopped_and_continued_end_as_if_nothing_had_happened(
     options: list[str], tmp_path: Path
 ) -> None:
     run, hook = tmp_path / "run", tmp_path / "hook"
     hook.mkdir()
-    checkpoint = str(run / "checkpoints" / "step-00000008")
-    (hook / "sitecustomize.py").write_text(KILLER.format(checkpoint=checkpoint))
-    settings = ["--set", "training.max_updates=60"]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "aiayn_cli", "train", *options, *settings, "--out", str(run)),
-            *("--gpus", "2", "--max-restarts", "1"),
-        ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(hook), str(CHECKOUT)])},
-        capture_output=True, text=True, check=False, timeout=200, cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{run}: 60 updates")
-    assert done.stdout.count("updates") == 1
-    assert f"going on with {run} from update" in done.stderr
-    assert re.search(r"warning: torch's launcher: failed \(exitcode: -9\) local_rank: 1", done.stderr), done.stderr
-    arguments = ["train", *options, *settings, "--out", str(tmp_path / "unbroken")]
-    ended = Ranks(lambda _: main(arguments), 2, tmp_path / "written").wait()
-    assert [e.code for e in ended] == [0, 0], ended
-    assert state_of(run) == state_of(tmp_path / "unbroken"), done.stderr
+    environment = {"PYTHONPATH": os.pathsep.join([str(hook), str(CHECKOUT)])}
+
+    def launched(*plan: tuple[int, signal.Signals], more: tuple[str, ...] = ()) -> Ended:
+        """As a user types it, with a signal when the run has the checkpoint of an update, in each attempt."""
+        signals = [(str(checkpoint_path(run, step)), int(number)) for step, number in plan]
+        (hook / "sitecustomize.py").write_text(HOOK.format(plan=signals))
+        words = ["train", *options, "--set", "training.max_updates=1000000", "--out", str(run), "--gpus", "2", *more]
+        return Ranks(lambda _: main(words), 1, tmp_path / "typed", environment, address=None).wait(200)[0]
+
+    stopped = launched((8, signal.SIGKILL), (20, signal.SIGTERM), more=("--max-restarts", "1"))
+    assert (stopped.code, stopped.out) == (143, ""), stopped
+    assert re.search(r"warning: torch's launcher: failed \(exitcode: -9\) local_rank: 1", stopped.err), stopped.err
+    assert f"going on with {run} from update" in stopped.err
+    assert f"error: stopped by SIGTERM at update {last_update(run)}; {run} is saved" in stopped.err
+    assert "Traceback" not in stopped.err
+
+    after = last_update(run) // 4 * 4 + 8
+    interrupted = launched((after, signal.SIGINT))
+    assert (interrupted.code, interrupted.out) == (130, ""), interrupted
+    assert f"stopped at update {last_update(run)}; {run} is saved: the same command goes on" in interrupted.err
+
+    end = last_update(run) // 4 * 4 + 8
+    for name in ("run", "unbroken"):
+        words = ["train", *options, "--set", f"training.max_updates={end}", "--out", str(tmp_path / name)]
+        ended = Ranks(lambda _, words=words: main(words), 2, tmp_path / "written").wait()
+        assert [e.code for e in ended] == [0, 0], ended
+        assert ended[0].out.startswith(f"{tmp_path / name}: {end} updates")
+    assert state_of(run) == state_of(tmp_path / "unbroken")
     assert tensors_of(run) == tensors_of(tmp_path / "unbroken")
+
+
+def last_update(run: Path) -> int:
+    newest = newest_resumable(run)
+    assert newest is not None
+    return load_checkpoint(newest).step
 
 
 @pytest.mark.parametrize(

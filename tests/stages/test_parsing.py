@@ -5,8 +5,10 @@ import os
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import load_checkpoint
@@ -14,12 +16,15 @@ from aiayn_cli.config import TextConfig
 from aiayn_cli.data.codec import load_vocabs
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.trees import from_text, words
-from aiayn_cli.errors import AiaynError, ConfigError, UsageError
+from aiayn_cli.decoding.forced import force_decode
+from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
 from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.stages.average import run_average
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.score_brackets import run_score_brackets
 from aiayn_cli.stages.train import run_train
-from aiayn_cli.stages.translate import run_translate
+from aiayn_cli.stages.translate import run_score_against, run_translate
+from aiayn_cli.stages.translate_models import load_network
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "JJ", "NN", "VBZ", "-LRB-", ".")
 NO_BLEU = ["training.validation_bleu_pairs=0", "training.best_metric=loss", "model.share_embeddings=decoder"]
@@ -69,6 +74,14 @@ def test_every_tree_is_kept_with_its_words_beside_it(prepared: PreparedData) -> 
         assert line.endswith(" ( .")
 
 
+@pytest.fixture(scope="module")
+def parser(prepared: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("parser") / "run"
+    settings = [*NO_BLEU, "training.max_updates=40", "decoding.max_extra=30", "training.save_every_steps=40"]
+    run_train(str(small_recipe), settings, data=prepared.folder, out=run, device_name="cpu")
+    return run
+
+
 def test_each_bracket_and_each_tag_is_one_token(prepared: PreparedData) -> None:
     _, vocab = load_vocabs(prepared.folder)
     pieces = vocab.pieces(prepared.train.pair(0)[1].tolist())
@@ -78,14 +91,14 @@ def test_each_bracket_and_each_tag_is_one_token(prepared: PreparedData) -> None:
 
 
 def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
-    prepared: PreparedData, small_recipe: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    prepared: PreparedData, parser: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    settings = [*NO_BLEU, "training.max_updates=40", "decoding.max_extra=30", "training.save_every_steps=40"]
-    run_train(str(small_recipe), settings, data=prepared.folder, out=tmp_path / "run", device_name="cpu")
-    assert load_checkpoint(find_model(tmp_path / "run")).text.trees
+    checkpoint = load_checkpoint(find_model(parser))
+    assert checkpoint.text.trees
+    assert checkpoint.max_length == 1_000  # what trees are prepared with where no recipe says otherwise
     lines = [*prepared.test_src_text(), "", "A (word ) never seen"]
     (tmp_path / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    result = run_translate([tmp_path / "run"], source=str(tmp_path / "in"), output=tmp_path / "out", device="cpu")
+    result = run_translate([parser], source=str(tmp_path / "in"), output=tmp_path / "out", device="cpu")
     trees = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
     assert trees[-2] == ""
     assert words(from_text(trees[-1])) == ["A", "-LRB-word", "-RRB-", "never", "seen"]
@@ -99,6 +112,80 @@ def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
     scored.write_text("".join(tree + "\n" for tree in trees[:-2]), encoding="utf-8")
     score = run_score_brackets([prepared.folder / "test.trees"], hypotheses=str(scored))
     assert (score.all.sentences, score.all.skipped) == (7, 0)  # a word tagged as a comma makes an error sentence
+
+
+def parse(parser: Path, lines: list[str], folder: Path, **options: object) -> tuple[list[str], list[dict[str, Any]]]:
+    """The trees of some lines, and the report on them."""
+    (folder / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    files = {"source": str(folder / "in"), "output": folder / "out", "report": folder / "report"}
+    run_translate([parser], device="cpu", precision="fp32", **files, **options)  # type: ignore[arg-type]
+    trees, report = ((folder / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("out", "report"))
+    return trees, [json.loads(record) for record in report]
+
+
+def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
+    parser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    long = "the big dog sees a cat . " * 45
+    [tree], [record] = parse(parser, [long], tmp_path, max_length=9)
+    assert record["parts"] == 1
+    assert words(from_text(tree)) == long.split()
+    assert "tree_repaired" in record["flags"]
+    capfd.readouterr()
+    monkeypatch.setattr("aiayn_cli.stages.translate_models.LONGEST_PASS", 20)
+    trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2)
+    assert "line 2 has" in (said := capfd.readouterr().err)
+    assert "no more than 20 are read at once: it is left out, since it cannot be cut" in said
+    assert "line 2: the tree was repaired: word left out (315)" in said
+    assert records[1]["flags"] == ["empty"]
+    assert records[1]["score"] is None
+    assert trees[2] == trees[3]
+    assert (
+        trees[2]
+        == "(TOP "
+        + long.strip()
+        .replace("the", "(XX the)")
+        .replace("big", "(XX big)")
+        .replace("dog", "(XX dog)")
+        .replace("sees", "(XX sees)")
+        .replace(" a ", " (XX a) ")
+        .replace("cat", "(XX cat)")
+        .replace(" .", " (. .)")
+        + ")"
+    )
+
+
+def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path: Path) -> None:
+    (tmp_path / "terms").write_text("a\tb\n", encoding="utf-8")
+    for options in ({"with_alignments": True}, {"glossary": tmp_path / "terms"}, {"on_suspect": "copy"}):
+        with pytest.raises(AiaynError, match=r"is about words of a translation, but .* writes trees"):
+            parse(parser, ["a dog"], tmp_path, **options)
+    lines = ["A (word ) never seen", "the dog sees a cat ."]
+    trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="retry")
+    assert [record["tried"] for record in records] == [["larger_beam"]] * 2  # brackets do come again
+    assert all(tree.startswith("(TOP ") for tree in trees)
+    trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="empty")
+    assert trees == ["", ""]
+    assert [record["replaced_by"] for record in records] == ["empty", "empty"]
+    with pytest.raises(UsageError, match="--search compares by BLEU"):
+        run_average([parser], search=True)
+
+
+def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
+    parser: Path, prepared: PreparedData, tmp_path: Path
+) -> None:
+    sources, trees = prepared.folder / "test.words", prepared.folder / "test.trees"
+    result = run_score_against(trees, [parser], source=str(sources), device="cpu", precision="fp32", keep_scores=True)
+    model = load_network(load_checkpoint(find_model(parser)))
+    assert prepared.test is not None
+    pairs = [tuple(side.tolist() for side in prepared.test.pair(i)) for i in range(7)]
+    expected = force_decode([model], pairs, device=torch.device("cpu"), batch_tokens=500)
+    assert result.scores is not None
+    assert [score for score, _ in result.scores] == pytest.approx([each.log_prob for each in expected], abs=1e-3)
+    (tmp_path / "wrong").write_text("\n\nDer Hund\n", encoding="utf-8")
+    (tmp_path / "in").write_text("a dog\na dog\na dog\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"wrong:3: Der has 'Der' where a bracket should open"):
+        run_score_against(tmp_path / "wrong", [parser], source=str(tmp_path / "in"), device="cpu")
 
 
 def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:
@@ -144,6 +231,7 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
     [
         ({"valid_trees": Path("a")}, "--valid-trees without --trees"),
         ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
+        ({"corpus": "demo", "settings": {"tree_words": True}}, "--tree-words without --trees"),
         ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
         ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
     ],

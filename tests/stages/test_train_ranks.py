@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from aiayn_cli.app import main
 from aiayn_cli.checkpoint import load_training
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
+from aiayn_cli.stages import train_session as session_module
+from aiayn_cli.stages.validation_bleu import ValidationBleu
 from aiayn_cli.training import gradient as gradient_module
+from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
@@ -125,6 +129,29 @@ def test_a_rank_that_hangs_ends_all_with_every_stack(
     assert "self._worker.exchange(" in ended[0].err
     assert "rank 1 on " in ended[1].err
     assert "time.sleep(1_000)" in ended[1].err
+
+
+def test_validation_and_saving_may_last_longer_than_an_operation_of_all(start: Start, tmp_path: Path) -> None:
+    def slow(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def slowly(*args: Any) -> Any:
+            time.sleep(2.5)
+            return original(*args)
+
+        setattr(owner, name, slowly)
+
+    def before(_: int) -> None:
+        join = Worker.join
+        Worker.join = lambda self, device: join(replace(self, collective_seconds=2.0), device)
+        slow(ValidationBleu, "score")
+        slow(session_module, "save_checkpoint")
+
+    ended = start(2, "max_updates=4", before=before).wait()
+    assert [e.code for e in ended] == [0, 0], ended
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["validation_seconds"] > 2.5 for r in records if r["event"] == "validation"] == [True]
+    assert load_training(list_checkpoints(tmp_path / "run")[-1]).state["step"] == 4
 
 
 def test_a_rank_that_runs_out_of_memory_makes_all_divide_further_and_lose_nothing(start: Start, tmp_path: Path) -> None:

@@ -92,7 +92,9 @@ def test_a_run_stopped_before_its_first_checkpoint_has_a_model_and_goes_on(
     assert find_model() == place
     assert "was stopped before its first checkpoint" in capsys.readouterr().err
     assert main(["average"]) == 1
-    assert "has no checkpoints" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "runs/early was stopped before its first checkpoint, and there is nothing to average" in said
+    assert "`aiayn translate --model runs/early` takes interrupted-00000002 as it is" in said
     train(name="runs/early")
     train(name="unbroken")
     assert tensors_of(tmp_path / "runs" / "early") == tensors_of(tmp_path / "unbroken")

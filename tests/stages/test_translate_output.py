@@ -2,7 +2,9 @@ import json
 from pathlib import Path
 
 import pytest
-from translation_models import LINES, best, run, translations
+from translation_models import LINES, best, feed_stdin, run, translations
+
+from aiayn_cli.app import main
 
 
 def test_json_lines_keep_their_fields_and_give_one_object_for_each_output(
@@ -71,3 +73,47 @@ def test_samples_are_repeated_by_their_seed(
     assert draw("--seed", "3", "--batch-tokens", "1") == first
     assert draw("--seed", "4") != first
     assert draw("--seed", "3", lines=[LINES[4]]) == first[20:25]
+
+
+def test_a_broken_record_of_json_gives_one_that_says_so_and_all_others_are_translated(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        b'{"id": 1, "text": "hund"}',
+        b"{broken",
+        b'{"id": "b", "text": [1]}',
+        b"\xff",
+        b'{"id": 3, "text": "maus"}',
+    ]
+    options = ["--format", "jsonl", "--nbest", "2", "--report", str(tmp_path / "report"), "-o", str(tmp_path / "out")]
+    feed_stdin(monkeypatch, b"\n".join(records))
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
+    err = capsys.readouterr().err
+    assert "warning: stdin:2: no JSON: " in err
+    assert "error: 3 records of the input could not be read" in err
+    found = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]]
+    expected = [each.text for line in translations([model], ["hund", "", "", "", "maus"], n_best=2) for each in line]
+    assert [record["text"] for record in found] == expected
+    assert [record.get("id") for record in found[::2]] == [1, None, "b", None, 3]
+    assert [record.get("line") for record in found[::2]] == [None, 2, 3, 4, None]
+    assert ["error" in record for record in found[1::2]] == [False, True, True, True, False]
+    assert found[4]["error"] == found[5]["error"] == "text is [1], not text in quotes"
+    report = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [record.get("error") for record in report] == [record.get("error") for record in found[::2]]
+    # As text, their lines stay blank.
+    feed_stdin(monkeypatch, b"\n".join(records))
+    assert main(["translate", "-m", str(model), "--precision", "fp32", "--input-format", "jsonl"]) == 1
+    assert [bool(line) for line in capsys.readouterr().out.split("\n")] == [True, False, False, False, True, False]
+
+
+def test_a_broken_record_of_json_has_no_score(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "targets").write_text("die maus\n" * 2)
+    feed_stdin(monkeypatch, b'{"text": "hund"}\n{broken\n')
+    options = ["--format", "jsonl", "--score-against", str(tmp_path / "targets")]
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
+    first, second = map(json.loads, capsys.readouterr().out.split("\n")[:-1])
+    assert first["log_prob"] < 0
+    assert (second["line"], second["log_prob"]) == (2, None)
+    assert second["error"].startswith("no JSON: ")

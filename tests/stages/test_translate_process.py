@@ -37,7 +37,7 @@ def test_ctrl_c_does_not_wait_for_a_slow_named_pipe(model: Path, tmp_path: Path)
     os.mkfifo(tmp_path / "pipe")
     output = tmp_path / "out"
     with (
-        start(model, "-i", str(tmp_path / "pipe"), "-o", str(output)) as process,
+        start(model, "-i", str(tmp_path / "pipe"), "-o", str(output), "--attention", str(tmp_path / "page")) as process,
         (tmp_path / "pipe").open("wb") as pipe,
     ):
         assert process.stderr is not None
@@ -53,6 +53,8 @@ def test_ctrl_c_does_not_wait_for_a_slow_named_pipe(model: Path, tmp_path: Path)
     assert "Traceback" not in err
     assert f"what was translated so far is in {unfinished}" in err
     assert unfinished.read_bytes().count(b"\n") == 1
+    assert "translated 1 lines in " in err
+    assert '"label": "line 1"' in (tmp_path / "page").read_text(encoding="utf-8")
     assert not output.exists()
 
 

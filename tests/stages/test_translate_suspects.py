@@ -56,6 +56,7 @@ def test_on_suspect_fail_stops_there_and_keeps_what_was_before(
     assert "stdin:4: the translation is suspect: " in err
     assert "number lost (a number of the source is missing)" in err
     assert "--on-suspect retry" in err
+    assert "translated 3 lines in " in err
     assert (tmp_path / "report.unfinished").read_text().count("\n") == 3
 
 

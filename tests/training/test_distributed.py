@@ -1,8 +1,14 @@
 """Two processes learn what one learns, and stop together."""
 
 import json
+import os
 import runpy
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +17,8 @@ from ranks import Ranks
 from safetensors.torch import load_file
 
 from aiayn_cli.data.store import TokenStore
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.training import forward
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.state import TrainingState
@@ -67,9 +75,11 @@ def test_two_processes_learn_what_one_does_and_stop_together(
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+@pytest.mark.parametrize("few_shapes", [False, True])
 def test_1x4_and_2x2_and_4x1_learn_the_same_with_dropout(
-    tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    few_shapes: bool, tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: few_shapes)
     store = store_of(90)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
@@ -159,3 +169,120 @@ def test_what_ranks_exchange_comes_to_all(tmp_path: Path) -> None:
 
     ended = Ranks(work, 3, tmp_path / "written").wait()
     assert [e.code for e in ended] == [0, 0, 0], ended
+
+
+def test_work_of_rank_0_may_last_longer_than_an_operation_of_all(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = Worker.from_environment()
+        with worker.together():
+            replace(worker, collective_seconds=1.0).join(torch.device("cpu"))
+            worker.wait()
+
+            def slow() -> dict[str, int]:
+                assert rank == 0
+                time.sleep(2)
+                return {"rank": rank}
+
+            assert worker.from_rank_0(slow) == {"rank": 0}
+            assert worker.from_rank_0(lambda: {"turn": 2}) == {"turn": 2}
+            worker.wait()
+        return 0
+
+    ended = Ranks(work, 3, tmp_path / "written").wait()
+    assert [e.code for e in ended] == [0, 0, 0], ended
+
+
+def test_work_of_rank_0_has_an_end(tmp_path: Path) -> None:
+    def work(_: int) -> int:
+        worker = replace(Worker.from_environment(), alone_seconds=1.0)
+        try:
+            with worker.together():
+                worker.from_rank_0(lambda: time.sleep(1_000) or {})
+        except AiaynError as error:
+            print(error.problem)
+            return 1
+        return 0
+
+    ended = Ranks(work, 2, tmp_path / "written").wait()
+    assert [e.code for e in ended] == [1, 1], ended
+    assert "timed out after 1 s of rank 0 alone (AIAYN_ALONE_SECONDS)" in ended[0].err
+    assert "time.sleep(1_000)" in ended[0].err  # where rank 0 stands
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_dies_while_rank_0_works_ends_all(killed: int, tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = replace(Worker.from_environment(), silence_seconds=2.0)
+        try:
+            with worker.together():
+                worker.join(torch.device("cpu"))
+                worker.wait()  # all have met
+                if rank == killed:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                worker.from_rank_0(lambda: time.sleep(1_000) or {})
+        except AiaynError as error:
+            print(f"error: {error.problem}", file=sys.stderr)
+            return 1
+        return 0
+
+    ended = Ranks(work, 2, tmp_path / "written").wait(60)
+    assert [e.code for e in ended] == ([-9, 1] if killed == 0 else [1, -9]), ended
+    assert f"error: rank {killed} on " in ended[1 - killed].err
+
+
+def test_an_error_of_rank_0_at_work_alone_ends_all(tmp_path: Path) -> None:
+    def work(_: int) -> int:
+        worker = Worker.from_environment()
+        try:
+            with worker.together():
+                worker.from_rank_0(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        except (AiaynError, ZeroDivisionError) as error:
+            print(repr(error), file=sys.stderr)
+            return 1
+        return 0
+
+    ended = Ranks(work, 2, tmp_path / "written").wait(60)
+    assert [e.code for e in ended] == [1, 1], ended
+    assert "ZeroDivisionError" in ended[0].err
+    assert max(e.seconds for e in ended) < 20
+
+
+def test_a_pause_of_all_processes_is_no_silence(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = replace(Worker.from_environment(), silence_seconds=2.0)
+        with worker.together():
+            worker.join(torch.device("cpu"))
+            end = time.monotonic() + 7
+            while worker.share({"go": time.monotonic() < end})["go"]:
+                time.sleep(0.05)
+            (tmp_path / f"done-{rank}").touch()
+        return 0
+
+    ranks = Ranks(work, 2, tmp_path / "written")
+    time.sleep(1.5)
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in ranks.pids:
+            os.kill(pid, number)
+        time.sleep(4 if number == signal.SIGSTOP else 0)
+    assert [e.code for e in ranks.wait(60)] == [0, 0]
+
+
+def test_a_rank_0_that_ends_before_all_have_come_is_named(tmp_path: Path) -> None:
+    def work(rank: int) -> int:
+        worker = Worker.from_environment()
+        try:
+            with worker.together():
+                return 0
+        except AiaynError as error:
+            print(f"error: {error.problem}", file=sys.stderr)
+            return 1
+
+    def dying(rank: int) -> int:
+        if rank == 0:
+            timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            timer.start()
+        return work(rank) if rank < 2 else 0  # rank 2 never comes
+
+    ended = Ranks(dying, 3, tmp_path / "written").wait(60)
+    assert [e.code for e in ended] == [-9, 1, 0]
+    assert "error: rank 1 has lost rank 0 before all 3 had come" in ended[1].err

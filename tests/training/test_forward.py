@@ -81,6 +81,35 @@ def test_packed_and_padded_give_one_result(
         torch.testing.assert_close(gradient, other_gradients[name], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"d_v": 5},
+        {"attention_window": 2, "d_v": 5},
+        {"positions": "learned", "max_positions": 22},
+        {"kind": "recurrent"},
+        {"kind": "convolutional"},
+    ],
+    ids=str,
+)
+def test_empty_rows_and_places_change_nothing(
+    changes: dict[str, Any], store: TokenStore, padded: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    padded()
+    model, pairs = _model(**changes), np.arange(3, 30)
+    exact = _loss_and_gradients(model, store, pairs)
+    shapes: list[torch.Size] = []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda src, mask: shapes.append(src.shape) or encode(src, mask))
+    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: True)
+    hidden, targets, gradients = _loss_and_gradients(model, store, pairs)
+    assert shapes == [(32, 22)]
+    assert torch.equal(targets, exact[1])
+    torch.testing.assert_close(hidden, exact[0])
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, exact[2][name], rtol=1e-6, atol=1e-8)
+
+
 def test_bf16_packed_is_as_near_to_float64_as_bf16_padded(store: TokenStore, padded: Callable[[], None]) -> None:
     pairs = np.arange(30)
     exact = _loss_and_gradients(_model(), store, pairs)[2]

@@ -19,6 +19,7 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.training import forward
 from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
@@ -36,13 +37,17 @@ def naive_gradient(model: TranslationModel, store: TokenStore, pairs: list[int],
     return torch.cat([g.flatten() for g in torch.autograd.grad(total / tokens, list(model.parameters()))])
 
 
+@pytest.mark.parametrize("few_shapes", [False, True])  # as on a CPU, and with the empty rows and places of a GPU
 @pytest.mark.parametrize("max_tokens", [1_000, 60, 17, 1])  # one micro-batch; several; one for each pair
 def test_an_update_is_the_mean_over_its_target_tokens_however_it_is_divided(
     max_tokens: int,
+    few_shapes: bool,
+    monkeypatch: pytest.MonkeyPatch,
     watched: Any,
     model_of: Callable[..., TranslationModel],
     store_of: Callable[..., TokenStore],
 ) -> None:
+    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: few_shapes)
     run = watched(max_tokens=max_tokens, max_updates=1, label_smoothing=0.2, with_valid=False)
     run.trainer.train()
     store = store_of(90)

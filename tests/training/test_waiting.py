@@ -4,7 +4,6 @@ There is no GPU here. torch's meta device has shapes and no numbers: whoever ask
 """
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.training import optimizer as optimizer_module
 from aiayn_cli.training.distributed import Worker
 from aiayn_cli.training.metrics import MetricsLog
 from aiayn_cli.training.optimizer import MasterAdam
@@ -33,8 +33,7 @@ def trainer_on(
 ) -> Callable[..., Trainer]:
     def make(device: torch.device, dtype: torch.dtype = torch.bfloat16, **settings: Any) -> Trainer:
         # torch's fused Adam is one kernel on a GPU, and refuses the meta device.
-        adam = SimpleNamespace(param_groups=[{}], state={}, step=lambda: None)
-        monkeypatch.setattr(torch.optim, "Adam", lambda *_, **__: adam)
+        monkeypatch.setattr(optimizer_module, "adam", lambda *_, **__: None)
         model = model_of(dtype, dropout=0.1).to(device)
         config = TrainingConfig(batch_tokens=120, max_tokens=60, **settings)
         return Trainer(

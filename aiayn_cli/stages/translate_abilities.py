@@ -1,0 +1,51 @@
+"""What is refused before a line is translated, since the models cannot do it."""
+
+from collections.abc import Sequence
+
+from aiayn_cli.checkpoint import Checkpoint
+from aiayn_cli.decoding.suspects import OnSuspect
+from aiayn_cli.errors import AiaynError
+
+
+def check_abilities(
+    checkpoints: Sequence[Checkpoint],
+    *,
+    attention: bool,
+    alignments: bool,
+    markup: bool,
+    glossary: bool,
+    on_suspect: OnSuspect,
+) -> None:
+    """Refuse what goes only with Transformers, with models of raw text, or with models that write text.
+
+    Args:
+        checkpoints: of the models; several are an ensemble, of which the first one's attention is drawn.
+        attention, alignments, markup, glossary: whether the option of that name is given.
+        on_suspect: what is done about outputs that look wrong.
+    Raises:
+        AiaynError: a model cannot do it.
+    """
+    first = checkpoints[0]
+    for option, is_given in {"--attention": attention, "--alignments": alignments, "--markup": markup}.items():
+        for checkpoint in checkpoints if option != "--attention" else [first]:
+            if is_given and checkpoint.model.kind != "transformer":
+                raise AiaynError(
+                    f"{option} looks at the attention of a Transformer, but {checkpoint.path} is a "
+                    f"{checkpoint.model.kind} model",
+                    f"leave {option} away, or take a Transformer",
+                )
+    if markup and first.text.changes_text:
+        raise AiaynError(
+            f"--markup puts tags between words, but {first.path} reads and writes text in another form",
+            "leave --markup away, or take a model of raw text",
+        )
+    of_text = {"--alignments": alignments, "--glossary": glossary, "--on-suspect copy": on_suspect == "copy"}
+    for option, is_given in of_text.items():
+        if is_given and first.text.trees:
+            raise AiaynError(f"{option} is about words of a translation, but {first.path} writes trees", _for(option))
+
+
+def _for(option: str) -> str:
+    if option == "--on-suspect copy":
+        return "--on-suspect retry, empty and fail go with trees"
+    return f"leave {option} away"
