@@ -143,8 +143,8 @@ def accept(tmp_path: Path) -> Any:
         ),
         (
             "training:\n  compile: false\n",
-            "my.yaml:2: training.compile is false, but must be one of auto, on, off",
-            "known are auto, on, off",
+            "my.yaml:2: training.compile is false, but must be one of auto, on, off, graphs",
+            "known are auto, on, off, graphs",
         ),
         ("model:\n  norm: pree\n", "my.yaml:2: model.norm is pree, but must be one of post, pre", "did you mean pre?"),
         (
