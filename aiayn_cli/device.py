@@ -1,7 +1,6 @@
 """Device, precision, threads and allocator: chosen once, here, and explained in one line."""
 
 import ctypes
-import mmap
 import os
 import resource
 import sys
@@ -25,8 +24,6 @@ _CGROUPS = (
 )
 # glibc's names for mallopt's parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-_BLOCK = 1 << 29  # bytes that malloc gives out of its heap at once
-_HUGE_PAGES = 1 << 33  # bytes that are to lie in huge pages, at most
 # Compiled products that oneDNN keeps, of 0.6 MB each: its default of 1,024 is too few for the shapes of a large corpus
 # (model/packing.py), and one more shape than it keeps can mean that each is compiled again whenever it comes back.
 _ONEDNN_PRODUCTS = 2_048
@@ -170,32 +167,11 @@ def _keep_freed_memory() -> str:
     if not sys.platform.startswith("linux"):
         return ""
     try:
-        libc = ctypes.CDLL("libc.so.6")
-        mallopt = libc.mallopt
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # not glibc
         return ""
-    never = -1
-    wanted = {_M_MMAP_THRESHOLD: 2 * _BLOCK, _M_TRIM_THRESHOLD: never, _M_TOP_PAD: 64 << 20}
-    if not all(mallopt(key, value) for key, value in wanted.items()):
-        return ""
-    _ask_for_huge_pages(libc)
-    return "malloc keeps freed memory"
-
-
-def _ask_for_huge_pages(libc: ctypes.CDLL) -> None:
-    """Let malloc's memory to come consist of pages of 2 MB, where Linux leaves that to the program.
-
-    With pages of 4 kB a processor spends some 3 % of a training step on finding them. The heap is made to grow, which
-    takes no memory yet, and the new part is marked before malloc gets it back.
-    """
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    libc.free.argtypes, libc.madvise.argtypes = [ctypes.c_void_p], [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    blocks = [address for _ in range(_HUGE_PAGES // _BLOCK) if (address := libc.malloc(_BLOCK))]
-    for address in blocks:
-        first_page = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
-        libc.madvise(first_page, _BLOCK - mmap.PAGESIZE, mmap.MADV_HUGEPAGE)
-    for address in reversed(blocks):  # from the end, so that each is joined to the free memory after it
-        libc.free(address)
+    wanted = {_M_MMAP_THRESHOLD: 1 << 30, _M_TRIM_THRESHOLD: (1 << 31) - 1, _M_TOP_PAD: 64 << 20}
+    return "malloc keeps freed memory" if all(mallopt(key, value) for key, value in wanted.items()) else ""
 
 
 def _use_onednn_for_fp32() -> str:

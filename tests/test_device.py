@@ -2,10 +2,8 @@
 
 import ctypes
 import os
-import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -118,20 +116,6 @@ def test_a_library_without_these_settings_changes_nothing(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     assert "malloc" not in choose_device("cpu").explanation
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux shows its mappings there")
-def test_linux_is_asked_to_put_large_tensors_into_huge_pages() -> None:
-    choose_device("cpu")
-    x = torch.empty(40_000_000)
-    inside = False
-    for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").split("\n"):
-        if match := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
-            inside = int(match[1], 16) <= x.data_ptr() < int(match[2], 16)
-        elif inside and line.startswith("VmFlags:"):
-            assert "hg" in line.split()
-            return
-    raise AssertionError("the tensor is in none of this process's mappings")
 
 
 def test_the_rate_of_products_is_measured_and_counts_two_operations_for_each_weight(
