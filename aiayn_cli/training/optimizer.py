@@ -116,6 +116,10 @@ class MasterAdam:
             self._computed.copy_(self._master.detach())
         self.clear()
 
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers; waits for the device."""
+        return bool(self._master.detach().isfinite().all())
+
     def clear(self) -> None:
         """Forget the gradient."""
         self.gradient.zero_()
