@@ -15,7 +15,7 @@ Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned"]
 ShareEmbeddings = Literal["all", "decoder", "none"]
 Precision = Literal["auto", "bf16", "fp32"]
-Compile = Literal["auto", "on", "off"]
+Compile = Literal["auto", "on", "off", "graphs"]
 BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
 VocabType = Literal["bpe", "unigram"]
@@ -91,6 +91,18 @@ class DataConfig:
                 raise ConfigError(
                     f"data.{name} is true, but so is data.trees", "the words of trees stay as they are", f"data.{name}"
                 )
+        if self.trees and self.case_copies:
+            raise ConfigError(
+                f"data.case_copies is {self.case_copies:g}, but data.trees is true",
+                "set it to 0: in other case the labels of trees would be other labels",
+                key="data.case_copies",
+            )
+        if self.trees and self.on_bad_bytes == "drop":
+            raise ConfigError(
+                "data.on_bad_bytes is drop, but data.trees is true",
+                "a tree may stand on several lines, of which none can be left out: repair the file",
+                key="data.on_bad_bytes",
+            )
         _check_seed("data.seed", self.seed)
         if not self.corpus.strip():
             raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
@@ -150,6 +162,14 @@ class ModelConfig:
         _check_one_of("model.norm", self.norm, get_args(Norm))
         _check_one_of("model.positions", self.positions, get_args(Positions))
         _check_one_of("model.share_embeddings", self.share_embeddings, get_args(ShareEmbeddings))
+        if self.kind != "transformer":
+            for name in ("norm", "attention_window", "attention_bias"):
+                if (value := getattr(self, name)) != _default(name):
+                    raise ConfigError(
+                        f"model.{name} is {value}, but a {self.kind} model has no such thing",
+                        f"leave it at {_default(name)}, or use kind: transformer",
+                        key=f"model.{name}",
+                    )
         if self.kind == "recurrent" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model is {self.d_model}, but a recurrent encoder reads with half of it in each direction",
@@ -190,7 +210,7 @@ class TrainingConfig:
     patience: int = 0  # validations without a better one before training stops; 0 = never stop early
     log_every_steps: int = 50  # updates between lines of metrics.jsonl
     precision: Precision = "auto"  # auto: bf16 where the device computes it fast, else fp32
-    compile: Compile = "auto"  # torch.compile; auto = on a GPU only
+    compile: Compile = "auto"  # torch.compile; auto = on a GPU only; graphs = and as CUDA graphs, see compilation.py
     seed: int = 1  # initial weights, order of the data, dropout
 
     def __post_init__(self) -> None:

@@ -35,7 +35,8 @@ def train(
         Precision | None, typer.Option(help="Type of the computation; default: auto, bf16 where it is fast.")
     ] = None,
     compile_layers: Annotated[
-        Compile | None, typer.Option("--compile", help="Compile the layers with torch.compile; auto = on a GPU.")
+        Compile | None,
+        typer.Option("--compile", help="Compile layers with torch.compile; auto = on a GPU; graphs = as CUDA graphs."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[

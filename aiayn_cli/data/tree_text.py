@@ -23,8 +23,8 @@ _PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these
     "-LRB-": "-LRB-", "-RRB-": "-RRB-",
 }  # fmt: skip
 
-_WORD = re.compile(r"\S+", re.ASCII)
-_TOKEN = re.compile(r"[()][^\s()]*|[^\s()]+", re.ASCII)  # finds them too where a model left out a blank
+_WORD = re.compile(r"[^\s\x1f]+", re.ASCII)  # what a tree's word is, see trees.py
+_TOKEN = re.compile(r"[()][^\s\x1f()]*|[^\s\x1f()]+", re.ASCII)  # finds them too where a model left out a blank
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ _TRACE = "-NONE-"  # the Penn Treebank's tag of what stands for a word that is e
 _SHOWN = 60  # characters of a faulty tree in a message
 _MOST_TOKENS = 1_000_000  # of one tree: a file with a bracket missing at its beginning is not read to its end
 
-# Brackets, and what stands between brackets and blanks. The blanks are ASCII's: a no-break space is part of a word.
-_TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
+# Brackets, and what stands between brackets and blanks. The blanks are ASCII's, and U+001F, which a vocabulary reads as
+# one (vocab.py): a no-break space is part of a word.
+_TOKEN = re.compile(r"[()]|[^\s\x1f()]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

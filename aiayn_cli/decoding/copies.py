@@ -36,13 +36,10 @@ class Copies(Generic[Work, Result]):
     """Does the same with many things, in this process and in copies of it as they are at the first call of run().
 
     A copy computes with one thread: the library that shares out products does not know that its threads are gone.
-
-    Args:
-        do: what is done. It raises Stopped where its Stop is set. What it takes and gives can be pickled.
     """
 
-    def __init__(self, do: Callable[[Work, Stop], Result]) -> None:
-        self._do = do
+    def __init__(self) -> None:
+        # What is done is no part of this: it would hold this object in turn, and the copies would outlive their use.
         self._copies: list[tuple[int, Connection]] = []  # process, and the way to it
         weakref.finalize(self, _end, self._copies)  # at the latest when this process ends
 
@@ -51,11 +48,15 @@ class Copies(Generic[Work, Result]):
         """How many copies there are now."""
         return len(self._copies)
 
-    def run(self, works: Sequence[Work]) -> list[Result]:
+    def run(self, do: Callable[[Work, Stop], Result], works: Sequence[Work]) -> list[Result]:
         """Do it with the first in this process, and with each other one in a copy; the results are in order.
 
         What a copy gives no result for, whatever the reason, is done here: it may fail again, with all there is to say.
 
+        Args:
+            do: what is done, the same at each call. It raises Stopped where its Stop is set. What it takes and gives
+                can be pickled.
+            works: what it is done with.
         Raises:
             BaseException: what doing it raised here.
         """
@@ -64,12 +65,12 @@ class Copies(Generic[Work, Result]):
         done = False
         try:
             while len(self._copies) < len(works) - 1:
-                self._copies.append(self._fork())
+                self._copies.append(_fork(do))
             sent = [_send(way, work) for work, (_, way) in zip(works[1:], self._copies, strict=False)]
-            results = [self._do(works[0], threading.Event())]
+            results = [do(works[0], threading.Event())]
             for work, arrived, (_, way) in zip(works[1:], sent, self._copies, strict=False):
                 answer: list[Result] = _receive(way) if arrived else []
-                results += answer or [self._do(work, threading.Event())]
+                results += answer or [do(work, threading.Event())]
             done = True
             return results
         finally:
@@ -77,23 +78,24 @@ class Copies(Generic[Work, Result]):
                 _end(self._copies)
             torch.set_num_threads(threads)
 
-    def _fork(self) -> tuple[int, Connection]:
-        here, there = Pipe()
-        parent = os.getpid()
-        with warnings.catch_warnings():
-            # Python warns of other threads, whose locks nobody would open in the copy: those read input or draw a
-            # progress bar, and the copy does neither.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = os.fork()
-        if process == 0:
-            with suppress(BaseException):
-                here.close()
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others
-                torch.set_num_threads(1)
-                _serve(self._do, there, _Orphaned(parent))
-            os._exit(0)  # what a process does at its end, such as writing buffers, is the first one's alone
-        there.close()
-        return process, here
+
+def _fork(do: Callable[[Work, Stop], Result]) -> tuple[int, Connection]:
+    here, there = Pipe()
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python warns of other threads, whose locks nobody would open in the copy: those read input or draw a
+        # progress bar, and the copy does neither.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process = os.fork()
+    if process == 0:
+        with suppress(BaseException):
+            here.close()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others
+            torch.set_num_threads(1)
+            _serve(do, there, _Orphaned(parent))
+        os._exit(0)  # what a process does at its end, such as writing buffers, is the first one's alone
+    there.close()
+    return process, here
 
 
 class _Orphaned:

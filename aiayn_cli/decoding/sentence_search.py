@@ -77,6 +77,7 @@ class SentenceSearch:
         options: what is asked for beside that.
         glossary: where the phrases of sources come from.
         engine: what searches instead of the models.
+        in_processes: search many sentences in copies of this process, where the system can make some.
 
     Attributes:
         models: on the device.
@@ -96,6 +97,7 @@ class SentenceSearch:
         options: SearchOptions,
         glossary: Glossary | None,
         engine: SearchEngine | None,
+        in_processes: bool = False,
     ) -> None:
         self.models = [_for_decoding(model, device) for model in models]
         self.decoding, self.options, self.n_best = decoding, options, n_best
@@ -106,7 +108,7 @@ class SentenceSearch:
         self.device, self._threads = device.device, device.threads
         self._glossary = glossary
         self._engine = engine
-        self._copies: Copies[_Share, list[list[Hypothesis]]] = Copies(self._search_share)
+        self._copies = Copies[_Share, list[list[Hypothesis]]]() if in_processes and can_fork() else None
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
         """One with the same models that searches in another way; None leaves what it is."""
@@ -187,8 +189,8 @@ class SentenceSearch:
     def _search_side_by_side(self, shares: Sequence[list[Source]]) -> list[list[list[Hypothesis]]]:
         """Search each share in a thread or a process of its own."""
         works = [_Share(share, self.decoding, self.options) for share in shares]
-        if len(works) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS and can_fork():
-            return self._copies.run(works)
+        if self._copies is not None and len(works) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS:
+            return self._copies.run(self._search_share, works)
         # A second thread would be waited for in each product, and those of a few rows are too small for that.
         few = len(shares[0]) <= _FEWEST_IN_A_THREAD
         threads = 1 if few else self._threads // len(shares)

@@ -38,7 +38,9 @@ class Translator:
         options: what is asked for beside that.
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
-        longest_source: sub-words of one pass, at most LONGEST_PASS: the models were trained on no longer ones.
+        in_processes: search many sentences in copies of this process, where the system can make some.
+        trained_length: sub-words of the longest side that the models were trained on: one pass takes as many, but at
+            least LONGEST_SOURCE and at most LONGEST_PASS.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         notices: takes what is to be said about lines; None = it is said at once.
 
@@ -58,16 +60,25 @@ class Translator:
         options: SearchOptions = _NO_OPTIONS,
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
-        longest_source: int = LONGEST_SOURCE,
+        in_processes: bool = False,
+        trained_length: int = LONGEST_SOURCE,
         splits: bool = True,
         notices: LineNotices | None = None,
     ) -> None:
         self._search = SentenceSearch(
-            models, vocab.size, device, decoding, n_best=n_best, options=options, glossary=glossary, engine=engine
+            models,
+            vocab.size,
+            device,
+            decoding,
+            n_best=n_best,
+            options=options,
+            glossary=glossary,
+            engine=engine,
+            in_processes=in_processes,
         )
         self._vocab = vocab
         self._glossary = glossary
-        self._longest_source, self._splits = min(longest_source, LONGEST_PASS), splits
+        self._longest_source, self._splits = min(max(trained_length, LONGEST_SOURCE), LONGEST_PASS), splits
         self._longest_word = min(self._longest_source, self.max_positions - 1)
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self.notices = notices or LineNotices()
@@ -120,8 +131,8 @@ class Translator:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line of more than
-        longest_source sub-words is cut at the ends of its sentences; its k-th output joins the k-th of each part. A
-        single word of so many stays as it is. Where lines cannot be cut, its outputs are blank ones with a score of
+        one pass takes is cut at the ends of its sentences; its k-th output joins the k-th of each part. A single word
+        of so many sub-words stays as it is. Where lines cannot be cut, its outputs are blank ones with a score of
         -inf, and a warning names it. Such ones fill up too where the model gives fewer outputs a probability above 0.
 
         Args:

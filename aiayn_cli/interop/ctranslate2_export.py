@@ -46,7 +46,7 @@ def export(
     Raises:
         AiaynError: the model has something that the format cannot express, or ctranslate2 is not installed.
     """
-    _check_expressible(config)
+    check_expressible(config)
     specs = load_package("ctranslate2.specs")
     layers = config.n_encoder_layers, config.n_decoder_layers
     spec = specs.TransformerSpec.from_config(layers, config.n_heads, pre_norm=config.norm == "pre")
@@ -75,7 +75,12 @@ def _filled_up(pieces: Sequence[str], rows: int) -> list[str]:
     return [*pieces, *(f"<unused-{i}>" for i in range(len(pieces), rows))]
 
 
-def _check_expressible(config: ModelConfig) -> None:
+def check_expressible(config: ModelConfig) -> None:
+    """Refuse a model that CTranslate2 has no form for.
+
+    Raises:
+        AiaynError: with what it lacks.
+    """
     hint = "translate with --engine torch instead"
     if config.kind != "transformer":
         raise AiaynError(f"CTranslate2 has no {config.kind} models", hint)

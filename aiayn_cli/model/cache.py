@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from aiayn_cli.model.left_behind import LeftBehind
 from aiayn_cli.model.masks import additive, causal_mask, contiguous, padding_mask
 
 _GROWTH = 16  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
@@ -108,9 +109,11 @@ class DecoderCache:
         self.memory_mask = None if src_mask is None else self._for_heads(padding_mask(src_mask))
         self.lengths = [0] * len(memory)
         self._window = attention_window
-        # On a GPU to know which slots are free would make the host wait for the device, at each step.
+        # On a GPU to know which slots are free would make the host wait for the device, at each step. There only those
+        # are used again that a window has left behind.
         self._reuse = memory.device.type == "cpu"
         self._used = [0] * len(memory)  # slots of each sentence, where none is used again
+        self._left_behind = LeftBehind(len(memory), attention_window, _GROWTH) if attention_window else None
         self._seen = torch.zeros(len(memory), 1, 0, dtype=torch.bool, device=memory.device)  # [sentences, beams, slots]
         self._position = torch.zeros(len(memory), 0, dtype=torch.int64, device=memory.device)  # of each slot's token
 
@@ -125,7 +128,7 @@ class DecoderCache:
             scores, 0 or -inf.
         """
         new, device = beams * new_len, self._seen.device
-        slots = self._free_slots(new)
+        slots = self._free_slots(beams, new_len)
         index = slots.index.unsqueeze(1)  # [sentences, 1, new]
         seen = _resized(self._seen, 2, slots.size)
         if seen.shape[1] == 1 < beams:  # before the first step
@@ -154,8 +157,8 @@ class DecoderCache:
         numbers = additive(mask, memory.dtype)
         return numbers.expand(-1, memory.shape[1], -1, -1).contiguous() if memory.device.type == "cpu" else numbers
 
-    def _free_slots(self, new: int) -> NewSlots:
-        device, size = self._seen.device, self._seen.shape[2]
+    def _free_slots(self, beams: int, new_len: int) -> NewSlots:
+        new, device, size = beams * new_len, self._seen.device, self._seen.shape[2]
         if self._reuse:
             taken = self._seen.any(1)  # [sentences, slots]
             needed = int(taken.sum(1).max()) + new if size else new
@@ -164,6 +167,9 @@ class DecoderCache:
                 taken = _resized(taken, 1, size)
             order = torch.arange(size, device=device)  # the first free ones, whatever follows them
             return NewSlots((taken.int() * size + order).topk(new, dim=1, largest=False).indices, size)
+        if self._left_behind is not None:
+            index, size = self._left_behind.take_up(self.lengths, beams, new_len)
+            return NewSlots(index.to(device), size)
         needed = max(self._used) + new
         if needed > size:
             size = -(-needed // _GROWTH) * _GROWTH
@@ -192,6 +198,8 @@ class DecoderCache:
             self.memory_mask = self.memory_mask.index_select(0, sentences)
         kept = sentences.tolist()
         self._used = [self._used[sentence] for sentence in kept]
+        if self._left_behind is not None:
+            self._left_behind.keep(kept)
         self.lengths = [self.lengths[sentence] for sentence in kept]
         self._position = self._position.index_select(0, sentences)
         size = self._seen.shape[2]
@@ -213,6 +221,8 @@ class DecoderCache:
         self._seen = put(self._seen, places, other._seen[chosen], dim=2)
         if self._window:
             self._position = put(self._position, places, other._position[chosen])
+        if self._left_behind is not None and other._left_behind is not None:
+            self._left_behind.take(places.tolist(), other._left_behind, chosen)
         for place, sentence in zip(places.tolist(), range(chosen.start, chosen.stop), strict=True):
             self._used[place], self.lengths[place] = other._used[sentence], other.lengths[sentence]
 

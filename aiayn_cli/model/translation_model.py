@@ -43,6 +43,7 @@ class TranslationModel(nn.Module, ABC):
     Attributes:
         encoder_layers, decoder_layers: what torch.compile is given, layer by layer.
         output: its weight [vocab, d_model] turns what the decoder makes into logits.
+        replays_graphs: whether its compiled layers are CUDA graphs (training/compilation.py).
     """
 
     encoder_layers: nn.ModuleList
@@ -51,6 +52,7 @@ class TranslationModel(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
+        self.replays_graphs = False
         # Does that instead, where use_int8() set it; in the class itself it would hide the module that is set later.
         self.vocab_projection: nn.Module | None = None
 

@@ -9,6 +9,7 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.interop.ctranslate2_engine import CTranslate2Engine
+from aiayn_cli.interop.ctranslate2_export import check_expressible
 from aiayn_cli.interop.ctranslate2_package import load_package
 
 EXPORTED = "exported.json"  # in the folder, beside the format's own files
@@ -44,9 +45,10 @@ def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8:
         device: where to run.
         int8: in 8 bits; weights that were exported in float32 are then rounded while they are loaded.
     Raises:
-        AiaynError: there is no export, it is of other weights, or ctranslate2 is not installed.
+        AiaynError: there is no export, or can be none, it is of other weights, or ctranslate2 is not installed.
     """
     package = load_package()
+    check_expressible(checkpoint.model)
     folders = [default_folder(checkpoint, kind) for kind in ((True, False) if int8 else (False,))]
     folder = next((folder for folder in folders if (folder / EXPORTED).is_file()), None)
     command = f"`aiayn export {checkpoint.path}{' --int8' if int8 else ''}`"

@@ -6,6 +6,7 @@ from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.training.compilation import without_graphs
 
 _SAMPLES = 6  # validation sentences whose translations the report shows
 
@@ -30,7 +31,7 @@ class ValidationBleu:
         every = max(1, len(sources) // wanted)
         self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
         self._model, self._codec, self._device, self._decoding = model, data.codec(), device, decoding
-        self._tgt_lang, self._longest_source = data.tgt_lang, data.max_length
+        self._tgt_lang, self._trained_length = data.tgt_lang, data.max_length
         self._samples: dict[str, list[str]] = {}
         bleu(self._references[:1], [self._references[:1]], tgt_lang=self._tgt_lang)  # what is missing is found now
 
@@ -38,9 +39,10 @@ class ValidationBleu:
         """BLEU of the model's translations."""
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
-            tgt_lang=self._tgt_lang, longest_source=self._longest_source,
+            tgt_lang=self._tgt_lang, trained_length=self._trained_length,
         )  # fmt: skip
-        translations = translator.translate(self._sources)
+        with without_graphs(self._model):
+            translations = translator.translate(self._sources)
         shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
         self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}

@@ -1,7 +1,17 @@
-"""torch.compile for the layers of a network, in a bounded number of graphs."""
+"""torch.compile for the layers of a network, in a bounded number of graphs; and CUDA graphs, where they are asked for.
+
+Starting a kernel takes the host some microseconds, which a large network on a large batch hides: the GPU is at work on
+earlier ones. Where layers and batches are small (4,096 tokens in layers of 256), it waits. A CUDA graph starts all
+kernels of a layer at once; but it is recorded for one shape, so every shape of few_shapes.py costs a recording.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+from torch import nn
 
+from aiayn_cli import logs
 from aiayn_cli.config import Compile
 from aiayn_cli.model.translation_model import TranslationModel
 
@@ -19,18 +29,66 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
     Args:
         model: on its device, in its dtype.
         wanted: "on", "off" or "auto": on a GPU only. On a CPU, the compiled layers of small models were slower.
+            "graphs": on a GPU, and its kernels are recorded as CUDA graphs and replayed. Where that does not work, a
+            warning says so, and layers are compiled without it.
         device: the model's.
     Returns:
         Whether they are compiled.
     """
-    if wanted == "off" or (wanted == "auto" and device.type != "cuda"):
+    if wanted == "graphs" and device.type != "cuda":
+        logs.warning(
+            f"CUDA graphs need a GPU, and this is {device.type}: layers run as they are, without torch.compile"
+        )
+    if wanted == "off" or (wanted != "on" and device.type != "cuda"):
         return False
+    mode = None
+    if wanted == "graphs":
+        if problem := problem_with_graphs(device):
+            logs.warning(f"CUDA graphs do not work here ({problem}): layers are compiled, and run without them")
+        else:
+            mode, model.replays_graphs = "reduce-overhead", True
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MOST_GRAPHS)
     for layer in (*model.encoder_layers, *model.decoder_layers):
-        layer.compile(dynamic=True)
+        layer.compile(dynamic=True, mode=mode)
     return True
 
 
 def is_compiled(model: TranslationModel) -> bool:
     """Whether compile_layers() has compiled the model's layers."""
     return any(layer._compiled_call_impl is not None for layer in model.encoder_layers)
+
+
+def begin_pass(model: TranslationModel) -> None:
+    """Say that what the layers gave in the last pass is not needed any more: CUDA graphs write into the same memory.
+
+    Without it torch would take each layer's call for a pass of its own, since layers are compiled one by one.
+    """
+    if model.replays_graphs:
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def without_graphs(model: TranslationModel) -> Iterator[None]:
+    """Run layers as they are, for batches whose shapes are not few: each would be recorded."""
+    if not model.replays_graphs:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def problem_with_graphs(device: torch.device) -> str:
+    """What keeps a compiled layer from being recorded as a CUDA graph on a device; "" where nothing does."""
+    layer = nn.Linear(16, 16, device=device)
+    try:
+        recorded = torch.compile(layer, dynamic=True, mode="reduce-overhead")
+        for rows in (32, 32, 32, 48, 48, 48):  # of each shape a first call, a recorded and a replayed one
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+            x = torch.rand(rows, 16, device=device)
+            found = recorded(x)
+            found.sum().backward()
+            if not torch.allclose(found, layer(x), atol=1e-3):
+                return "a replayed layer gives other numbers"
+    except Exception as error:  # whatever drivers, compilers and versions make of it
+        return str(error).partition("\n")[0] or type(error).__name__
+    return ""

@@ -9,7 +9,7 @@ from aiayn_cli.model.packing import rounded_up
 
 # Steps from a power of two to the next. Padding of the longer side and of pairs costs most, so those steps are small.
 _LONGER_STEPS, _SHORTER_STEPS, _PAIR_STEPS = 32, 8, 32
-_PAIRS_MULTIPLE = 8  # what tensor cores like; and with it no dimension is 1, which torch.compile treats apart
+_PAIRS_MULTIPLE = 4  # so that no dimension is 1, which torch.compile treats apart
 _LEAST_LENGTH = 8
 
 

@@ -9,7 +9,7 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.packing import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
-from aiayn_cli.training.compilation import is_compiled
+from aiayn_cli.training.compilation import begin_pass, is_compiled
 from aiayn_cli.training.few_shapes import few_counts, few_shapes
 
 _LONGEST_PACKED = 512  # tokens: beyond, attention weights kept for the backward pass would take too much memory
@@ -37,6 +37,7 @@ def teacher_forced(
             src, tgt_in = _filled_up(batch.src, src_packing), _filled_up(batch.tgt_in, tgt_packing)
             return model.decode_packed(src, src_packing, tgt_in, tgt_packing), batch.tgt_out
     shape = few_shapes(shape_of(store, pairs), model.max_positions) if _wants_few_shapes(device) else None
+    begin_pass(model)
     padded = collate(store, pairs, shape).to(device)
     hidden = model.decode(padded.tgt_in, model.encode(padded.src, padded.src_mask), padded.src_mask)
     rows = padded.tgt_tokens if shape is None else few_counts(padded.tgt_tokens)

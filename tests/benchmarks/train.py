@@ -29,6 +29,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from padding import padding
 from train_peers import Peer, find_peer, tokens_per_second, write_text
 
 SIZES = {
@@ -143,10 +144,11 @@ def measure(arguments: argparse.Namespace) -> None:
     # 6 operations for each weight and token: the encoder sees source tokens, decoder and projection target tokens.
     encoder = count_parameters(model.encoder_layers)
     decoder = count_parameters(model.decoder_layers) + model.output.weight.numel()
-    src_per_tgt = (data.train.src_lengths.sum() + len(data.train)) / (data.train.tgt_lengths.sum() + len(data.train))
-    gflops = 6e-9 * speed * (encoder * float(src_per_tgt) + decoder)
+    src_tokens, tgt_tokens = (data.train.n_tokens(side) + len(data.train) for side in ("src", "tgt"))
+    gflops = 6e-9 * speed * (encoder * src_tokens / tgt_tokens + decoder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    padding = padding_share(data.train, config, packed=device.device.type == "cpu" and model.reads_packed)
+    packed = device.device.type == "cpu" and model.reads_packed
+    waste = padding(data.train, config.batch_tokens, config.max_tokens, packed=packed)
     column = list(SIZES).index(arguments.one_size)
     if arguments.result:
         arguments.result.write_text(json.dumps(speed), encoding="ascii")
@@ -154,7 +156,8 @@ def measure(arguments: argparse.Namespace) -> None:
     print(
         f"{label:34}{'':{10 * column}}{speed:10,.0f}{'':{10 * (1 - column)}}  "
         f"{count_parameters(model):,} parameters, {gflops:,.0f} GFLOP/s = {100 * gflops / rate:.0f} % of the "
-        f"{rate:,.0f} of a matrix product, {100 * padding:.1f} % padding, peak {peak:,.0f} MB"
+        f"{rate:,.0f} of a matrix product, peak {peak:,.0f} MB, "
+        f"{waste}"
     )
 
 
@@ -242,24 +245,6 @@ def soak(arguments: argparse.Namespace, size: str) -> None:
     trainer = make_trainer(arguments, size, choose_device("auto", arguments.precision), enough)[0]
     trainer.train()
     print(f"{size}: resident MB after each of {arguments.soak} epochs: " + ", ".join(f"{x:,.0f}" for x in held))
-
-
-def padding_share(store: object, config: object, packed: bool) -> float:
-    """Share of rows that belong to no token, over both sides of the updates of the first epoch."""
-    import torch
-
-    from aiayn_cli.data.batches import Position, plan_updates, split_update
-    from aiayn_cli.model.packing import pack
-
-    places = tokens = 0
-    for update in plan_updates(store, config.batch_tokens, config.seed, Position()):
-        for pairs in split_update(store, update.pairs, config.max_tokens):
-            for lengths in (store.src_lengths[pairs] + 1, store.tgt_lengths[pairs] + 1):
-                places += pack(torch.from_numpy(lengths).long()).rows if packed else len(pairs) * int(lengths.max())
-                tokens += int(lengths.sum())
-        if update.after.epoch:
-            return 1 - tokens / places
-    raise AssertionError("an epoch ends")
 
 
 def matmul_gflops(device: object, dtype: object) -> float:

@@ -7,18 +7,17 @@ Three models: the trained one, whose outputs have their real lengths and a BLEU 
 `base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
 mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
 
-Each engine runs in a process of its own: peak memory is its own, that of the processes it starts included (pages that
-several hold are counted once; looked at in a pass that is not timed). The first pass over the text is `cold`: it meets every
-shape of product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
+Each engine runs in a process of its own: peak memory is its own and that of the processes it starts, shared pages
+counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
+product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
 processor, 64 sentences in a batch. `first` is the median time to the answer to one short line in a warm process.
 BLEU is that of the trained model's outputs; where weights are random it is the agreement with torch in fp32, whose
-outputs are taken as reference, so that its own is 100. `changed` counts the outputs that differ from those of torch in
-fp32; with random weights the next tokens are nearly as likely, so that rounding changes many.
+outputs are taken as reference, so that its own is 100. `changed` counts the outputs that differ from those
+of torch in fp32; with random weights the next tokens are nearly as likely, so that rounding changes many.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -35,10 +34,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from process_memory import family_mebibytes
+
 SIZES: dict[str, dict[str, int]] = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
     "base": {},
 }
+BATCH_TOKENS = {"small": 4_000, "base": 2_000}  # as in the recipes of these names
 ENGINES = {
     "torch fp32": {"precision": "fp32"},
     "torch bf16": {"precision": "bf16"},
@@ -125,7 +127,8 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
         model = build_model(shape, checkpoint.vocab_size)
         with torch.no_grad():
             model.output.weight[EOS_ID] = 0  # among thousands of random scores never one of the best
-        checkpoint = replace(checkpoint, path=path, model=shape)
+        decoding = replace(checkpoint.decoding, batch_tokens=BATCH_TOKENS[size])
+        checkpoint = replace(checkpoint, path=path, model=shape, decoding=decoding)
         checkpoint = save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
     codec = Codec.load(path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
     pieces = source_pieces(codec), target_pieces(codec)
@@ -138,13 +141,18 @@ def compare(
     arguments: argparse.Namespace, size: str, model: Path, name: str, lines: list[str], references: list[str]
 ) -> None:
     """Measure all engines with one model on one text, and print a table."""
+    from aiayn_cli.checkpoint import load_checkpoint
     from aiayn_cli.data.codec import load_vocabs
     from aiayn_cli.evaluation.bleu import bleu
 
     tokens = sum(map(len, load_vocabs(model)[0].encode(lines))) + len(lines)
     steps = 0 if size == "trained" else round(tokens / len(lines))
     planned = f", {steps} tokens planned for each, EOS counted" if steps else ""
-    print(f"\n{size}, {name}: {len(lines):,} lines, {tokens / len(lines):.1f} tokens a line{planned}")
+    vocab_size = load_checkpoint(model).vocab_size
+    print(
+        f"\n{size}, {name}: {len(lines):,} lines, {tokens / len(lines):.1f} tokens a line of a vocabulary of "
+        f"{vocab_size:,}{planned}"
+    )
     print(
         f"{'':28}{'sent/s':>8}{'cold':>8}{'tokens/s':>10}{'x float32':>11}{'x int8':>8}{'first ms':>10}"
         f"{'peak MB':>9}{'BLEU':>7}{'changed':>9}"
@@ -214,7 +222,7 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
     def look() -> None:
         nonlocal most
         while not done.wait(0.02):
-            most = max(most, sum(map(proportional_megabytes, [os.getpid(), *children()])))
+            most = max(most, family_mebibytes(os.getpid()))
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -222,25 +230,6 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
     done.set()
     watcher.join()
     return most
-
-
-def children() -> list[int]:
-    """Processes that this one has started, on Linux."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just ended
-            if int(file.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(file.parent.name))
-    return found
-
-
-def proportional_megabytes(process: int) -> float:
-    """Memory of a process, each page divided by the number of processes that hold it."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def ours(task: dict[str, Any]) -> Any:

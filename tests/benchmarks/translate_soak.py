@@ -2,9 +2,9 @@
 
     python tests/benchmarks/translate_soak.py [MODEL] [--lines 200000] [--source FILE]
 
-Prints, for every tenth of the lines, how many were answered, the process's resident memory and the speed. Memory that
-grows with the number of lines shows as a rise from the second tenth on; the first one still fills buffers and caches.
-Without a MODEL it is the newest run's. Linux only: it reads /proc.
+Prints, for every tenth of the lines, how many were answered, the memory of the process and of those that it started,
+and the speed. Memory that grows with the number of lines shows as a rise from the second tenth on; the first one still
+fills buffers and caches. Without a MODEL it is the newest run's. Linux only: it reads /proc.
 """
 
 import argparse
@@ -15,14 +15,9 @@ import threading
 import time
 from pathlib import Path
 
+from process_memory import family_mebibytes
+
 WORDS = ["the", "a", "dog", "cat", "man", "woman", "house", "runs", "sees", "red", "big", "in", "on", "with", "and"]
-
-
-def rss_mib(pid: int) -> float:
-    """Resident memory of a process in MiB."""
-    fields = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").split("\n")
-    kib = next(field.split()[1] for field in fields if field.startswith("VmRSS:"))
-    return int(kib) / 1024
 
 
 def sources(path: Path | None) -> list[bytes]:
@@ -55,18 +50,18 @@ def main() -> None:
     threading.Thread(target=feed, daemon=True).start()
     started = time.perf_counter()
     step = max(arguments.lines // 10, 1)
-    print(f"{'lines':>9} {'RSS, MiB':>9} {'lines/s':>8}")
+    print(f"{'lines':>9} {'MiB':>9} {'lines/s':>8}")
     answered, memory = 0, []
     for _ in process.stdout:
         answered += 1
         if answered % step == 0:
             seconds = time.perf_counter() - started
-            memory.append(rss_mib(process.pid))
+            memory.append(family_mebibytes(process.pid))
             print(f"{answered:>9,} {memory[-1]:>9.0f} {answered / seconds:>8.0f}", flush=True)
     code = process.wait()
     print(f"{answered:,} of {arguments.lines:,} lines answered, exit code {code}")
-    if len(memory) > 2:
-        print(f"memory rose by {memory[-1] - memory[1]:.0f} MiB from the second tenth to the last")
+    if len(memory) > 3:  # at the last line the process may be ending already
+        print(f"memory rose by {memory[-2] - memory[1]:.0f} MiB from the second tenth to the last but one")
     sys.exit(code or answered != arguments.lines)
 
 

@@ -1,5 +1,6 @@
 """A tree becomes a sequence and the same tree again; whatever a model writes becomes a tree over the given words."""
 
+from collections import Counter
 from itertools import product
 
 import pytest
@@ -9,9 +10,13 @@ from hypothesis import strategies as st
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.tree_text import NO_TAG, TreeText
 from aiayn_cli.data.trees import Leaf, from_text, reduce_tree, to_text, unescape, words
+from aiayn_cli.data.vocab import Vocab, readable
+from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.errors import DataError
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f()"), min_size=1, max_size=6)
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f\x1f()"), min_size=1, max_size=6
+)
 LABELS = st.one_of(st.sampled_from(["S", "NP", "NP-SBJ", "VP=2", "TOP", "-"]), NAMES)
 LEAVES = st.builds("({} {})".format, st.one_of(st.sampled_from(["NN", "VB", "-LRB-"]), NAMES), NAMES)
 TREES = st.recursive(
@@ -21,6 +26,11 @@ FORMS = [
     TextConfig(trees=True, tree_tags=tags, tree_words=written) for tags, written in product((True, False), repeat=2)
 ]
 TAGS, BOTH, BARE, WORDS = FORMS[1], FORMS[0], FORMS[3], FORMS[2]
+
+BRACKETS = {"(S": 9, ")S": 9, "(NP": 9, ")NP": 9, "NN": 20, "abc": 3}
+VOCAB = Vocab(
+    train_vocab(Counter(BRACKETS) + Counter("abcdefghij()SNP"), 330, byte_fallback=True, mixed_scripts=True), "test"
+)
 
 TREE = "(TOP (S (NP-SBJ (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 
@@ -55,6 +65,17 @@ def test_a_tree_comes_back_exactly_but_for_tags_that_were_left_out(tree: tuple, 
     assert found == tree
 
 
+@given(TREES, st.sampled_from(FORMS))
+def test_a_tree_comes_back_through_a_vocabulary_that_knows_its_characters(tree: tuple, form: TextConfig) -> None:
+    if not tree:
+        return
+    text = TreeText(form)
+    line, sequence = " ".join(map(unescape, words(tree))), readable(text.linearise(tree))
+    [written] = VOCAB.decode(VOCAB.encode([sequence]))
+    assert written == sequence
+    assert text.restore(line, written).repairs.keys() <= {"wrong word"}  # where readable() changed one
+
+
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)).map(" ".join),
     st.lists(st.one_of(st.sampled_from(["(NP", ")NP", "(S", ")S", "NN", "(", ")", "x)NP"]), st.text())).map(" ".join),
@@ -66,7 +87,7 @@ def test_whatever_is_written_becomes_a_tree_over_the_given_words(line: str, sequ
         word
         for word in line.replace("(", "-LRB-")
         .replace(")", "-RRB-")
-        .translate(dict.fromkeys(range(9, 14), " "))
+        .translate(dict.fromkeys([*range(9, 14), 31], " "))
         .split(" ")
         if word
     ]

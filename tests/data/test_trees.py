@@ -21,7 +21,9 @@ from aiayn_cli.data.trees import (
 )
 from aiayn_cli.errors import DataError
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f()"), min_size=1, max_size=6)
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f\x1f()"), min_size=1, max_size=6
+)
 LEAVES = st.builds(lambda tag, word: f"({tag} {word})", NAMES, NAMES)
 TREES = st.recursive(
     LEAVES, lambda inside: st.builds("({} {})".format, NAMES, st.lists(inside, min_size=1, max_size=3).map(" ".join))

@@ -35,15 +35,15 @@ def ended(process: int) -> bool:
 
 def test_each_work_has_a_process_of_its_own_with_one_thread_and_the_same_ones_again() -> None:
     before = torch.get_num_threads()
-    copies = Copies(who)
-    found = copies.run([7, 8, 9])
+    copies = Copies[int, tuple[int, int, int]]()
+    found = copies.run(who, [7, 8, 9])
     assert [number for number, _, _ in found] == [7, 8, 9]
     processes = [process for _, process, _ in found]
     assert processes[0] == os.getpid()
     assert len(set(processes)) == 3
     assert [threads for _, _, threads in found] == [1, 1, 1]
     assert torch.get_num_threads() == before
-    assert [process for _, process, _ in copies.run([1, 2])] == processes[:2]
+    assert [process for _, process, _ in copies.run(who, [1, 2])] == processes[:2]
     del copies
     assert all(map(ended, processes[1:]))
 
@@ -66,9 +66,9 @@ def unpicklable(number: int, stop: Stop) -> object:
 
 @pytest.mark.parametrize("do", [killed, failing, unpicklable])
 def test_what_a_copy_cannot_do_is_done_here(do: Callable[[int, Stop], object]) -> None:
-    copies = Copies(do)
+    copies = Copies[int, object]()
     for _ in range(3):
-        assert copies.run([1, 2, 3]) == [1, 2, 3]
+        assert copies.run(do, [1, 2, 3]) == [1, 2, 3]
 
 
 def test_a_failure_here_is_raised_and_ends_the_copies() -> None:
@@ -79,13 +79,13 @@ def test_a_failure_here_is_raised_and_ends_the_copies() -> None:
             time.sleep(0.001)
         return number
 
-    copies = Copies(wait_or_fail)
+    copies = Copies[int, int]()
     with pytest.raises(ZeroDivisionError):
-        copies.run([0, 1])
+        copies.run(wait_or_fail, [0, 1])
     assert copies.count == 0
-    copies = Copies(failing_everywhere)
+    copies = Copies[int, int]()
     with pytest.raises(ValueError, match="number 3"):
-        copies.run([1, 3])
+        copies.run(failing_everywhere, [1, 3])
 
 
 def failing_everywhere(number: int, stop: Stop) -> int:
@@ -107,7 +107,7 @@ def test_copies_end_with_the_process_that_made_them(busy: bool) -> None:
 
     parent = os.fork()
     if parent == 0:
-        Copies(do).run([0, 1])
+        Copies[int, int]().run(do, [0, 1])
         time.sleep(60)
         os._exit(0)
     os.close(writer)

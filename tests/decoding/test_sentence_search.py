@@ -64,13 +64,16 @@ def test_many_lines_in_processes_give_what_they_give_in_one_thread(
     monkeypatch.setattr("aiayn_cli.decoding.sentence_search._FEWEST_IN_A_PROCESS", 8)
     lines = random_lines(40)
     one = Translator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
-    two = Translator([make_model()], vocab, replace(cpu, threads=2), replace(DECODING, batch_tokens=90))
+    two = Translator(
+        [make_model()], vocab, replace(cpu, threads=2), replace(DECODING, batch_tokens=90), in_processes=True
+    )
     for beam, options in ((3, SearchOptions()), (2, SearchOptions(min_length=3)), (1, SearchOptions(max_length=5))):
         # The processes are there from the first time on, and are told each time how to search.
         how = {"decoding": replace(DECODING, beam_size=beam, batch_tokens=90), "options": options}
         assert two.variant(**how).translate(lines) == one.variant(**how).translate(lines)
+        assert two._search._copies is not None
         assert two._search._copies.count == 1
-    assert one._search._copies.count == 0
+    assert one._search._copies is None
 
 
 @given(data=st.data())

@@ -11,7 +11,7 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.beam_search import Hypothesis
 from aiayn_cli.decoding.flags import OutputChecks
-from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE
+from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, Source
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
@@ -69,6 +69,24 @@ def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
     assert found == [translator.translate(["der hund"])[0], " ".join(translator.translate(sentences))]
     assert translator.notices.counts["split"] == 1
     assert "line 2 has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("trained", "limit"), [(15, 250), (600, 600), (5_000, 1_000)])
+def test_no_line_is_cut_that_is_as_short_as_those_of_training(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str], trained: int, limit: int
+) -> None:
+    translator = Translator([make_model()], vocab, cpu, DECODING, trained_length=trained)
+    passes: list[int] = []
+
+    def search(sources: Sequence[Source]) -> list[list[Hypothesis]]:
+        passes.extend(len(source.ids) for source in sources)
+        return [[Hypothesis((), -1.0, -1.0)] for _ in sources]
+
+    translator._search.search = search  # type: ignore[method-assign]
+    translator.translate([" ".join(["katze"] * count) for count in (limit, limit + 1)])
+    assert max(passes) == limit
+    assert len(passes) == 3
+    assert f"sub-words, more than {limit}" in capsys.readouterr().err
 
 
 def test_parts_of_a_long_chinese_line_are_joined_without_blanks(

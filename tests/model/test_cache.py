@@ -247,9 +247,10 @@ def test_what_no_hypothesis_descends_from_makes_room_for_new_tokens() -> None:
     assert search.cache.layers[0]._k.shape[2] == 48  # 40 tokens of the survivor and 4 new ones, in steps of 16
 
 
+@pytest.mark.parametrize("window", [0, 3])
 @torch.no_grad()
-def test_where_slots_are_not_used_again_steps_equal_the_full_pass_too() -> None:
-    model = _model(window=3)
+def test_where_the_host_does_not_wait_for_free_slots_steps_equal_the_full_pass_too(window: int) -> None:
+    model = _model(window=window)
     search, other = _Search(model, [6, 1, 4], n_beams=2), _Search(model, [3, 3], n_beams=2)
     for cache in (search.cache, other.cache):
         cache._reuse = False
@@ -258,7 +259,7 @@ def test_where_slots_are_not_used_again_steps_equal_the_full_pass_too() -> None:
         search.reorder(2)
     other.step()
     search.cache.take(torch.tensor([1]), other.cache, slice(1, 2))
-    assert search.cache._used == [18, 2, 18]
+    assert search.cache.layers[0]._k.shape[2] == (16 if window else 32)  # 9 tokens of 2, or 4
     logits = model.step(tokens := torch.randint(_VOCAB, (6, 1)), search.cache)
     src, src_mask = (x[1].expand(2, -1) for x in (other.src, other.src_mask))
     taken = model(src, src_mask, torch.cat([other.prefixes[2:], tokens[2:4]], dim=1))
@@ -266,6 +267,23 @@ def test_where_slots_are_not_used_again_steps_equal_the_full_pass_too() -> None:
     src, src_mask = (x[2].expand(2, -1) for x in (search.src, search.src_mask))
     stayed = model(src, src_mask, torch.cat([search.prefixes[4:], tokens[4:]], dim=1))
     torch.testing.assert_close(logits[4:], stayed[:, -1])
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=40), st.integers(1, 5))
+@settings(max_examples=20, deadline=None)
+@torch.no_grad()
+def test_with_a_window_a_pool_that_is_not_looked_at_does_not_grow_with_the_length(
+    steps: list[tuple[int, int]], window: int
+) -> None:
+    search = _Search(_model(window=window), [5, 2], n_beams=2)
+    search.cache._reuse = False
+    for n_beams, new_len in steps:
+        search.step(new_len)
+        search.reorder(n_beams)
+        if len(search.prefixes[0]) > 80:
+            break
+    most = 4 * (window + 3 + 3)  # hypotheses x (what is seen, a step before that reached back farther, a new one)
+    assert search.cache.layers[0]._k.shape[2] <= -(-most // 16) * 16
 
 
 def test_a_layers_cache_returns_all_tokens_in_their_slots_and_zeros_elsewhere() -> None:

@@ -168,10 +168,13 @@ def test_ensembles_are_for_torch(exported: Path) -> None:
         run_translate([exported, exported], engine="ctranslate2")
 
 
-def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path) -> None:
+def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate: Callable[..., list[str]]) -> None:
     path = make_checkpoint(tmp_path / "one", kind="recurrent")
     with pytest.raises(AiaynError, match="no recurrent models"):
         run_export(path)
+    with pytest.raises(AiaynError, match="no recurrent models") as error:
+        translate(path, engine="ctranslate2")
+    assert error.value.hint == "translate with --engine torch instead"  # and not to export it first
 
 
 def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> None:

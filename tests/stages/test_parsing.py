@@ -132,7 +132,7 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
     assert words(from_text(tree)) == long.split()
     assert "tree_repaired" in record["flags"]
     capfd.readouterr()
-    monkeypatch.setattr("aiayn_cli.stages.translate_models.LONGEST_PASS", 20)
+    monkeypatch.setattr("aiayn_cli.decoding.translator.LONGEST_PASS", 20)
     trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2)
     assert "line 2 has" in (said := capfd.readouterr().err)
     assert "no more than 20 are read at once: it is left out, since it cannot be cut" in said
@@ -233,6 +233,9 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
         ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
         ({"corpus": "demo", "settings": {"tree_words": True}}, "--tree-words without --trees"),
         ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
+        ({"trees": [Path("a")], "settings": {"case_copies": 0.1}}, "--case-copies is 0.1, but --trees is true"),
+        ({"trees": [Path("a")], "settings": {"on_bad_bytes": "drop"}}, "--on-bad-bytes is drop, but --trees is true"),
+        ({"trees": [Path("a")], "settings": {"moses_tokenise": True}}, "--moses-tokenise is true, but so is --trees"),
         ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
     ],
 )

@@ -35,8 +35,8 @@ class LengthsAlone:
 def test_a_shape_holds_the_batch_and_is_little_larger(pairs: int, src: int, tgt: int, room: int) -> None:
     longest = max(src, tgt) + room
     found = few_shapes(Shape(pairs, src, tgt), longest)
-    assert pairs <= found.pairs <= max(pairs * 33 / 32, pairs + 7) + 7
-    assert found.pairs % 8 == 0
+    assert pairs <= found.pairs <= pairs * 33 / 32 + 3
+    assert found.pairs % 4 == 0
     for needed, length in ((src, found.src_length), (tgt, found.tgt_length)):
         assert needed <= length <= min(longest, max(8, needed * 9 / 8))
     assert max(found[1:]) <= max(8, max(src, tgt) * 33 / 32)
