@@ -7,13 +7,13 @@ lets nothing run but the page's own few lines of script.
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from html import escape
 from pathlib import Path
 
 from aiayn_cli import __version__
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.evaluation.differences import Piece, differences
+from aiayn_cli.stages.output_files import is_read, write_whole
 from aiayn_cli.stages.score_result import SIGNIFICANT, PartScores, ScoreResult, Sentence
 
 _STYLE = """
@@ -73,15 +73,7 @@ def write_page(path: Path, result: ScoreResult, parts: Sequence[PartScores], sen
         AiaynError: the file cannot be written.
     """
     text = page(result, parts, sentences)
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8", errors="replace")
-        unfinished.replace(path)
-    except OSError as error:
-        raise AiaynError(f"cannot write {path}: {error.strerror}", "give another --html") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+    write_whole(path, text, "give another --html")
 
 
 def check_place(path: Path, inputs: Iterable[str]) -> None:
@@ -100,9 +92,8 @@ def check_place(path: Path, inputs: Iterable[str]) -> None:
         raise AiaynError(f"{path} is a folder, but --html writes a file", f"name a file in it: {path / 'compare.html'}")
     if not path.parent.is_dir():
         raise AiaynError(f"cannot write {path}: there is no folder {path.parent}", "make it, or give another --html")
-    for name in inputs:
-        if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
-            raise UsageError(f"--html {path} is one of the files that are scored", "give the page a name of its own")
+    if is_read(path, inputs):
+        raise UsageError(f"--html {path} is one of the files that are scored", "give the page a name of its own")
 
 
 def page(result: ScoreResult, parts: Sequence[PartScores], sentences: Sequence[Sentence]) -> str:

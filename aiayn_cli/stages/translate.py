@@ -144,7 +144,7 @@ def run_translate(
             do not belong together; a process that ended before its work was done.
     """
     check_inputs(source, prefix)
-    check_outputs(output, report, attention)
+    check_outputs(output, report, attention, inputs=(source, prefix, glossary))
     if sample and glossary is not None:
         raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")
     sampling = make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

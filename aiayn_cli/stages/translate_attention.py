@@ -9,6 +9,7 @@ from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.suspects import Judged
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page, encode_example
+from aiayn_cli.stages.output_files import write_whole
 
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
 _MOST_WEIGHTS = 25_000_000  # of one pass, a byte each: some 400 sub-words of a base model
@@ -87,8 +88,6 @@ class AttentionPicture:
             why = f"all {self._left_out:,} passes are too long to be drawn" if self._left_out else "there was no line"
             logs.warning(f"{self._path} is not written: {why}")
             return
-        unfinished = self._path.with_name(f"{self._path.name}.unfinished")
-        unfinished.write_text(attention_page(title, self._examples), encoding="utf-8")
-        unfinished.replace(self._path)
+        write_whole(self._path, attention_page(title, self._examples), "give another --attention")
         more = f"; {self._left_out:,} more are left out" if self._left_out else ""
         logs.notice(f"attention: {self._path} shows {len(self._examples)} passes{more}")

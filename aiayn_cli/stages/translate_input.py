@@ -41,10 +41,17 @@ def followed(
     """
     if lines.reader.name == "stdin" and sys.stdin.isatty():
         logs.notice("type a line to translate it; Ctrl-D ends")
-        logs.prompt(_PROMPT)
-        for _, answer in answers:
-            yield answer
+        try:
             logs.prompt(_PROMPT)
+            for _, answer in answers:
+                yield answer
+                logs.prompt(_PROMPT)
+        except GeneratorExit:  # an answer had a problem; there was no prompt after it
+            return
+        except BaseException:
+            logs.prompt("\n")  # Ctrl-C
+            raise
+        logs.prompt("\n")  # Ctrl-D
         return
     with logs.progress(doing, total=count_lines_ahead(file), unit="lines") as progress:
         for count, answer in answers:

@@ -1,10 +1,11 @@
 """How translations are written: as text or JSON, to stdout or to a file that appears when it is whole."""
 
+import errno
 import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from aiayn_cli.data.input_lines import InputLine, LineFormat
 from aiayn_cli.data.text import write_records
 from aiayn_cli.decoding.translation import Details, Translation
 from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.stages.output_files import is_read, put_in_place, unfinished_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +73,14 @@ def _number(value: float) -> float | None:
     return round(value, 5) if math.isfinite(value) else None
 
 
-def check_outputs(*outputs: Path | None) -> None:
+def check_outputs(*outputs: Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
     """Refuse names that promise what is not written, and one name for two files.
 
     Args:
         outputs: files to write; None = no file.
+        inputs: files to read, likewise; "-" is stdin.
     Raises:
-        UsageError: one ends as a compressed file's, or is "-", or two are the same.
+        UsageError: one ends as a compressed file's, or is "-", or two are the same, or one is an input.
     """
     named = [output for output in outputs if output is not None]
     for number, output in enumerate(named):
@@ -89,6 +92,8 @@ def check_outputs(*outputs: Path | None) -> None:
             )
         if output.resolve() in (other.resolve() for other in named[:number]):
             raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
+        if is_read(output, inputs):
+            raise UsageError(f"{output} is read, and cannot be an output at once", "give another name")
 
 
 @contextmanager
@@ -101,31 +106,43 @@ def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callab
     Raises:
         AiaynError: the file cannot be written.
     """
-    sink = sys.stdout.buffer
-    unfinished = None
+    sink, unfinished = sys.stdout.buffer, output
     if output is not None:
         if output.is_dir():
             raise AiaynError(f"cannot write {output}: it is a folder", "name a file in it")
-        if not output.exists() or output.is_file():  # not a device or a named pipe, which nothing may replace
-            unfinished = output.with_name(f"{output.name}.unfinished")
-        try:
-            sink = (unfinished or output).open("wb")
-        except OSError as error:
-            raise AiaynError(f"cannot write {output}: {error.strerror}", "give another name") from error
+        unfinished = unfinished_path(output)
+        with _refusal_named(output):
+            sink = unfinished.open("wb")
 
     def write(records: Iterable[str]) -> None:
         if not silent:
-            write_records(sink, records)
-            sink.flush()
+            with _refusal_named(output):
+                write_records(sink, records)
+                sink.flush()
 
     try:
         yield write
+        if output is not None and unfinished is not None:
+            with _refusal_named(output):
+                sink.close()
+                put_in_place(unfinished, output)
     except BaseException:
-        if unfinished is not None:
-            sink.close()
-            logs.notice(f"what was translated so far is in {unfinished}")
+        if output is not None:
+            with suppress(OSError):  # of a disk that is full, which was said
+                sink.close()
+            if unfinished != output:
+                logs.notice(f"what was translated so far is in {unfinished}")
         raise
-    if output is not None:
-        sink.close()
-        if unfinished is not None:
-            unfinished.replace(output)
+
+
+@contextmanager
+def _refusal_named(output: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # its reader has seen enough
+        raise
+    except OSError as error:
+        where = "stdout" if output is None else output
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "free some space there, or give another name" if is_full else "give another name"
+        raise AiaynError(f"cannot write {where}: {error.strerror}", hint) from error

@@ -87,7 +87,7 @@ def run_score_against(
         AiaynError: no such model, file or device; files of different lengths; a line without a tree for a parser.
     """
     check_inputs(source, target)
-    check_outputs(output)
+    check_outputs(output, inputs=(source, target))
     with ExitStack() as files:
         file = files.enter_context(opened(source))
         name = display_name(source)

@@ -105,6 +105,7 @@ def test_a_terminal_shows_a_prompt_and_gets_each_answer_at_once(model: Path) -> 
             read_until(b"> ", number + 1)
         os.write(master, b"\x04")
         assert process.wait(timeout=30) == 0
+    read_until(b"> \r\n", 1)
     read_until(b"translated 3 lines", 1)
     assert b"type a line to translate it; Ctrl-D ends" in shown
     os.close(master)

@@ -1,0 +1,74 @@
+import os
+from pathlib import Path
+
+import pytest
+from translation_models import feed_stdin
+
+from aiayn_cli.app import main
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.stages.output_files import is_read, unfinished_path, write_whole
+from aiayn_cli.stages.translate_output import open_writer
+
+FULL = Path("/dev/full")  # Linux's disk that is always full
+needs_full = pytest.mark.skipif(not FULL.is_char_device(), reason="there is no /dev/full")
+
+
+def test_devices_and_named_pipes_are_written_to_and_nothing_takes_their_place(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null"), Path("/dev/stdout"), Path("/proc/self/fd/1")):
+        assert unfinished_path(path) == path
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", "\u00e4", "")
+    assert os.read(reader, 9) == "\u00e4".encode()
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_stays_one_and_the_file_that_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("old")
+    (tmp_path / "link").symlink_to("folder/file")
+    write_whole(tmp_path / "link", "new", "")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "folder" / "file").read_text() == "new"
+    with open_writer(tmp_path / "link") as write:
+        write(["newer"])
+        assert (tmp_path / "link").read_text() == "new"
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "link").read_text() == "newer\n"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "link"]
+
+
+@needs_full
+def test_a_disk_that_is_full_is_named_by_the_file_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(output: Path | None) -> None:
+        with open_writer(output) as write:
+            write(["x"])
+
+    with pytest.raises(AiaynError, match="cannot write /dev/full: No space left on device"):
+        fill(FULL)
+    with pytest.raises(AiaynError, match="cannot write /dev/full: No space left on device"):
+        write_whole(FULL, "x", "")
+    assert FULL.is_char_device()
+    with monkeypatch.context() as patch, FULL.open("w") as stdout:
+        patch.setattr("sys.stdout", stdout)
+        with pytest.raises(AiaynError, match="cannot write stdout: No space left on device"):
+            fill(None)
+        patch.undo()
+        with pytest.raises(OSError, match="No space left"):
+            stdout.close()
+
+
+def test_what_is_read_cannot_be_written(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("hund\n")
+    Path("link").symlink_to("in")
+    for option in ("-o", "--report", "--attention"):
+        feed_stdin(monkeypatch, b"hund\n")
+        assert main(["translate", "-m", str(model), "-i", "in", option, "link"]) == 2
+        assert "link is read, and cannot be an output at once" in capsys.readouterr().err
+    assert Path("in").read_text() == "hund\n"
+    assert not is_read(Path("new"), ["in", "-", None])
+    assert not is_read(Path("/dev/null"), ["/dev/null"])
