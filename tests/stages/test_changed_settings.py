@@ -24,8 +24,8 @@ def with_another(section: str, name: str) -> tuple[Recipe, Any]:
     """The old recipe with one setting changed, and its new value."""
     before = getattr(getattr(OLD, section), name)
     value = OTHERS[name] if name in OTHERS else not before if isinstance(before, bool) else before + 1
-    more = {"case_copies": 0.0} if name == "trees" else {}  # which trees do not go with
-    return replace(OLD, **{section: replace(getattr(OLD, section), **{name: value}, **more)}), value
+    with_it = {"case_copies": 0.0} if name == "trees" else {}  # trees have no copies in other case
+    return replace(OLD, **{section: replace(getattr(OLD, section), **{name: value, **with_it})}), value
 
 
 EVERY_SETTING = [
@@ -54,7 +54,6 @@ def test_each_setting_is_applied_or_refused_by_name(section: str, name: str) -> 
 @pytest.mark.parametrize("name", [field.name for field in fields(DataConfig)])
 def test_what_prepare_did_stays_as_it_was(name: str) -> None:
     new, _ = with_another("data", name)
-    assert new.data != OLD.data
     assert continued_recipe(OLD, new, RUN) == (OLD, [])
 
 
