@@ -27,7 +27,7 @@ from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
 from aiayn_cli.training.validation import Validation
 
-_PLANNED_AHEAD = 4  # updates, where the device is not the host: longer than planning the next pool takes
+_PLANNED_AHEAD = 16  # updates, where the device is not the host: they take longer than planning the next pool
 
 
 @dataclass(frozen=True)
