@@ -132,7 +132,7 @@ def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="letters exists, and is no export"):
         run_export(path, out=tmp_path / "letters")
     (tmp_path / "file").touch()
-    with pytest.raises(AiaynError, match="cannot write .*file/in: Not a directory"):
+    with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
         run_export(path, out=tmp_path / "file" / "in")
 
 
