@@ -127,6 +127,10 @@ class MasterAdam:
             self._computed.copy_(self._master.detach())
         self.clear()
 
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers; waits for the device."""
+        return bool(self._master.detach().isfinite().all())
+
     def clear(self) -> None:
         """Forget the gradient."""
         if self._dtype is torch.float32:
