@@ -36,6 +36,8 @@ _REFUSALS = {
     errno.EACCES: "change the permissions, or choose another place",
     errno.EPERM: "change the permissions, or choose another place",
     errno.EROFS: "choose a place that can be written to",
+    errno.EISDIR: "a folder stands where a file belongs: move it away",
+    errno.EIO: "the disk or the network to it fails: look at the system's log",
     errno.ENAMETOOLONG: "give a shorter name",
 }
 

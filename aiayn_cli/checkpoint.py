@@ -103,23 +103,12 @@ class Checkpoint:
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
     def load_into(self, model: nn.Module) -> None:
-        """Copy the weights into a model of the same shape, whatever its dtype and device.
-
-        Where a parameter is on torch's device "meta", the weight in the memory-mapped file takes its place.
+        """Give the weights to a model of the same shape: see put_into().
 
         Raises:
             CheckpointError: a weight is missing, left over, or of another shape.
         """
-        parameters = dict(model.named_parameters())
-        weights = self._weights_for(parameters)
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                if parameter.is_meta:
-                    owner, _, attribute = name.rpartition(".")
-                    mapped = nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
-                    setattr(model.get_submodule(owner), attribute, mapped)
-                else:
-                    parameter.copy_(weights[name])
+        put_into(model, self._weights_for(dict(model.named_parameters())))
 
     def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
         """Copy the weights into tensors of the same names and shapes, which need no gradient here.
@@ -141,6 +130,26 @@ class Checkpoint:
                 shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
                 raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
         return weights
+
+
+def put_into(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model of the same shape, whatever its dtype and device.
+
+    Where a parameter is on torch's device "meta", the weight itself takes its place, such as one in a memory-mapped
+    file.
+
+    Args:
+        model: such as build_empty() makes.
+        weights: by parameter name.
+    """
+    with torch.no_grad():
+        for name, parameter in dict(model.named_parameters()).items():
+            if parameter.is_meta:
+                owner, _, attribute = name.rpartition(".")
+                itself = nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
+                setattr(model.get_submodule(owner), attribute, itself)
+            else:
+                parameter.copy_(weights[name])
 
 
 @dataclass(frozen=True)

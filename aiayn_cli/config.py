@@ -162,6 +162,14 @@ class ModelConfig:
         _check_one_of("model.norm", self.norm, get_args(Norm))
         _check_one_of("model.positions", self.positions, get_args(Positions))
         _check_one_of("model.share_embeddings", self.share_embeddings, get_args(ShareEmbeddings))
+        if self.kind != "transformer":
+            for name in ("norm", "attention_window", "attention_bias"):
+                if (value := getattr(self, name)) != _default(name):
+                    raise ConfigError(
+                        f"model.{name} is {value}, but a {self.kind} model has no such thing",
+                        f"leave it at {_default(name)}, or use kind: transformer",
+                        key=f"model.{name}",
+                    )
         if self.kind == "recurrent" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model is {self.d_model}, but a recurrent encoder reads with half of it in each direction",

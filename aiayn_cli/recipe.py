@@ -200,6 +200,8 @@ def _to_bool(setting: Setting) -> bool:
 def _to_int(setting: Setting) -> int:
     if _WHOLE_NUMBER.fullmatch(setting.text):
         return int(setting.text)
+    if setting.text.isascii() and setting.text.isdecimal() and len(setting.text) > 20:
+        raise _complain(setting, "must have 20 digits at most", "write a smaller number")
     number = _number_meant(setting.text)
     is_whole = number is not None and number.is_integer() and abs(number) < 1e15
     hint = f"write {number:.0f}" if is_whole else "write digits only, such as 1000"

@@ -77,9 +77,10 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
 
     A kept place of an interruption goes as soon as there is a later checkpoint.
     """
-    best = (run / "checkpoints" / "best").resolve()
+    link = run / "checkpoints" / "best"
+    best = link.readlink().name if link.is_symlink() else ""
     regular, newest = list_checkpoints(run), newest_resumable(run)
-    removed = [path for path in regular[:-keep] if path.resolve() != best]
+    removed = [path for path in regular[:-keep] if path.name != best]
     removed += [path for path in _interrupted(run) if path != newest]
     for path in removed:
         # Renamed first, so that a crash midway leaves no half of a checkpoint under a whole one's name.

@@ -97,8 +97,8 @@ def accept(tmp_path: Path) -> Any:
         ),
         (
             f"training:\n  batch_tokens: {'9' * 5000}\n",  # more digits than int() converts
-            f"my.yaml:2: training.batch_tokens is '{'9' * 60}', but must be a whole number",
-            "write digits only, such as 1000",
+            f"my.yaml:2: training.batch_tokens is '{'9' * 60}', but must have 20 digits at most",
+            "write a smaller number",
         ),
         (
             "training:\n  max_updates: '100'\n",
@@ -375,6 +375,15 @@ def test_settings_that_do_not_fit_together_are_refused(refuse: Any) -> None:
 # ---- overrides
 
 
+@pytest.mark.parametrize("setting", ["norm=pre", "attention_window=8", "attention_bias=true"])
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
+def test_what_only_a_transformer_has_is_not_silently_left_out_of_another_model(kind: str, setting: str) -> None:
+    name = setting.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"model\.{name} is .*, but a {kind} model has no such thing"):
+        load_recipe("base", [f"model.kind={kind}", f"model.{setting}"])
+    load_recipe("base", [f"model.kind={kind}"])
+
+
 def test_an_override_replaces_what_the_file_says_and_the_last_one_wins(accept: Any) -> None:
     text = "training:\n  max_updates: 7\n  seed: 3\n"
     recipe = accept(text, "training.max_updates=11", "model.dropout = 5e-2", "training.max_updates=13")
@@ -482,6 +491,8 @@ def _configs(config: Any) -> Any:
         values |= {"max_ratio": st.floats(1, 1e30), "corpus": st.text(min_size=1).filter(str.strip)}
         values |= {"vocab_size": st.integers(300, 10**6), "bpe_dropout": st.just(0.0)}  # what fits every vocab_type
         values |= {"trees": st.just(False)}  # what fits all that is done to text
+    if config is ModelConfig:
+        values |= {"kind": st.just("transformer")}  # which has all settings
     if config is TrainingConfig:
         values |= {"average_last": st.integers(1, 9)}
     if "seed" in values:

@@ -168,3 +168,12 @@ def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch
         assert error.value.hint
     with pytest.raises(CheckpointError, match="there is no nowhere"):
         find_model(Path("nowhere"))
+
+
+def test_a_best_that_points_at_itself_is_no_obstacle(saved: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first, second = saved(2), saved(4)
+    (run / "checkpoints" / "best").symlink_to("best")
+    assert prune_checkpoints(run, keep=1) == [first]
+    mark_best(run, second)
+    assert load_checkpoint(run / "checkpoints" / "best").step == 4

@@ -1,10 +1,17 @@
 """Dropout (paper, Section 5.4) with masks that are cheap on a CPU.
 
-torch draws one Bernoulli variable per element there, which took a sixth of a training step. Here one 64-bit
-random number serves four elements, 16 bits each: the probability is rounded to a multiple of 1 / 65,536, and the
-kept elements are scaled by the rounded probability, so that the expectation is exact. On other devices, and where
-torch.compile makes kernels of its own (and cannot trace views of another type), it is torch's dropout.
+torch draws one Bernoulli variable per element there, which took a sixth of a training step. Here an element is lost by
+comparing 16 random bits: the probability is rounded to a multiple of 1 / 65,536, and the kept elements are scaled by
+the rounded probability, so that the expectation is exact. The bits are the exclusive or of two stretches, from random
+places on, of two pools that are drawn anew for each seed of torch's generator (training seeds it for every
+micro-batch). So any two elements of all masks are lost independently of each other, but for the rare case that two
+pairs of stretches are shifted alike, and a mask takes a quarter of the time that drawing all of its numbers took.
+
+On other devices, and where torch.compile makes kernels of its own (and cannot trace numpy's generator), it is torch's
+dropout.
 """
+
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,6 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 _STEPS = 1 << 16  # values of a 16-bit random number
+_POOL = 1 << 19  # numbers in each pool: 1 MB, so that both stay in a core's cache
+_STRETCH = _POOL // 2  # numbers that are used from one place on, at most
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
@@ -47,24 +56,29 @@ def scale_of_kept(rounded: int) -> float:
     return _STEPS / (_STEPS - rounded)
 
 
-def kept_mask(shape: torch.Size, rounded: int) -> Tensor:
-    """int16 mask, all bits set where an element is kept, with probability 1 - rounded / 65,536."""
-    count = shape.numel()
-    # torch's own generator gives the seed, so that torch.manual_seed() fixes this too, but it is half as fast.
-    seed = int(torch.empty((), dtype=torch.int64).random_())
+def kept_mask(shape: torch.Size, rounded: int, dtype: torch.dtype) -> Tensor:
+    """1 where an element is kept, with probability 1 - rounded / 65,536, else 0."""
+    kept = torch.empty(shape, dtype=dtype)
+    parts = torch.split(kept.view(-1), _STRETCH)
+    one, other = _pools(torch.initial_seed())
+    places = torch.randint(_POOL - _STRETCH + 1, (len(parts), 2)).tolist()
+    for part, (i, j) in zip(parts, places, strict=True):
+        numbers = one[i : i + len(part)] ^ other[j : j + len(part)]
+        torch.ge(numbers, rounded - _STEPS // 2, out=part)  # int16, from -32,768 on
+    return kept
+
+
+def lose(x: Tensor, kept: Tensor, scale: float) -> Tensor:
+    """scale * x where the mask is 1, else 0, in one pass."""
+    return torch.addcmul(x.new_zeros(()), x, kept, value=scale)
+
+
+@lru_cache(maxsize=1)
+def _pools(seed: int) -> Tensor:
+    """Random 16-bit numbers, all values equally likely: int16 [2, _POOL]."""
     generator = np.random.Generator(np.random.SFC64(seed))
-    bits = generator.integers(0, (1 << 64) - 1, size=(count + 3) // 4, dtype=np.uint64, endpoint=True)
-    numbers = torch.from_numpy(bits.view(np.int16))[:count]
-    # Comparing into the same int16 buffer, and clearing elements by a bitwise and, is vectorised on a CPU;
-    # comparing into bool and masked_fill are not, and took ten times as long.
-    return torch.ge(numbers, rounded - _STEPS // 2, out=numbers).neg_().view(shape)
-
-
-def clear(x: Tensor, kept: Tensor) -> Tensor:
-    """A copy of x with 0 where the mask is not set."""
-    if x.element_size() == 2:
-        return torch.bitwise_and(x.view(torch.int16), kept).view(x.dtype)
-    return x.masked_fill(kept == 0, 0)
+    bits = generator.integers(0, (1 << 64) - 1, size=2 * _POOL // 4, dtype=np.uint64, endpoint=True)
+    return torch.from_numpy(bits.view(np.int16)).view(2, _POOL)
 
 
 class _DropoutAdd(torch.autograd.Function):
@@ -74,12 +88,11 @@ class _DropoutAdd(torch.autograd.Function):
     def forward(ctx, x: Tensor, residual: Tensor | None, probability: float) -> Tensor:  # type: ignore[no-untyped-def]
         rounded = rounded_probability(probability)
         ctx.scale = scale_of_kept(rounded)
-        mask = kept_mask(x.shape, rounded)
-        ctx.save_for_backward(mask)
-        kept = clear(x, mask)
-        return kept.mul_(ctx.scale) if residual is None else torch.add(residual, kept, alpha=ctx.scale)
+        kept = kept_mask(x.shape, rounded, x.dtype)
+        ctx.save_for_backward(kept)
+        return lose(x, kept, ctx.scale) if residual is None else torch.addcmul(residual, x, kept, value=ctx.scale)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:  # type: ignore[no-untyped-def]
-        (mask,) = ctx.saved_tensors
-        return clear(grad, mask).mul_(ctx.scale), grad if ctx.needs_input_grad[1] else None, None
+        (kept,) = ctx.saved_tensors
+        return lose(grad, kept, ctx.scale), grad if ctx.needs_input_grad[1] else None, None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.model.dropout import clear, kept_mask, rounded_probability, scale_of_kept
+from aiayn_cli.model.dropout import kept_mask, lose, rounded_probability, scale_of_kept
 
 
 def fused_feed_forward(
@@ -39,7 +39,7 @@ class _FeedForward(torch.autograd.Function):
         if probability:
             rounded = rounded_probability(probability)
             ctx.scale = scale_of_kept(rounded)
-            hidden = clear(hidden, kept_mask(hidden.shape, rounded)).mul_(ctx.scale)
+            hidden = lose(hidden, kept_mask(hidden.shape, rounded, hidden.dtype), ctx.scale)
         ctx.save_for_backward(x, w_1, w_2, hidden)
         return _linear(hidden, w_2, b_2, "none")
 
@@ -51,8 +51,13 @@ class _FeedForward(torch.autograd.Function):
         if ctx.scale != 1:
             grad_hidden.mul_(ctx.scale)
         return (
-            grad_hidden @ w_1, grad_hidden.T @ x, grad_hidden.sum(0), grad.T @ hidden, grad.sum(0), None
+            grad_hidden @ w_1, grad_hidden.T @ x, _sum_of_rows(grad_hidden), grad.T @ hidden, _sum_of_rows(grad), None
         )  # fmt: skip
+
+
+def _sum_of_rows(x: Tensor) -> Tensor:
+    """[rows, width] -> [width]; in parts where it can be, since torch adds 4,000 rows at a third of the speed."""
+    return x.view(32, -1, x.shape[1]).sum(1).sum(0) if len(x) % 32 == 0 else x.sum(0)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:

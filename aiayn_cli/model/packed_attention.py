@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from aiayn_cli.model.dropout import clear, kept_mask, rounded_probability, scale_of_kept
+from aiayn_cli.model.dropout import kept_mask, lose, rounded_probability, scale_of_kept
 from aiayn_cli.model.masks import additive
 from aiayn_cli.model.packing import Packing
 
@@ -116,8 +116,8 @@ class _PackedAttention(torch.autograd.Function):
         ctx.kept_scale = 1.0
         if probability:
             rounded = rounded_probability(probability)
-            kept, ctx.kept_scale = kept_mask(weights.shape, rounded), scale_of_kept(rounded)
-            used = clear(weights, kept).mul_(ctx.kept_scale)
+            kept, ctx.kept_scale = kept_mask(weights.shape, rounded, weights.dtype), scale_of_kept(rounded)
+            used = lose(weights, kept, ctx.kept_scale)
         ctx.save_for_backward(q, k, v, weights, kept)
         ctx.pattern, ctx.heads, ctx.scale, ctx.is_self = pattern, heads, scale, memory is None
         return _from_grid(torch.bmm(used, v)[None], pattern.queries, heads)
@@ -130,11 +130,11 @@ class _PackedAttention(torch.autograd.Function):
         (grad_out,) = _to_grid(grad, pattern.queries, 1, heads)
         grads_q = q.new_empty((3 if ctx.is_self else 1, *q.shape))
         grads_kv = grads_q[1:] if ctx.is_self else k.new_empty((2, *k.shape))
-        used = weights if kept is None else clear(weights, kept).mul_(ctx.kept_scale)
+        used = weights if kept is None else lose(weights, kept, ctx.kept_scale)
         torch.bmm(used.transpose(1, 2), grad_out, out=grads_kv[1])
         grad_weights = torch.bmm(grad_out, v.transpose(1, 2))
         if kept is not None:
-            grad_weights = clear(grad_weights, kept).mul_(ctx.kept_scale)
+            grad_weights = lose(grad_weights, kept, ctx.kept_scale)
         wide = _softmax_type(q)
         grad_scores = torch.ops.aten._softmax_backward_data(grad_weights.to(wide), weights.to(wide), -1, wide).to(
             q.dtype

@@ -53,8 +53,8 @@ class Packing:
             parts: 3 for queries, keys and values, 2 for keys and values, 1 for any one.
             heads: of the attention.
         Returns:
-            int32 [parts * sentences * heads * length]: for each place of [parts, sentences, heads, length] a number
-            row * parts * heads + part * heads + head; and int32 [rows * parts * heads] for the way back.
+            int64 [parts * sentences * heads * length]: for each place of [parts, sentences, heads, length] a number
+            row * parts * heads + part * heads + head; and int64 [rows * parts * heads] for the way back.
         """
         if (parts, heads) not in self._indices:
             # There: [parts, sentences, heads, length].
@@ -65,7 +65,7 @@ class Packing:
             place = (self.places_of_rows % self.length)[:, None, None]
             part, head = torch.arange(parts)[:, None], torch.arange(heads)
             back = ((part * self.sentences + sentence) * heads + head) * self.length + place
-            self._indices[parts, heads] = there.flatten().int(), back.flatten().int()
+            self._indices[parts, heads] = there.flatten(), back.flatten()
         return self._indices[parts, heads]
 
     def padding_mask(self) -> Tensor:

@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import Checkpoint
+from aiayn_cli.checkpoint import Checkpoint, put_into
 from aiayn_cli.checkpoint_files import read_json
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.decoding.translator import Translator
@@ -21,7 +21,7 @@ from aiayn_cli.device import choose_device
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.evaluation.metrics import MetricOptions, SacreMetric, Statistics
 from aiayn_cli.evaluation.significance import bootstrap_p
-from aiayn_cli.model.build import build_model
+from aiayn_cli.model.build import build_empty
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.stages.average_choice import Choice, best_by_validation
 from aiayn_cli.stages.mean_weights import WeightSum
@@ -139,9 +139,8 @@ class Search:
 
     def _try(self, name: str, checkpoints: tuple[str, ...], weights: dict[str, Tensor]) -> Trial:
         newest = self._checkpoints[-1]
-        model = build_model(newest.model, newest.vocab_size).eval()
-        for parameter_name, parameter in model.named_parameters():
-            parameter.data.copy_(weights[parameter_name])
+        model = build_empty(newest.model, newest.vocab_size).eval()
+        put_into(model, weights)
         translator = Translator(
             [model], self._codec, self._device, newest.decoding,
             tgt_lang=newest.tgt_lang, trained_length=newest.max_length,

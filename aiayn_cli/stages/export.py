@@ -83,6 +83,11 @@ def run_export(
     temporary = folder.with_name(f"{UNFINISHED}{folder.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
+        temporary.mkdir(parents=True)
+        temporary.rmdir()
+    except OSError as error:
+        raise AiaynError(f"cannot write {folder}: {error.strerror}", "give another --out") from error
+    try:
         export(network, checkpoint.model, source_pieces(codec), target_pieces(codec), temporary, int8=int8)
         sources = [ids[: network.max_positions - 1] for ids in _check_sources(check, codec)]  # room for EOS
         result = _check(checkpoint, network, codec, temporary, int8, sources)

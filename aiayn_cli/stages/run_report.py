@@ -21,7 +21,7 @@ from aiayn_cli.stages.changed_settings import changed_settings
 from aiayn_cli.stages.report_page import link_free_page, rows, table
 from aiayn_cli.stages.run_folder import write_whole
 from aiayn_cli.training.curves import Line, line_chart
-from aiayn_cli.training.metrics import Record, read_metrics, standing
+from aiayn_cli.training.metrics import Record, is_complete, read_metrics, standing
 
 REPORT = "report.html"
 _SPEED = "target tokens/s, without padding"
@@ -44,6 +44,7 @@ def report_html(run: Path) -> str:
     manifest = json.loads((run / "manifest.json").read_bytes())
     recipe = load_recipe(str(run / "recipe.yaml"))
     records = standing(read_metrics(run / "metrics.jsonl")) if (run / "metrics.jsonl").is_file() else []
+    records = [record for record in records if is_complete(record)]
     data = _data_manifest(manifest)
     langs = (data or {}).get("src_lang", ""), (data or {}).get("tgt_lang", "")
     sections = {

@@ -28,6 +28,21 @@ from typing import Any
 
 Record = dict[str, Any]
 
+# Values without which a record cannot be shown, and the types of all.
+_SHOWN = {
+    "train": ("step", "epoch", "seconds", "loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second"),
+    "validation": ("step", "loss", "perplexity", "bleu", "best", "seconds"),
+    "samples": ("step", "sources", "references", "translations"),
+    "start": ("step", "updates", "run_flops"),
+}
+_TEXTS = ("event", "path", "device")
+_LISTS = ("sources", "references", "translations")
+_COUNTS = ("step", "epoch", "pairs", "skipped", "max_tokens", "updates", "devices", "undone")
+_NUMBERS = (
+    *("time", "seconds", "loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),
+    *("bleu", "validation_seconds", "run_flops", "matmul_rate"),
+)
+
 
 class MetricsLog:
     """The record of a run; a continued run goes on in the same file.
@@ -78,16 +93,41 @@ def _ends_within_a_line(path: Path) -> bool:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """All records of a metrics.jsonl; a line that a crash cut short is left out."""
+    """All records of a metrics.jsonl; a line that a crash cut short, or that is no record of ours, is left out."""
     records = []
     for line in path.read_bytes().split(b"\n"):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict) and "event" in record:
+        if isinstance(record, dict) and _is_ours(record):
             records.append(record)
     return records
+
+
+def is_complete(record: Record) -> bool:
+    """Whether a record has all that is shown of its event."""
+    return all(name in record for name in _SHOWN.get(record["event"], ())) and record.get("seconds", 0) is not None
+
+
+def _is_ours(record: Record) -> bool:
+    """Whether a record's values have the types of their names."""
+    event = record.get("event")
+    if not isinstance(event, str) or (event in ("resume", "rollback") and "step" not in record):
+        return False
+    return all(_fits(name, value) for name, value in record.items())
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name in _LISTS:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if name in _COUNTS:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+    if name in _NUMBERS:
+        return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300)
+    return name != "best" or isinstance(value, bool)
 
 
 def standing(records: Sequence[Record]) -> list[Record]:

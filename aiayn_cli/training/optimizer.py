@@ -39,6 +39,7 @@ class MasterAdam:
         flat = torch.cat([source[name].to(device, torch.float32).flatten() for name in named])
         self._master = nn.Parameter(flat)
         self._master.grad = torch.zeros_like(flat)
+        self._outdated = False  # whether the gradient is that of an earlier step, to be overwritten
         self._computed = self._master.detach() if self._dtype is torch.float32 else flat.to(self._dtype)
         self._named = named
         for p, value in zip(named.values(), torch.split(self._computed, self._sizes), strict=True):
@@ -55,16 +56,26 @@ class MasterAdam:
     def gradient(self) -> Tensor:
         """Float32 [parameters]: the sum of what backward passes left since the last step."""
         assert self._master.grad is not None
+        if self._outdated:
+            self._master.grad.zero_()
+            self._outdated = False
         return self._master.grad
 
     def accumulate(self) -> None:
         """Take up the gradients of a backward pass; call after each one."""
         if self._dtype is torch.float32:
             return  # backward passes add to views of the flat gradient
+        # The first pass overwrites, which saves filling with zeros and adding to them.
+        first, self._outdated = self._outdated, False
         for p, total in zip(self._named.values(), torch.split(self.gradient, self._sizes), strict=True):
-            if p.grad is not None:
+            if p.grad is None:
+                if first:
+                    total.zero_()
+            elif first:
+                total.copy_(p.grad.flatten())
+            else:
                 total.add_(p.grad.flatten())
-                p.grad = None
+            p.grad = None
 
     def limit_norm(self, most: float, exploding: float = 0.0) -> tuple[Tensor, Tensor]:
         """Scale the gradient down to a norm; the next step leaves everything as it is where the gradient is no good.
@@ -116,12 +127,18 @@ class MasterAdam:
             self._computed.copy_(self._master.detach())
         self.clear()
 
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers; waits for the device."""
+        return bool(self._master.detach().isfinite().all())
+
     def clear(self) -> None:
         """Forget the gradient."""
-        self.gradient.zero_()
-        if self._dtype is not torch.float32:
-            for p in self._named.values():
-                p.grad = None
+        if self._dtype is torch.float32:
+            self.gradient.zero_()  # now, since backward passes add to it
+            return
+        self._outdated = True
+        for p in self._named.values():
+            p.grad = None
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take other float32 weights, by parameter name."""

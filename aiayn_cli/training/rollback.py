@@ -27,9 +27,12 @@ class Rollback:
         """Whether too many updates in a row were left out."""
         return state.skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW
 
-    def from_state(self, now: TrainingState) -> TrainingState:
+    def from_state(self, now: TrainingState, *, weights_are_finite: bool = True) -> TrainingState:
         """Return to the weights of the newest checkpoint, to go on with the data that comes next.
 
+        Args:
+            now: where the run stands.
+            weights_are_finite: False where they are why.
         Returns:
             Where the run then stands: the checkpoint's state, but at today's place in the data, with what has been
             spent so far.
@@ -39,6 +42,8 @@ class Rollback:
         problem = (
             f"{now.skipped_in_a_row} updates in a row up to {now.step} had no finite gradient, or an exploding one"
         )
+        if not weights_are_finite:
+            problem = f"the weights are not finite after update {now.step}"
         hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
         earlier = self._go_back()
         if earlier is None:

@@ -11,6 +11,8 @@ from aiayn_cli.errors import CheckpointError
 
 _BEFORE = {"pool_pairs": LEAST_POOL_PAIRS}  # what was true of every run when states did not say it
 
+_MOST_DEVICES = 1 << 20  # that an update may be divided for
+
 
 @dataclass(frozen=True)
 class TrainingState:

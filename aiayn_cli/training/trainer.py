@@ -27,7 +27,7 @@ from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
 from aiayn_cli.training.validation import Validation
 
-_PLANNED_AHEAD = 4  # updates, where the device is not the host: longer than planning the next pool takes
+_PLANNED_AHEAD = 16  # updates, where the device is not the host: they take longer than planning the next pool
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,9 @@ class Trainer:
                 has_valid=self._validation is not None,
             )
             self._take_up_results(meter, all_of_them=what.save or what.log)
-            if self._rollback.is_due(self.state):
-                self._go_back()
+            is_finite = not what.save or self.optimizer.is_finite()  # a checkpoint to return to must be
+            if not is_finite or self._rollback.is_due(self.state):
+                self._go_back(weights_are_finite=is_finite)
                 updates = self._plan()
                 meter = self._new_meter()
                 progress.advance(self.state.step - step)
@@ -241,10 +242,10 @@ class Trainer:
                 meter.add(done, nll, norm)
         self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
-    def _go_back(self) -> None:
+    def _go_back(self, *, weights_are_finite: bool) -> None:
         """Return to the newest checkpoint's weights; what the updates since then gave counts no more."""
         undone = self.state.step
-        self.state = self._rollback.from_state(self.state)
+        self.state = self._rollback.from_state(self.state, weights_are_finite=weights_are_finite)
         list(self._readback.take(all_of_them=True))
         self.optimizer.usual_norm.fill_(self.state.usual_norm)
         self._metrics.write("rollback", step=self.state.step, undone=undone)

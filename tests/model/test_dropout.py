@@ -26,6 +26,22 @@ def test_elements_are_lost_independently_of_their_neighbours(distance: int) -> N
     assert abs(correlation) < 4 / _COUNT**0.5
 
 
+@pytest.mark.parametrize("distance", [0, 1, 7, 64])
+def test_elements_are_lost_independently_of_those_of_the_next_call(distance: int) -> None:
+    first, second = ((dropout(torch.ones(_COUNT), 0.3) == 0).double() - 0.3 for _ in range(2))
+    correlation = (first[distance:] * second[: _COUNT - distance]).mean().item() / (0.3 * 0.7)
+    assert abs(correlation) < 4 / _COUNT**0.5
+
+
+def test_another_seed_loses_other_elements() -> None:
+    masks = []
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        masks.append(dropout(torch.ones(999), 0.5))
+    assert torch.equal(masks[0], masks[2])
+    assert 0.4 < (masks[0] != masks[1]).double().mean() < 0.6
+
+
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 def test_the_expectation_is_the_input(probability: float) -> None:
     x = torch.full((_COUNT,), -2.5, dtype=torch.float64)

@@ -24,7 +24,8 @@ def with_another(section: str, name: str) -> tuple[Recipe, Any]:
     """The old recipe with one setting changed, and its new value."""
     before = getattr(getattr(OLD, section), name)
     value = OTHERS[name] if name in OTHERS else not before if isinstance(before, bool) else before + 1
-    return replace(OLD, **{section: replace(getattr(OLD, section), **{name: value})}), value
+    with_it = {"case_copies": 0.0} if name == "trees" else {}  # trees have no copies in other case
+    return replace(OLD, **{section: replace(getattr(OLD, section), **{name: value, **with_it})}), value
 
 
 EVERY_SETTING = [

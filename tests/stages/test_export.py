@@ -131,6 +131,9 @@ def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> No
     (tmp_path / "letters").mkdir()
     with pytest.raises(UsageError, match="letters exists, and is no export"):
         run_export(path, out=tmp_path / "letters")
+    (tmp_path / "file").touch()
+    with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
+        run_export(path, out=tmp_path / "file" / "in")
 
 
 def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(

@@ -173,7 +173,17 @@ def _not_installed(**_: Any) -> None:
     raise RuntimeError("please install MeCab")  # as sacreBLEU does for ja-mecab
 
 
-@pytest.mark.parametrize("content", [b"{}", b'{"step": 4, "position": 3}', b'{"step": 4, "position": {}, "odd": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}",
+        b'{"step": 4, "position": 3}',
+        b'{"step": 4, "position": {}, "odd": 1}',
+        b'{"step": 4, "position": {}, "seconds": NaN}',
+        b'{"step": 4, "position": {}, "saves": -3}',
+        b'{"step": 4, "position": {}, "division": 1000000000}',
+    ],
+)
 def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_path: Path) -> None:
     with ending_after(4, "SIGTERM"), pytest.raises(Terminated):
         train()

@@ -97,3 +97,22 @@ def test_perplexity_never_overflows(loss: float, expected: float) -> None:
 def test_a_full_disk_is_told_with_the_file() -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         MetricsLog(Path("/dev/full")).write("train", step=1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": ["train"], "step": 2}', '{"event": "train", "step": "x"}', '{"event": "train", "step": true}',
+        '{"event": "train", "step": 2, "loss": [1]}', '{"event": "train", "step": -1}', '{"event": "resume"}',
+        '{"event": "rollback", "step": null}', '{"event": "samples", "step": 2, "sources": 5}', "[" * 100_000,
+        '{"event": "validation", "step": 2, "best": 5}', '{"event": "train", "step": 2, "loss": 1e400}', "5",
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_record_of_ours_is_left_out(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    MetricsLog(path).write("train", step=1)
+    with path.open("a") as file:
+        file.write(line + "\n")
+    log = MetricsLog(path)
+    log.write("resume", step=1)
+    assert [record["event"] for record in standing(read_metrics(path))] == ["train", "resume"]

@@ -93,17 +93,30 @@ def test_a_shared_matrix_exists_once_and_stays_shared() -> None:
 def test_gradients_of_several_backward_passes_add_up_until_the_step(dtype: torch.dtype) -> None:
     model, separate = a_model(dtype), a_model(dtype)
     optimizer = MasterAdam(model, CONFIG)
-    expected = torch.zeros_like(optimizer.gradient)
-    for loss, other in zip(losses(model, 3), losses(separate, 3), strict=True):
-        backward(loss)
-        optimizer.accumulate()
-        separate.zero_grad()
-        backward(other)
-        gradients = [p.grad for p in separate.parameters() if p.grad is not None]
-        expected += torch.cat([gradient.float().flatten() for gradient in gradients])
-    torch.testing.assert_close(optimizer.gradient, expected, rtol=1e-6, atol=1e-7)
+    for step in range(2):
+        expected = torch.zeros_like(optimizer.gradient)
+        for loss, other in zip(losses(model, 3, step), losses(separate, 3, step), strict=True):
+            backward(loss)
+            optimizer.accumulate()
+            separate.zero_grad()
+            backward(other)
+            gradients = [p.grad for p in separate.parameters() if p.grad is not None]
+            expected += torch.cat([gradient.float().flatten() for gradient in gradients])
+        torch.testing.assert_close(optimizer.gradient, expected, rtol=1e-6, atol=1e-7)
+        optimizer.step(0.0)
+        assert not optimizer.gradient.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_a_backward_pass_leaves_out_keeps_nothing_of_the_step_before(dtype: torch.dtype) -> None:
+    model = a_model(dtype)
+    optimizer = MasterAdam(model, CONFIG)
+    backward(next(losses(model, 1)))
+    optimizer.accumulate()
     optimizer.step(0.1)
-    assert not optimizer.gradient.any()
+    backward(model.embedding.weight.sum())
+    optimizer.accumulate()
+    assert optimizer.gradient.tolist() == [1.0] * 15 + [0.0] * 16
 
 
 def test_clearing_leaves_the_weights_alone() -> None:

@@ -146,3 +146,21 @@ def test_nine_in_a_row_now_and_then_do_not(watched: Any) -> None:
     spoil(run, {*range(1, 10), *range(11, 20)})
     assert run.trainer.train() == "max_updates"
     assert run.trainer.state.skipped == 18
+
+
+def test_weights_that_are_not_finite_are_never_saved(watched: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run = watched(max_updates=8, with_valid=False, save_every_steps=2)
+    returns = returning(run, TrainingState())
+    step = run.trainer.optimizer.step
+    count = iter(range(1, 100))
+
+    def too_far(rate: float) -> None:
+        step(rate)
+        if next(count) == 3:
+            run.trainer.optimizer._master.data[5] = math.inf
+
+    run.trainer.optimizer.step = too_far
+    assert run.trainer.train() == "max_updates"
+    assert returns == [4]
+    assert [step for step, _, _ in run.saves] == [2, 2, 4, 6, 8]
+    assert "the weights are not finite after update 4; back to the weights of update 0" in capsys.readouterr().err
