@@ -97,8 +97,8 @@ def accept(tmp_path: Path) -> Any:
         ),
         (
             f"training:\n  batch_tokens: {'9' * 5000}\n",  # more digits than int() converts
-            f"my.yaml:2: training.batch_tokens is '{'9' * 60}', but must be a whole number",
-            "write digits only, such as 1000",
+            f"my.yaml:2: training.batch_tokens is '{'9' * 60}', but must have 20 digits at most",
+            "write a smaller number",
         ),
         (
             "training:\n  max_updates: '100'\n",
