@@ -11,10 +11,11 @@ Each engine runs in a process of its own: peak memory is its own and that of the
 counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
 product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
-processor, 64 sentences in a batch. `first` is the median time to the answer to one short line in a warm process.
-BLEU is that of the trained model's outputs; where weights are random it is the agreement with torch in fp32, whose
-outputs are taken as reference, so that its own is 100. `changed` counts the outputs that differ from those
-of torch in fp32; with random weights the next tokens are nearly as likely, so that rounding changes many.
+processor, 64 sentences in a batch (fewer where there are too few for all). `first` is the median time to the answer to
+one short line in a warm process. BLEU is that of the trained model's outputs; where weights are random it is the
+agreement with torch in fp32, whose outputs are taken as reference, so that its own is 100. `changed` counts the outputs
+that differ from those of torch in fp32; with random weights the next tokens are nearly as likely, so that rounding
+changes many.
 """
 
 import argparse
@@ -273,9 +274,10 @@ def direct(task: dict[str, Any]) -> Any:
 
     def translate(lines: list[str]) -> tuple[float, list[str], int]:
         pieces = [codec.pieces(sequence) for sequence in codec.encode(lines)]
+        at_once = min(64, -(-len(lines) // task["threads"]))  # or some workers would have nothing to do
         start = time.perf_counter()
         results = translator.translate_batch(
-            pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha, max_batch_size=64,
+            pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha, max_batch_size=at_once,
             batch_type="examples", min_decoding_length=steps or 1, max_decoding_length=steps or 256,
         )  # fmt: skip
         taken = time.perf_counter() - start
