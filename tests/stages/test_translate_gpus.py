@@ -14,8 +14,8 @@ from translation_models import LINES, feed_stdin
 
 from aiayn_cli.app import main
 
-LONG = " ".join(["der hund läuft und die katze springt."] * 60)  # more than one pass
-MANY = [*LINES, LONG, *(f"{word} hund {number}" for number, word in enumerate("abcdefghijklmnop"))] * 2
+LONG = " ".join(["der hund läuft und die katze springt."] * 14)  # more than one pass
+MANY = [*LINES, LONG, *(f"{word} hund {number}" for number, word in enumerate("abcdefgh"))]
 
 
 def test_all_that_two_processes_write_is_what_one_writes(
@@ -42,7 +42,7 @@ def test_all_that_two_processes_write_is_what_one_writes(
 
     one = run("one")
     assert run("two", "--gpus", "2") == one
-    assert len(one[1]) == 3, "two long lines and a prefix"
+    assert len(one[1]) == 2, "a long line and a prefix"
 
 
 @pytest.mark.parametrize(
