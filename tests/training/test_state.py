@@ -17,13 +17,26 @@ def test_a_state_comes_back_as_it_was_saved() -> None:
     assert TrainingState.from_json(STATE.to_json(), Path("state.json")) == STATE
 
 
+def test_as_many_operations_as_the_papers_big_model_takes_are_no_damage() -> None:
+    state = replace(STATE, flops=23 * 10**18)
+    assert TrainingState.from_json(state.to_json(), Path("state.json")) == state
+
+
 def test_a_run_from_before_pools_had_sizes_keeps_its_order_of_pairs() -> None:
     content = STATE.to_json()
     del content["pool_pairs"]
     assert TrainingState.from_json(content, Path("state.json")) == replace(STATE, pool_pairs=65_536)
 
 
-@pytest.mark.parametrize("change", [{"pool_pairs": -1}, {"step": -1}, {"division": 0}, {"step": "3"}, {"steps": 4}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pool_pairs": -1}, {"step": -1}, {"division": 0}, {"step": "3"}, {"steps": 4}, {"division": 10**9},
+        {"saves": -3}, {"seconds": float("nan")}, {"usual_norm": -1.0}, {"best_step": 10**40},
+        {"best_value": float("nan")},
+        {"position": {"epoch": -1, "pairs": 0}}, {"position": {"epoch": 0, "pairs": 10**40}},
+    ],
+)  # fmt: skip
 def test_what_is_no_state_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match=r"state\.json is no training state"):
         TrainingState.from_json({**STATE.to_json(), **change}, Path("state.json"))
