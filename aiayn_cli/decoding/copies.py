@@ -7,7 +7,6 @@ fetches the memory that the others use again.
 """
 
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -115,10 +114,12 @@ def _serve(do: Callable[[Work, Stop], Result], way: Connection, orphaned: _Orpha
         answer: list[Result] = []
         with suppress(Exception):
             answer = [do(work, orphaned)]
-        message = pickle.dumps([])
-        with suppress(Exception):
-            message = pickle.dumps(answer)
-        way.send_bytes(message)
+        try:
+            way.send(answer)
+        except OSError:  # the other end is gone
+            return
+        except Exception:  # it has no form that could be sent, and nothing of it was
+            way.send([])
 
 
 def _send(way: Connection, work: object) -> bool:
@@ -132,7 +133,7 @@ def _send(way: Connection, work: object) -> bool:
 def _receive(way: Connection) -> list[Result]:
     try:
         answer: list[Result] = way.recv()
-    except (EOFError, OSError, pickle.UnpicklingError):  # killed now, perhaps for lack of memory
+    except (EOFError, OSError):  # killed now, perhaps for lack of memory
         return []
     return answer
 
