@@ -1,6 +1,7 @@
 """What holds in every test: one torch thread, no network beyond this machine, the same examples in every run."""
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,9 @@ from loopback import Loopback, serve
 
 hypothesis.settings.register_profile("aiayn", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.load_profile("aiayn")
+
+# Where tests run in the background, Ctrl-C is ignored, and whatever they start would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _connect = socket.socket.connect
 
