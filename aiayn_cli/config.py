@@ -254,6 +254,9 @@ class TrainingConfig:
             )
 
 
+MOST_HYPOTHESES = 1_000  # of a sentence: each has a row of vocabulary-size scores and a cache at every step
+
+
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
     """How a trained model translates (Section 6.1)."""
@@ -265,6 +268,9 @@ class DecodingConfig:
 
     def __post_init__(self) -> None:
         _check_at_least("decoding.beam_size", self.beam_size, 1, "the paper uses 4; 1 is greedy search")
+        _check_at_most(
+            "decoding.beam_size", self.beam_size, MOST_HYPOTHESES, "the paper uses 4; far more fill the memory"
+        )
         _check_at_least("decoding.alpha", self.alpha, 0, "the paper uses 0.6; 0 means no penalty")
         _check_at_most("decoding.alpha", self.alpha, 10, "the paper uses 0.6")  # the penalty has to fit a float32
         _check_at_least("decoding.max_extra", self.max_extra, 1, "the paper uses 50")

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
+from aiayn_cli.config import MOST_HYPOTHESES, DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import ConfigError
 from aiayn_cli.recipe import load_recipe, recipe_names, recipe_to_yaml
 
@@ -495,6 +495,8 @@ def _configs(config: Any) -> Any:
         values |= {"kind": st.just("transformer")}  # which has all settings
     if config is TrainingConfig:
         values |= {"average_last": st.integers(1, 9)}
+    if config is DecodingConfig:
+        values |= {"beam_size": st.integers(1, MOST_HYPOTHESES)}
     if "seed" in values:
         values |= {"seed": st.integers(0, 2**32 - 1)}  # what the random generators take
     return st.builds(config, **values)

@@ -14,6 +14,7 @@ LineFormat = Literal["text", "jsonl"]
 
 _BAD_BYTES = "not UTF-8, or holds NUL"
 _DEEPEST = 100  # what can be read can then be written too, whatever calls stand above either
+_JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool: "Boolean", type(None): "null"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -146,7 +147,7 @@ def _parse(record: str) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError) as error:
         return {}, f"no JSON: {error}"
     if not isinstance(fields, dict):
-        return {}, f'a JSON {type(fields).__name__}, not an object such as {{"id": 7, "text": "..."}}'
+        return {}, f'a JSON {_JSON_TYPES[type(fields)]}, not an object such as {{"id": 7, "text": "..."}}'
     if record.count("[") + record.count("{") > _DEEPEST and _is_deeper(fields, _DEEPEST):
         return fields, f"nested more than {_DEEPEST} deep"
     for name in ("text", "prefix"):

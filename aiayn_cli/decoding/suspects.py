@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from aiayn_cli.config import MOST_HYPOTHESES
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.markup_translator import MarkupTranslator
 from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE
@@ -89,7 +90,7 @@ class Judge:
             no_repeat_ngram=min(options.no_repeat_ngram or _BLOCKED_NGRAM, _BLOCKED_NGRAM),
             min_length=max(options.min_length, 1),
         )
-        wider = replace(translator.decoding, beam_size=2 * translator.decoding.beam_size)
+        wider = replace(translator.decoding, beam_size=min(2 * translator.decoding.beam_size, MOST_HYPOTHESES))
 
         def search(variant: AnyTranslator) -> Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]:
             return lambda lines, prefixes: variant.translate_n_best(lines, None, prefixes) if lines else []

@@ -10,7 +10,7 @@ import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
-from aiayn_cli.config import DecodingConfig, Precision
+from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.glossary import Glossary, load_glossary
 from aiayn_cli.decoding.notices import LineNotices
@@ -44,13 +44,19 @@ class Search:
         """The model's settings with those that were given.
 
         Raises:
-            UsageError: more outputs than the beam holds.
+            ConfigError: an impossible setting.
+            UsageError: more outputs than the beam holds, or than can be drawn.
         """
         names = ("beam_size", "alpha", "max_extra", "batch_tokens")
         changed = replace(config, **{name: value for name in names if (value := getattr(self, name)) is not None})
         if self.options.sampling is None and self.n_best > changed.beam_size:
             raise UsageError(
                 f"--nbest {self.n_best} is more than the beam of {changed.beam_size} holds", f"add --beam {self.n_best}"
+            )
+        if self.n_best > MOST_HYPOTHESES:  # drawn side by side; a beam of so many was refused
+            raise UsageError(
+                f"--nbest {self.n_best} is more than {MOST_HYPOTHESES:,}, which would fill the memory",
+                "draw in several runs, each with another --seed",
             )
         return changed
 

@@ -57,7 +57,11 @@ def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
     ("record", "error"),
     [
         (b"hund", "no JSON"),
-        (b'"hund"', "a JSON str, not an object"),
+        (b'"hund"', "a JSON string, not an object"),
+        (b"[1]", "a JSON array, not an object"),
+        (b"null", "a JSON null, not an object"),
+        (b"true", "a JSON Boolean, not an object"),
+        (b"7.5", "a JSON number, not an object"),
         (b'{"id": 7}', 'no "text" in it'),
         (b'{"text": 7}', "text is 7, not text"),
         (b'{"text": "a", "prefix": null}', "prefix is null, not text"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aiayn_cli.config import DecodingConfig
+from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.report import SuspectCounts, report_record
 from aiayn_cli.decoding.sampling import Sampling
@@ -103,6 +103,13 @@ def test_of_attempts_that_all_look_wrong_the_one_with_the_fewest_flags_is_kept()
 def test_a_prefix_holds_for_every_attempt() -> None:
     _, translator = judge("retry", NONE, ["a", "b"], [GOOD, LOOP], ["p", "q"])
     assert translator.prefixes == [["q"], ["q"], ["q"]]
+
+
+def test_the_largest_beam_there_is_is_tried_again_as_it_is() -> None:
+    translator = ScriptedTranslator(NONE)
+    translator.decoding = DecodingConfig(beam_size=MOST_HYPOTHESES)
+    [judged] = Judge(translator, OutputChecks("en", "de"), "retry").judge(["a"], [[LOOP]])  # type: ignore[arg-type]
+    assert "larger_beam" in judged.tried
 
 
 def test_samples_are_not_drawn_again_with_another_beam_since_they_have_none() -> None:

@@ -117,6 +117,8 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
     [
         (["--nbest", "4"], 2, "--nbest 4 is more than the beam of 3 holds"),
         (["--beam", "0"], 2, "beam"),
+        (["--beam", "1001"], 1, "beam_size is 1001, but must be at most 1000"),  # the kernel would kill 100,000
+        (["--sample", "--nbest", "1001"], 2, "--nbest 1001 is more than 1,000"),
         (["--top-k", "3"], 2, "--top-k 3 is about sampling"),
         (["--sample", "--temperature", "0"], 2, "--temperature 0.0 must be above 0"),
         (["--sample", "--temperature", "nan"], 2, "--temperature nan must be above 0"),
