@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from known_words import WORDS
 
 from aiayn_cli.config import ModelConfig, TextConfig
 from aiayn_cli.data.codec import Codec
@@ -13,8 +14,6 @@ from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.device import Device
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
-
-WORDS = ["der", "die", "eine", "hund", "katze", "maus", "frau", "läuft", "springt", "sieht", "klein", "schnell", "und"]
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from known_words import WORDS, random_lines
 
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
@@ -19,13 +20,7 @@ from aiayn_cli.model.translation_model import TranslationModel
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
-WORDS = ["der", "die", "eine", "hund", "katze", "maus", "frau", "läuft", "springt", "sieht", "klein", "schnell", "und"]
 DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
-
-
-def random_lines(count: int, longest: int = 12) -> list[str]:
-    source = random.Random(7)
-    return [" ".join(source.choices(WORDS, k=source.randint(1, longest))) + "." for _ in range(count)]
 
 
 @pytest.fixture
