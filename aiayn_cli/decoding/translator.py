@@ -18,6 +18,7 @@ from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
+from aiayn_cli.decoding.workers import Stop
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import UNK_ID
@@ -43,6 +44,7 @@ class Translator:
             least LONGEST_SOURCE and at most LONGEST_PASS.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         notices: takes what is to be said about lines; None = it is said at once.
+        stop: looked at in each step of a search by the models: set where nobody wants the outputs any more.
 
     Attributes:
         notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
@@ -64,6 +66,7 @@ class Translator:
         trained_length: int = LONGEST_SOURCE,
         splits: bool = True,
         notices: LineNotices | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self._search = SentenceSearch(
             models,
@@ -75,6 +78,7 @@ class Translator:
             glossary=glossary,
             engine=engine,
             in_processes=in_processes,
+            stop=stop,
         )
         self._vocab = vocab
         self._glossary = glossary
@@ -142,6 +146,7 @@ class Translator:
 
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
+            Stopped: nobody wants the outputs any more.
         """
         passes = self._passes(lines, first_line, prefixes)
         searched = [each for each in passes if each.source is not None]
