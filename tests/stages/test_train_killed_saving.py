@@ -77,7 +77,6 @@ def test_a_kill_at_any_step_of_saving_and_pruning_loses_nothing(
     stopped_at: int, train: Train, tmp_path: Path, run_once: Callable[..., dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(session_module, "matmul_rate", lambda _: 1e9)  # it takes longer than all the rest
     expected = run_once(*SETTINGS)
     assert expected["in the folder"] == ["best", "step-00000008", "step-00000012"]
     assert expected["best"] == Path("step-00000012")
