@@ -3,19 +3,18 @@
 A tree is a row of symbols with blanks between them (data/tree_text.py): a bracket that opens with a label, one that
 closes with a category, a tag, a word. A sub-word begins a symbol, or goes on with one; so a symbol is known to be
 complete only when the next one begins. What may come follows from the brackets that are open, the words that are left,
-and what is written of the symbol; besides, what is still needed must fit into the longest output: the closing brackets,
-the tags and words that are left, and EOS, each in as few sub-words as the vocabulary has for it.
+and what is written of the symbol. Besides, what is still needed must fit into the longest output: the closing brackets,
+the tags and words that are left, and EOS, each in as few sub-words as the vocabulary has for it; a label that may go on
+counts as it stands.
 
 Text is bytes in UTF-8 here, since a vocabulary with byte fallback writes a character in several sub-words.
 """
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,80 +25,14 @@ from aiayn_cli.config import TextConfig
 from aiayn_cli.data.tree_text import NO_TAG
 from aiayn_cli.data.trees import category
 from aiayn_cli.data.vocab import readable
+from aiayn_cli.decoding.spelling import BRACKETS, NEVER, Pieces, Spelling, split_piece
 from aiayn_cli.special_tokens import EOS_ID
 
 FREE = 0  # the row of the table that forbids nothing
-_NEVER = 1 << 30  # tokens for what the vocabulary cannot write
-_SEPARATORS = frozenset(b"\t\n\v\f\r\x1f ")  # between symbols, as tree_text.py reads them
-_BRACKETS = frozenset(b"()")
 _REMEMBERED = 1 << 12  # texts whose spellings are kept
 _REMEMBERED_LABELS = 1 << 8  # of them, with a cost for each sub-word
 
 _Costs = npt.NDArray[np.int64]
-
-
-class _Step(NamedTuple):
-    cost: int  # tokens from here to the end of the text, this one counted
-    token: int
-
-
-class Spelling:
-    """The ways to write a text that is known.
-
-    Attributes:
-        text: to write.
-        start: tokens that it takes at least, the first of them with the blank before it.
-        first: the tokens that can begin it.
-        left: tokens that the text from each of its places on takes at least.
-        steps: the tokens that can go on there.
-    """
-
-    def __init__(self, text: bytes, starting: "_Index", inner: "_Index") -> None:
-        self.text = text
-        self.left = [*[_NEVER] * len(text), 0]
-        self.steps: list[list[_Step]] = [[] for _ in range(len(text) + 1)]
-        for place in reversed(range(len(text))):
-            self.steps[place] = list(self._steps(place, inner))
-            self.left[place] = min((step.cost for step in self.steps[place]), default=_NEVER)
-        self.first = list(self._steps(0, starting))
-        bare = 1 + self.left[0] if b"" in starting.tokens else _NEVER  # the blank, and then the text
-        self.start = min([bare, *(step.cost for step in self.first)])
-
-    def _steps(self, place: int, index: "_Index") -> Iterable[_Step]:
-        for end in range(place + 1, min(place + index.longest, len(self.text)) + 1):
-            if self.left[end] < _NEVER:
-                for token in index.tokens.get(self.text[place:end], ()):
-                    yield _Step(1 + self.left[end], token)
-
-
-class _Index:
-    """Sub-words by what they write."""
-
-    def __init__(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        self.tokens: defaultdict[bytes, list[int]] = defaultdict(list)
-        for token, text in pieces:
-            self.tokens[text].append(token)
-        self.longest = max(map(len, self.tokens), default=0)
-
-    def texts(self) -> list[tuple[int, bytes]]:
-        """Those that can be a tag or a word, or go on with one: no bracket, and not nothing."""
-        return [
-            (token, text)
-            for text, tokens in self.tokens.items()
-            if text and text[0] not in _BRACKETS
-            for token in tokens
-        ]
-
-    def opening(self) -> list[tuple[int, bytes]]:
-        """Those that open a bracket, with what they have of its label."""
-        return [(token, text[1:]) for text, tokens in self.tokens.items() if text[:1] == b"(" for token in tokens]
-
-
-@dataclass(slots=True)
-class _Sentence:
-    """What is to be written for the words of a sentence, one spelling each; None = any text."""
-
-    words: list[Spelling | None]
 
 
 @dataclass(slots=True)
@@ -107,7 +40,7 @@ class _Place:
     """Between two symbols.
 
     Attributes:
-        sentence: whose tree it is.
+        words: of the sentence, as they are to be written; None = any text.
         brackets: categories that are open, the innermost last.
         is_empty: whether nothing is in the innermost.
         n_words: that are written.
@@ -115,7 +48,7 @@ class _Place:
         need: tokens that it takes at least from here to the end, EOS counted.
     """
 
-    sentence: _Sentence
+    words: Sequence[Spelling | None]
     brackets: tuple[bytes, ...]
     is_empty: bool
     n_words: int
@@ -164,25 +97,26 @@ class TreeGrammar:
     def __init__(self, sub_words: Sequence[bytes], text: TextConfig) -> None:
         self.size = len(sub_words)
         self._tags, self._words = text.tree_tags, text.tree_words
-        self._pieces = [_piece(sub_word) for sub_word in sub_words]
-        self._starting = _Index((i, p[1]) for i, p in enumerate(self._pieces) if p and p[0])
-        self._inner = _Index((i, p[1]) for i, p in enumerate(self._pieces) if p and not p[0])
+        self._pieces = [split_piece(sub_word) for sub_word in sub_words]
+        self._starting = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and p[0])
+        self._inner = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and not p[0])
         self._spelling = lru_cache(_REMEMBERED)(lambda text: Spelling(text, self._starting, self._inner))
         self._closing = lru_cache(_REMEMBERED)(lambda label: self._spelling(b")" + _category(label)))
         self._longer_labels = lru_cache(_REMEMBERED_LABELS)(self._cost_of_longer_labels)
         self._blanks = self._starting.tokens.get(b"", [])
         self._has_inner_text = bool(self._inner.texts())
-        in_two = 2 if self._blanks and self._has_inner_text else _NEVER
+        in_two = 2 if self._blanks and self._has_inner_text else NEVER
         self._text_cost = 1 if self._starting.texts() else in_two
-        # A bracket that opens must be one that can be closed, however its label goes on.
-        self._labels = [(token, text) for token, text in self._inner.texts() if self._can_close(text)]
-        self._longest_label = max((len(text) for _, text in self._labels), default=0)
-        first = [(token, 1 + self._closing(text).start) for token, text in self._labels]
-        self._label_cost = min((cost for _, cost in first), default=_NEVER)  # of a label, and of closing it
+        # Labels go on only with what closing brackets can go on with too, so that each bracket can be closed.
+        costs = {token: self._spelling(_category(b"?" + text)[1:]).left[0] for token, text in self._inner.texts()}
+        self._labels = [(token, text) for token, text in self._inner.texts() if costs[token] < NEVER]
+        self._most_longer = max((costs[token] for token, _ in self._labels), default=0)
+        first = list(self._closable(self._inner.texts()))
+        self._label_cost = min((cost for _, cost in first), default=NEVER)  # of a label, and of its closing bracket
         self._first_labels = self._vector(first)
         self._openings = {
-            _Kind.START: self._vector(self._opening(self._starting)),
-            _Kind.BEGUN: self._vector(self._opening(self._inner)),
+            _Kind.START: self._vector(self._closable(self._starting.opening())),
+            _Kind.BEGUN: self._vector(self._closable(self._inner.opening())),
         }
         self._least_opening = int(self._openings[_Kind.BEGUN].min())  # after a blank
         self._texts = {
@@ -191,8 +125,8 @@ class TreeGrammar:
         }
         self._any_label = self._vector((token, 0) for token, _ in self._labels)
         vectors = (self._first_labels, *self._openings.values())
-        self._most_cost = max(int(vector[vector < _NEVER].max(initial=1)) for vector in vectors)
-        self._ample_room = self._most_cost + self._longest_label + 1  # beside the next closing bracket
+        self._most_cost = max(int(vector[vector < NEVER].max(initial=1)) for vector in vectors)
+        self._ample_room = self._most_cost + self._most_longer + 1  # beside the next closing bracket
         self._usual_choices: dict[tuple[_Kind, bytes, bool], tuple[int, list[int]]] = {}
         self._lock = threading.Lock()
         self._numbers: dict[tuple[_Kind, bool, bool, int, _Kind | None], int] = {}
@@ -200,10 +134,10 @@ class TreeGrammar:
 
     def start(self, words: Sequence[str]) -> State:
         """Nothing is written of the tree over some words, which are written as in a tree."""
-        sentence = _Sentence([self._word(word) for word in words])
+        spellings = [self._word(word) for word in words]
         tags = self._text_cost * len(words) if self._tags else 0
-        written = sum(self._word_cost(each) for each in sentence.words) if self._words or not self._tags else 0
-        place = _Place(sentence, (), False, 0, False, tags + written + 1)
+        written = sum(self._word_cost(each) for each in spellings) if self._words or not self._tags else 0
+        place = _Place(spellings, (), False, 0, False, tags + written + 1)
         return State(_Kind.START, place, place, place.need)
 
     def follow(self, state: State, token: int) -> State | None:
@@ -218,7 +152,7 @@ class TreeGrammar:
             return self._begin(state.after, text) if text else self._blank(state.after)
         if state.kind is _Kind.BEGUN:
             return self._begin(state.place, text)
-        if text[0] in _BRACKETS or state.kind is _Kind.START:
+        if text[0] in BRACKETS or state.kind is _Kind.START:
             return None
         if state.kind is _Kind.LABEL:
             return self._in_label(state.place, state.label + text)
@@ -246,7 +180,7 @@ class TreeGrammar:
         closing = place.brackets[-1] if place.brackets and not place.is_empty else b""
         if left - state.need <= self._ample_room + len(closing):
             return self._choices(state, left)
-        key = state.kind, closing, place.n_words == len(place.sentence.words)
+        key = state.kind, closing, place.n_words == len(place.words)
         found = self._usual_choices.get(key)
         if found is None:
             if len(self._usual_choices) >= _REMEMBERED:
@@ -273,7 +207,7 @@ class TreeGrammar:
                 goes_on = _Kind.TEXT
             case _Kind.LABEL if not state.label:
                 part, room = _Kind.LABEL, left - state.place.need
-            case _Kind.LABEL if left - state.need > self._longest_label:  # no piece can ask for more
+            case _Kind.LABEL if left - state.need > self._most_longer:  # no piece can ask for more
                 goes_on = _Kind.LABEL
             case _Kind.LABEL:
                 tokens += np.flatnonzero(self._longer_labels(state.label) <= left - state.place.need).tolist()
@@ -318,7 +252,7 @@ class TreeGrammar:
             return State(_Kind.LABEL, place, None, place.need + self._label_cost)
         closing = self._closing(label)
         need = place.need + closing.start
-        after = _Place(place.sentence, (*place.brackets, closing.text[1:]), True, place.n_words, False, need)
+        after = _Place(place.words, (*place.brackets, closing.text[1:]), True, place.n_words, False, need)
         return State(_Kind.LABEL, place, after, need, label)
 
     def _spelled(self, place: _Place, spelling: Spelling, written: int, text: bytes) -> State | None:
@@ -331,32 +265,32 @@ class TreeGrammar:
             is_bracket = spelling.text[:1] == b")"
             brackets = place.brackets[:-1] if is_bracket else place.brackets
             n_words = place.n_words + (not is_bracket)
-            after = _Place(place.sentence, brackets, False, n_words, False, need)
+            after = _Place(place.words, brackets, False, n_words, False, need)
         return State(_Kind.SPELLED, place, after, need, spelling=spelling, written=written)
 
     def _after_text(self, place: _Place) -> _Place:
         """Where a tag leads, or a word that may be any."""
         word_follows = self._tags and self._words and not place.has_tag
         n_words = place.n_words + (not word_follows)
-        return _Place(place.sentence, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
+        return _Place(place.words, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
 
     def _is_due(self, place: _Place) -> bool:
         """Whether a tag or word must come before any bracket opens, or there is none for it to hold."""
-        return place.has_tag or place.n_words == len(place.sentence.words)
+        return place.has_tag or place.n_words == len(place.words)
 
     def _takes_text(self, place: _Place) -> bool:
         """Whether a tag may come, or a word that may be any."""
-        if place.n_words == len(place.sentence.words):
+        if place.n_words == len(place.words):
             return False
-        return (self._tags and not place.has_tag) or place.sentence.words[place.n_words] is None
+        return (self._tags and not place.has_tag) or place.words[place.n_words] is None
 
     def _expected(self, place: _Place) -> list[Spelling]:
         """What may come and is known: the closing bracket, the next word."""
         expected = []
         if place.brackets and not place.is_empty and not place.has_tag:
             expected.append(self._spelling(b")" + place.brackets[-1]))
-        if place.n_words < len(place.sentence.words) and (place.has_tag or not self._tags):
-            word = place.sentence.words[place.n_words]
+        if place.n_words < len(place.words) and (place.has_tag or not self._tags):
+            word = place.words[place.n_words]
             expected += [] if word is None else [word]
         return expected
 
@@ -367,36 +301,30 @@ class TreeGrammar:
             costs.append(1 - self._text_cost)
         if not self._is_due(place):
             costs.append(self._least_opening)
-        return min(costs, default=_NEVER)
+        return min(costs, default=NEVER)
 
     def _word(self, word: str) -> Spelling | None:
         """What is written for a word; None = any text, as for tags, and where the vocabulary lacks a character."""
         if self._tags and not self._words:
             return None
         spelling = self._spelling((readable(word) if self._words else NO_TAG).encode())
-        return spelling if spelling.start < _NEVER else None
+        return spelling if spelling.start < NEVER else None
 
     def _word_cost(self, word: Spelling | None) -> int:
         return self._text_cost if word is None else word.start
 
-    def _can_close(self, text: bytes) -> bool:
-        """Whether each character can go on with a symbol by itself, so that any label made of it can be written."""
-        characters = [each.encode("utf-8", "surrogateescape") for each in text.decode("utf-8", "surrogateescape")]
-        known = self._inner.tokens.keys()
-        return all(each in known or all(bytes([byte]) in known for byte in each) for each in characters)
-
-    def _opening(self, index: _Index) -> Iterable[tuple[int, int]]:
-        """What can open a bracket, and the tokens that it and all that it asks for take."""
-        for token, label in index.opening():
-            if self._can_close(label):
-                yield token, 1 + (self._closing(label).start if label else self._label_cost)
+    def _closable(self, labels: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, int]]:
+        """Sub-words with the labels that they begin, or nothing of them: what they and all that they ask for take."""
+        for token, label in labels:
+            if (cost := self._closing(label).start if label else self._label_cost) < NEVER:
+                yield token, 1 + cost
 
     def _cost_of_longer_labels(self, label: bytes) -> _Costs:
         """For what can go on with a label, the tokens that it and the closing bracket take then."""
         return self._vector((token, 1 + self._closing(label + text).start) for token, text in self._labels)
 
     def _vector(self, costs: Iterable[tuple[int, int]]) -> _Costs:
-        vector = np.full(self.size, _NEVER, np.int64)
+        vector = np.full(self.size, NEVER, np.int64)
         for token, cost in costs:
             vector[token] = cost
         return vector
@@ -413,23 +341,14 @@ class TreeGrammar:
         if opens:
             allowed |= self._openings[part] <= room
         if text:
-            allowed |= self._texts[part] < _NEVER
+            allowed |= self._texts[part] < NEVER
         if goes_on is not None:
-            allowed |= (self._any_label if goes_on is _Kind.LABEL else self._texts[_Kind.BEGUN]) < _NEVER
+            allowed |= (self._any_label if goes_on is _Kind.LABEL else self._texts[_Kind.BEGUN]) < NEVER
         with self._lock:
             if key not in self._numbers:
                 self.table.append(torch.from_numpy(~allowed))
                 self._numbers[key] = len(self.table) - 1
             return self._numbers[key]
-
-
-def _piece(text: bytes) -> tuple[bool, bytes] | None:
-    """Whether a sub-word begins a symbol, and what it writes of it; None where it can be part of none."""
-    begins = text[:1] == b" "
-    body = text[begins:]
-    if not text or _SEPARATORS.intersection(body) or _BRACKETS.intersection(body[1:]):
-        return None
-    return begins, body
 
 
 def _category(label: bytes) -> bytes:

@@ -57,7 +57,7 @@ class TreeRules:
             return
         numbers = torch.tensor(rows, device=log_probs.device)
         forbidden = self._forbidden(log_probs.device)[numbers]
-        places = torch.tensor([at, tokens], device=log_probs.device)
+        places = torch.tensor([at, tokens], dtype=torch.long, device=log_probs.device)
         forbidden[places[0], places[1]] = False
         log_probs[:, :, :known].masked_fill_(forbidden.view(batch, beams, known), -torch.inf)
         if known < vocab:  # of the source side alone
