@@ -37,8 +37,11 @@ def newest_resumable(run: Path) -> Path | None:
 
 
 def resumable(run: Path) -> list[Path]:
-    """All checkpoints that training can go on from, in the order of their updates."""
-    return sorted([*list_checkpoints(run), *_interrupted(run)], key=lambda path: int(path.name.rpartition("-")[2]))
+    """All checkpoints that training can go on from, in the order of their updates.
+
+    Of the same update, the regular one comes last: it has been validated since the run was stopped there.
+    """
+    return sorted([*_interrupted(run), *list_checkpoints(run)], key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def set_aside_damaged(path: Path) -> Path:

@@ -22,7 +22,7 @@ from aiayn_cli.decoding.scorer import StoppableScorer
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
 from aiayn_cli.decoding.tree_grammar import TreeGrammar
 from aiayn_cli.decoding.tree_rules import TreeRules
-from aiayn_cli.decoding.workers import Stop, run_together
+from aiayn_cli.decoding.workers import AnyStop, Stop, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
@@ -83,6 +83,7 @@ class SentenceSearch:
         engine: what searches instead of the models.
         in_processes: search many sentences in copies of this process, where the system can make some.
         tree_grammar: of what is written, where that is trees, and decoding.tree_rules holds.
+        stop: set where nobody wants the outputs any more; None = they always are.
 
     Attributes:
         models: on the device.
@@ -104,6 +105,7 @@ class SentenceSearch:
         engine: SearchEngine | None,
         in_processes: bool = False,
         tree_grammar: TreeGrammar | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self.models = [_for_decoding(model, device) for model in models]
         self.decoding, self.options, self.n_best = decoding, options, n_best
@@ -115,6 +117,7 @@ class SentenceSearch:
         self._glossary = glossary
         self._engine = engine
         self._tree_grammar = tree_grammar
+        self._stop = stop
         self._copies = Copies[_Share, list[list[Hypothesis]]]() if in_processes and can_fork() else None
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
@@ -143,6 +146,7 @@ class SentenceSearch:
 
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
+            Stopped: nobody wants the outputs any more.
         """
         if self._engine is not None:
             return self._search_with(self._engine, sources)
@@ -206,6 +210,7 @@ class SentenceSearch:
     def _search_share(self, share: "_Share", stop: Stop) -> list[list[Hypothesis]]:
         """Search the sentences of one thread or process, in batches of similar length."""
         search = self.variant(share.decoding, share.options)  # in another process this one may be older
+        stop = stop if self._stop is None else AnyStop(stop, self._stop)
         lengths = [len(source.ids) for source in share.sources]
         found: list[list[Hypothesis]] = [[] for _ in share.sources]
         grouped = batches(lengths, batch_tokens=share.decoding.batch_tokens, at_most=search._most_sentences())

@@ -20,6 +20,7 @@ from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, Sen
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
 from aiayn_cli.decoding.tree_grammar import TreeGrammar
+from aiayn_cli.decoding.workers import Stop
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import UNK_ID
@@ -46,6 +47,7 @@ class Translator:
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         tree_grammar: a parser's: where decoding.tree_rules holds, each output is a tree over the words of its line.
         notices: takes what is to be said about lines; None = it is said at once.
+        stop: looked at in each step of a search by the models: set where nobody wants the outputs any more.
 
     Attributes:
         notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
@@ -68,6 +70,7 @@ class Translator:
         splits: bool = True,
         tree_grammar: TreeGrammar | None = None,
         notices: LineNotices | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self._search = SentenceSearch(
             models,
@@ -80,6 +83,7 @@ class Translator:
             engine=engine,
             in_processes=in_processes,
             tree_grammar=tree_grammar,
+            stop=stop,
         )
         self._vocab = vocab
         self._glossary = glossary
@@ -148,6 +152,7 @@ class Translator:
 
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
+            Stopped: nobody wants the outputs any more.
         """
         passes = self._passes(lines, first_line, prefixes)
         searched = [each for each in passes if each.source is not None]

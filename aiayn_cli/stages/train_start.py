@@ -153,6 +153,8 @@ def load_newest(
 
 def finished(config: TrainingConfig, state: TrainingState) -> str:
     """Why a run needs no more training, and what would change that; "" if it does."""
+    if state.validation_due:
+        return ""
     if state.step >= config.max_updates:
         return f"already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
     if config.patience and state.worse_validations >= config.patience:

@@ -35,6 +35,7 @@ class TrainingState:
         division: the number of micro-batches in an update is a multiple of this; dropout depends on the division.
         flops: operations that learning took so far, counted as model/cost.py does.
         pool_pairs: that are sorted by length together, which the order of pairs depends on; 0 = not chosen yet.
+        validation_due: whether a signal stopped the validation after this step, which comes before the next update.
     """
 
     step: int = 0
@@ -54,6 +55,7 @@ class TrainingState:
     division: int = 1
     flops: int = 0
     pool_pairs: int = 0
+    validation_due: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
