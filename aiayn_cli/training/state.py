@@ -11,6 +11,8 @@ from aiayn_cli.errors import CheckpointError
 
 _BEFORE = {"pool_pairs": LEAST_POOL_PAIRS}  # what was true of every run when states did not say it
 
+_AT_MOST_ONCE_A_STEP = ("best_step", "worse_validations", "saves", "skipped", "skipped_in_a_row")
+
 _MOST_DEVICES = 1 << 20  # that an update may be divided for
 
 
@@ -79,6 +81,10 @@ class TrainingState:
             least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
             if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
                 raise CheckpointError(f"{source} is no training state: {name} is {value}", "use another checkpoint")
+        for name in _AT_MOST_ONCE_A_STEP:
+            if (value := getattr(state, name) or 0) > state.step:
+                problem = f"{source} is no training state: {name} is {value:,} after {state.step:,} updates"
+                raise CheckpointError(problem, "use another checkpoint")
         return state
 
     def for_devices(self, n: int) -> "TrainingState":
