@@ -20,6 +20,8 @@ from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import StoppableScorer
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
+from aiayn_cli.decoding.tree_grammar import TreeGrammar
+from aiayn_cli.decoding.tree_rules import TreeRules
 from aiayn_cli.decoding.workers import AnyStop, Stop, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
@@ -41,11 +43,13 @@ class Source:
         ids: of the source, without EOS.
         prefix: ids that its output begins with.
         phrases: what its output holds.
+        words: that its output is a tree over, where the search has a grammar for trees; None = the output is free.
     """
 
     ids: list[int]
     prefix: list[int] = field(default_factory=list)
     phrases: list[Constraint] = field(default_factory=list)
+    words: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class SentenceSearch:
         glossary: where the phrases of sources come from.
         engine: what searches instead of the models.
         in_processes: search many sentences in copies of this process, where the system can make some.
+        tree_grammar: of what is written, where that is trees, and decoding.tree_rules holds.
         stop: set where nobody wants the outputs any more; None = they always are.
 
     Attributes:
@@ -99,6 +104,7 @@ class SentenceSearch:
         glossary: Glossary | None,
         engine: SearchEngine | None,
         in_processes: bool = False,
+        tree_grammar: TreeGrammar | None = None,
         stop: Stop | None = None,
     ) -> None:
         self.models = [_for_decoding(model, device) for model in models]
@@ -110,6 +116,7 @@ class SentenceSearch:
         self.device, self._threads = device.device, device.threads
         self._glossary = glossary
         self._engine = engine
+        self._tree_grammar = tree_grammar
         self._stop = stop
         self._copies = Copies[_Share, list[list[Hypothesis]]]() if in_processes and can_fork() else None
 
@@ -286,10 +293,15 @@ class SentenceSearch:
         return src, None if min(map(len, rows)) == width else src != PAD_ID
 
     def _restrictions(self, sources: Sequence[Source]) -> Restrictions:
+        longest = list(map(self.max_length, sources))
+        rules = None
+        if self._tree_grammar is not None and self.decoding.tree_rules:
+            rules = TreeRules(self._tree_grammar, [source.words for source in sources], longest)
         return Restrictions(
-            [min(self.options.min_length + 1, self.max_length(source)) for source in sources],
+            [min(self.options.min_length + 1, length) for length in longest],
             [source.prefix for source in sources],
             self.options.no_repeat_ngram,
+            rules,
         )
 
 
