@@ -25,12 +25,14 @@ class Codec:
     Attributes:
         size: rows of an embedding matrix for either side.
         src_size, tgt_size: ids that each side knows.
+        is_separate: whether each side has a vocabulary of its own.
         sha256: names the vocabulary, or both.
     """
 
     def __init__(self, src: Vocab, tgt: Vocab, text: TextConfig, src_lang: str, tgt_lang: str) -> None:
         self.src_size, self.tgt_size = src.size, tgt.size
         self.size = max(src.size, tgt.size)
+        self.is_separate = src.sha256 != tgt.sha256
         self.sha256 = joint_sha256(src, tgt)
         self._src, self._tgt = src, tgt
         self._before, self._after = MosesText(text, src_lang), MosesText(text, tgt_lang)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.trees import TOP, Close, Event, Leaf, Open, Tree, category, escape, from_text, to_text
@@ -23,8 +24,31 @@ _PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these
     "-LRB-": "-LRB-", "-RRB-": "-RRB-",
 }  # fmt: skip
 
+_SIGNS = frozenset({",", ".", "!", "?", "。", ":", ";", "--", "—", "...", "…", "“", "”", '"'})  # that are never words
+
 _WORD = re.compile(r"[^\s\x1f]+", re.ASCII)  # what a tree's word is, see trees.py
 _TOKEN = re.compile(r"[()][^\s\x1f()]*|[^\s\x1f()]+", re.ASCII)  # finds them too where a model left out a blank
+
+
+class TagKind(Enum):
+    """Which tags a word can have in a treebank that tags a comma as `,`, as the Penn Treebank does."""
+
+    ANY = auto()
+    SIGN = auto()  # one that is written as a sign: , . : `` ''
+    WORD = auto()  # another: one with letters, or one for money or numbers ($ and #)
+
+
+def tags_for(word: str) -> TagKind:
+    """What the tag of a word can be: of signs, and of words with a letter or digit, it is known."""
+    if word in _SIGNS:
+        return TagKind.SIGN
+    return TagKind.WORD if any(map(str.isalnum, word)) else TagKind.ANY
+
+
+def kind_of_tag(tag: bytes) -> TagKind:
+    """Whether a tag, or the beginning of one in UTF-8, is written as a sign."""
+    first = tag[:1]
+    return TagKind.WORD if first.isalnum() or first in (b"-", b"$", b"#") or first >= b"\x80" else TagKind.SIGN
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ and what is written of the symbol. Besides, what is still needed must fit into t
 the tags and words that are left, and EOS, each in as few sub-words as the vocabulary has for it; a label that may go on
 counts as it stands.
 
+Where words are not written, nothing but their number ties the tags to them. A treebank that tags a comma as `,` then
+helps: such a tag may come for signs alone, and signs take no other (TagKind).
+
 Text is bytes in UTF-8 here, since a vocabulary with byte fallback writes a character in several sub-words.
 """
 
@@ -22,7 +25,7 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.data.tree_text import NO_TAG
+from aiayn_cli.data.tree_text import NO_TAG, TagKind, kind_of_tag, tags_for
 from aiayn_cli.data.trees import category
 from aiayn_cli.data.vocab import readable
 from aiayn_cli.decoding.spelling import BRACKETS, NEVER, Pieces, Spelling, split_piece
@@ -35,12 +38,25 @@ _REMEMBERED_LABELS = 1 << 8  # of them, with a cost for each sub-word
 _Costs = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word of the sentence.
+
+    Attributes:
+        spelling: of it, as it is to be written; None = any text.
+        tag: what its tag may be.
+    """
+
+    spelling: Spelling | None
+    tag: TagKind
+
+
 @dataclass(slots=True)
 class _Place:
     """Between two symbols.
 
     Attributes:
-        words: of the sentence, as they are to be written; None = any text.
+        words: of the sentence.
         brackets: categories that are open, the innermost last.
         is_empty: whether nothing is in the innermost.
         n_words: that are written.
@@ -48,7 +64,7 @@ class _Place:
         need: tokens that it takes at least from here to the end, EOS counted.
     """
 
-    words: Sequence[Spelling | None]
+    words: Sequence[_Word]
     brackets: tuple[bytes, ...]
     is_empty: bool
     n_words: int
@@ -86,15 +102,20 @@ class State:
     written: int = 0
 
 
+# What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may go on.
+_RowKey = tuple[_Kind, bool, TagKind | None, int, _Kind | None]
+
+
 class TreeGrammar:
     """The automaton for one vocabulary and form of trees. Threads may share it.
 
     Args:
         sub_words: what each sub-word of the target side writes, as in Vocab.written(); none reaches over a blank.
         text: whether tags and words are written.
+        sign_tags: whether a sub-word for `,` can only be there since it is a tag.
     """
 
-    def __init__(self, sub_words: Sequence[bytes], text: TextConfig) -> None:
+    def __init__(self, sub_words: Sequence[bytes], text: TextConfig, *, sign_tags: bool = False) -> None:
         self.size = len(sub_words)
         self._tags, self._words = text.tree_tags, text.tree_words
         self._pieces = [split_piece(sub_word) for sub_word in sub_words]
@@ -104,9 +125,17 @@ class TreeGrammar:
         self._closing = lru_cache(_REMEMBERED)(lambda label: self._spelling(b")" + _category(label)))
         self._longer_labels = lru_cache(_REMEMBERED_LABELS)(self._cost_of_longer_labels)
         self._blanks = self._starting.tokens.get(b"", [])
-        self._has_inner_text = bool(self._inner.texts())
-        in_two = 2 if self._blanks and self._has_inner_text else NEVER
-        self._text_cost = 1 if self._starting.texts() else in_two
+        starting_texts, inner_texts = _by_tag(self._starting.texts()), _by_tag(self._inner.texts())
+        self._inner_tags = {kind for kind, tokens in inner_texts.items() if tokens}
+        in_two = 2 if self._blanks and TagKind.ANY in self._inner_tags else NEVER
+        self._text_cost = 1 if starting_texts[TagKind.ANY] else in_two
+        self._sign_tags = (
+            sign_tags
+            and self._tags
+            and not self._words
+            and {b",", b"."} <= self._starting.tokens.keys()
+            and bool(starting_texts[TagKind.WORD])
+        )
         # Labels go on only with what closing brackets can go on with too, so that each bracket can be closed.
         costs = {token: self._spelling(_category(b"?" + text)[1:]).left[0] for token, text in self._inner.texts()}
         self._labels = [(token, text) for token, text in self._inner.texts() if costs[token] < NEVER]
@@ -120,24 +149,25 @@ class TreeGrammar:
         }
         self._least_opening = int(self._openings[_Kind.BEGUN].min())  # after a blank
         self._texts = {
-            _Kind.START: self._vector((token, 0) for token, _ in self._starting.texts()),
-            _Kind.BEGUN: self._vector((token, 0) for token, _ in self._inner.texts()),
+            (part, kind): self._vector((token, 0) for token in tokens)
+            for part, texts in ((_Kind.START, starting_texts), (_Kind.BEGUN, inner_texts))
+            for kind, tokens in texts.items()
         }
         self._any_label = self._vector((token, 0) for token, _ in self._labels)
         vectors = (self._first_labels, *self._openings.values())
         self._most_cost = max(int(vector[vector < NEVER].max(initial=1)) for vector in vectors)
         self._ample_room = self._most_cost + self._most_longer + 1  # beside the next closing bracket
-        self._usual_choices: dict[tuple[_Kind, bytes, bool], tuple[int, list[int]]] = {}
+        self._usual_choices: dict[tuple[_Kind, bytes, TagKind | None], tuple[int, list[int]]] = {}
         self._lock = threading.Lock()
-        self._numbers: dict[tuple[_Kind, bool, bool, int, _Kind | None], int] = {}
+        self._numbers: dict[_RowKey, int] = {}
         self.table: list[Tensor] = [torch.zeros(self.size, dtype=torch.bool)]
 
     def start(self, words: Sequence[str]) -> State:
         """Nothing is written of the tree over some words, which are written as in a tree."""
-        spellings = [self._word(word) for word in words]
+        known = [_Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
         tags = self._text_cost * len(words) if self._tags else 0
-        written = sum(self._word_cost(each) for each in spellings) if self._words or not self._tags else 0
-        place = _Place(spellings, (), False, 0, False, tags + written + 1)
+        written = sum(self._word_cost(each.spelling) for each in known) if self._words or not self._tags else 0
+        place = _Place(known, (), False, 0, False, tags + written + 1)
         return State(_Kind.START, place, place, place.need)
 
     def follow(self, state: State, token: int) -> State | None:
@@ -180,7 +210,7 @@ class TreeGrammar:
         closing = place.brackets[-1] if place.brackets and not place.is_empty else b""
         if left - state.need <= self._ample_room + len(closing):
             return self._choices(state, left)
-        key = state.kind, closing, place.n_words == len(place.words)
+        key = state.kind, closing, self._tag(place)
         found = self._usual_choices.get(key)
         if found is None:
             if len(self._usual_choices) >= _REMEMBERED:
@@ -192,10 +222,11 @@ class TreeGrammar:
         tokens: list[int] = []
         begun = state.kind is _Kind.BEGUN
         place = state.place if begun else state.after
-        part, opens, text, room = _Kind.BEGUN if begun else _Kind.START, False, False, 0
+        part, opens, room = _Kind.BEGUN if begun else _Kind.START, False, 0
+        text: TagKind | None = None
         if place is not None:
             opens = not self._is_due(place)
-            text = self._takes_text(place) and left - place.need >= 1 - self._text_cost
+            text = self._tag(place) if left - place.need >= 1 - self._text_cost else None
             room = left - place.need if opens else 0
             tokens = self._tokens_to_begin(place, left, begun)
         goes_on = None
@@ -236,7 +267,9 @@ class TreeGrammar:
         """The state where a symbol begins with a text."""
         if text[:1] == b"(":
             return self._in_label(place, text[1:]) if not self._is_due(place) else None
-        if text[:1] != b")" and self._takes_text(place):
+        if text[:1] != b")" and (tag := self._tag(place)) is not None:
+            if tag is not TagKind.ANY and kind_of_tag(text) is not tag:
+                return None
             after = self._after_text(place)
             return State(_Kind.TEXT, place, after, after.need)
         for spelling in self._expected(place):
@@ -278,11 +311,12 @@ class TreeGrammar:
         """Whether a tag or word must come before any bracket opens, or there is none for it to hold."""
         return place.has_tag or place.n_words == len(place.words)
 
-    def _takes_text(self, place: _Place) -> bool:
-        """Whether a tag may come, or a word that may be any."""
+    def _tag(self, place: _Place) -> TagKind | None:
+        """Which tag may come, or ANY for a word that may be any; None where neither may."""
         if place.n_words == len(place.words):
-            return False
-        return (self._tags and not place.has_tag) or place.words[place.n_words] is None
+            return None
+        word = place.words[place.n_words]
+        return word.tag if (self._tags and not place.has_tag) or word.spelling is None else None
 
     def _expected(self, place: _Place) -> list[Spelling]:
         """What may come and is known: the closing bracket, the next word."""
@@ -290,14 +324,14 @@ class TreeGrammar:
         if place.brackets and not place.is_empty and not place.has_tag:
             expected.append(self._spelling(b")" + place.brackets[-1]))
         if place.n_words < len(place.words) and (place.has_tag or not self._tags):
-            word = place.words[place.n_words]
-            expected += [] if word is None else [word]
+            spelling = place.words[place.n_words].spelling
+            expected += [] if spelling is None else [spelling]
         return expected
 
     def _begun_cost(self, place: _Place) -> int:
         """How many tokens more are needed after the blank of the next symbol than before it, at least."""
         costs = [each.left[0] - each.start for each in self._expected(place)]
-        if self._takes_text(place) and self._has_inner_text:
+        if self._tag(place) in self._inner_tags:
             costs.append(1 - self._text_cost)
         if not self._is_due(place):
             costs.append(self._least_opening)
@@ -329,7 +363,7 @@ class TreeGrammar:
             vector[token] = cost
         return vector
 
-    def _row(self, key: tuple[_Kind, bool, bool, int, _Kind | None]) -> int:
+    def _row(self, key: _RowKey) -> int:
         """Number of the table's row for what may begin, the room for it, and what may go on."""
         number = self._numbers.get(key)
         if number is not None:
@@ -340,10 +374,11 @@ class TreeGrammar:
             allowed |= self._first_labels <= room
         if opens:
             allowed |= self._openings[part] <= room
-        if text:
-            allowed |= self._texts[part] < NEVER
+        if text is not None:
+            allowed |= self._texts[part, text] < NEVER
         if goes_on is not None:
-            allowed |= (self._any_label if goes_on is _Kind.LABEL else self._texts[_Kind.BEGUN]) < NEVER
+            more = self._any_label if goes_on is _Kind.LABEL else self._texts[_Kind.BEGUN, TagKind.ANY]
+            allowed |= more < NEVER
         with self._lock:
             if key not in self._numbers:
                 self.table.append(torch.from_numpy(~allowed))
@@ -353,3 +388,9 @@ class TreeGrammar:
 
 def _category(label: bytes) -> bytes:
     return category(label.decode("latin-1")).encode("latin-1")  # it cuts at ASCII only, so that bytes are enough
+
+
+def _by_tag(texts: Sequence[tuple[int, bytes]]) -> dict[TagKind, list[int]]:
+    """The sub-words that can begin each kind of tag."""
+    found = {kind: [token for token, text in texts if kind_of_tag(text) is kind] for kind in TagKind}
+    return {**found, TagKind.ANY: [token for token, _ in texts]}

@@ -204,7 +204,7 @@ def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeG
     if reason or written is None:
         logs.notice(f"the search is free, and trees are repaired where they must be: {reason}")
         return None
-    return TreeGrammar(written, checkpoint.text)
+    return TreeGrammar(written, checkpoint.text, sign_tags=codec.is_separate)
 
 
 def _use_int8(networks: Sequence[TranslationModel], chosen: Device) -> Device:
