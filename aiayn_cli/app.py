@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from aiayn_cli import __version__
+from aiayn_cli import __version__, logs
 from aiayn_cli.commands.average import average
 from aiayn_cli.commands.export import export
 from aiayn_cli.commands.prepare import PrepareCommand, prepare
@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code (see the top of this file).
     """
-    if sys.stderr is None:  # closed, as with 2>&-
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (to the end of the process)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = logs.unfailing(sys.stderr)
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
@@ -148,9 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = error.code
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # noticed here, and not by the interpreter, which would print about it at exit
+    except OSError as error:  # noticed here, and not by the interpreter, which would print about it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OUTPUT_CLOSED
+        if isinstance(error, BrokenPipeError):
+            return OUTPUT_CLOSED
+        if not code:  # else it was told
+            _print_error(f"stdout: {error.strerror}", _REFUSALS.get(error.errno or 0, ""))
+            code = AiaynError.exit_code
     return code if isinstance(code, int) else 0
 
 

@@ -25,6 +25,7 @@ from aiayn_cli.checkpoint_files import (
     bytes_of,
     check_free_space,
     check_written,
+    finite,
     flush,
     from_json,
     hash_of,
@@ -87,9 +88,9 @@ class Checkpoint:
         """Float32 weights by parameter name, memory-mapped.
 
         Raises:
-            CheckpointError: the file is missing or damaged.
+            CheckpointError: the file is missing or damaged, or a number is not finite.
         """
-        return read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS))
+        return finite(self.path / _WEIGHTS, read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS)))
 
     def moving_average(self) -> dict[str, Tensor]:
         """The moving average of the weights by parameter name, float32; empty where the checkpoint has none.
@@ -99,14 +100,14 @@ class Checkpoint:
         """
         if not (self.path / _MOMENTS).exists():  # not saved to train on from, or kept without it to save space
             return {}
-        found = read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX)
+        found = finite(self.path / _MOMENTS, read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX))
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
     def load_into(self, model: nn.Module) -> None:
         """Give the weights to a model of the same shape: see put_into().
 
         Raises:
-            CheckpointError: a weight is missing, left over, or of another shape.
+            CheckpointError: a weight is missing, left over, or of another shape or type.
         """
         put_into(model, self._weights_for(dict(model.named_parameters())))
 
@@ -114,7 +115,7 @@ class Checkpoint:
         """Copy the weights into tensors of the same names and shapes, which need no gradient here.
 
         Raises:
-            CheckpointError: a weight is missing, left over, or of another shape.
+            CheckpointError: a weight is missing, left over, or of another shape or type.
         """
         weights = self._weights_for(parameters)
         for name, parameter in parameters.items():
@@ -129,6 +130,9 @@ class Checkpoint:
             if weights[name].shape != parameter.shape:
                 shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
                 raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
+            if weights[name].dtype != torch.float32:
+                kind = str(weights[name].dtype).removeprefix("torch.")
+                raise CheckpointError(f"{self.path}: {name} is {kind}, not float32", "the checkpoint is damaged")
         return weights
 
 
@@ -250,7 +254,8 @@ def load_training(path: Path) -> TrainingSnapshot:
     """
     hashes = load_checkpoint(path).files
     state = read_json(path / _STATE, "a checkpoint that training can go on from", hashes.get(_STATE))
-    return TrainingSnapshot(state, read_tensors(path / _MOMENTS, hashes.get(_MOMENTS)))
+    moments = finite(path / _MOMENTS, read_tensors(path / _MOMENTS, hashes.get(_MOMENTS)))
+    return TrainingSnapshot(state, moments)
 
 
 def at(checkpoint: Checkpoint, path: Path, **changes: Any) -> Checkpoint:

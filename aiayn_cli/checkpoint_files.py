@@ -111,6 +111,29 @@ def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dic
         raise CheckpointError(f"{path} cannot be read: {error}", _DAMAGED) from error
 
 
+def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors whose numbers, where they have a fraction, are all finite.
+
+    Args:
+        path: where they were read, for the message.
+        tensors: by name.
+    Raises:
+        CheckpointError: a number is not; it is named with its place.
+    """
+    for name, tensor in tensors.items():
+        # The extremes are found without memory for a second tensor; NaN is both of them.
+        if not tensor.is_floating_point() or tensor.numel() == 0:
+            continue
+        if not all(extreme.isfinite() for extreme in tensor.float().aminmax()):
+            flat = tensor.float().flatten()
+            place = int((~flat.isfinite()).nonzero()[0])
+            raise CheckpointError(
+                f"{path}: number {place:,} of {name} is {float(flat[place])}",
+                "its training diverged, or it is damaged; use another checkpoint",
+            )
+    return tensors
+
+
 def hash_of(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:

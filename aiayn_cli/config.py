@@ -265,6 +265,7 @@ class DecodingConfig:
     alpha: float = 0.6  # length penalty ((5 + n) / 6) ** alpha, Wu et al. 2016
     max_extra: int = 50  # longest output = input length + max_extra, in tokens
     batch_tokens: int = 2_000  # padded source tokens translated together
+    tree_rules: bool = True  # a parser writes only what is a tree over its words; false = whatever it likes best
 
     def __post_init__(self) -> None:
         _check_at_least("decoding.beam_size", self.beam_size, 1, "the paper uses 4; 1 is greedy search")

@@ -3,12 +3,14 @@
 Results never pass through here; they go to stdout (commands/options.py).
 """
 
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, TextIO
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 SECONDS_BETWEEN_LINES = 10.0  # progress in a file or pipe
@@ -16,6 +18,46 @@ SECONDS_BETWEEN_LINES = 10.0  # progress in a file or pipe
 _level = NORMAL
 _rank = 0
 _write_above_bar: Callable[[str], None] | None = None  # set while a bar is on the terminal
+
+
+class _Lossy(io.RawIOBase):
+    """Bytes for a file descriptor; those that it does not take are lost without an error."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, content: Any, /) -> int:
+        left = bytes(content)
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError:  # the disk is full, the terminal or the reader is gone
+            pass
+        return len(content)
+
+
+def unfailing(stream: TextIO | None) -> TextIO:
+    """What takes the place of stderr: work of hours does not end because nobody can read how far it is.
+
+    Args:
+        stream: sys.stderr; None where it is closed.
+    """
+    if stream is None:
+        return Path(os.devnull).open("w", encoding="utf-8")
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):  # no file, as in tests
+        return stream
+    return io.TextIOWrapper(io.BufferedWriter(_Lossy(descriptor)), "utf-8", "backslashreplace", line_buffering=True)
 
 
 class Progress(Protocol):

@@ -18,7 +18,7 @@ from aiayn_cli.errors import CheckpointError
 def list_checkpoints(run: Path) -> list[Path]:
     """Checkpoints of a run in the order of their steps; links and unfinished ones are not among them."""
     found = [path for path in (run / "checkpoints").glob("step-*") if path.is_dir() and not path.is_symlink()]
-    return sorted((path for path in found if path.name[5:].isdecimal()), key=lambda path: int(path.name[5:]))
+    return sorted((path for path in found if path.name[5:].isdecimal()), key=update_of)
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
@@ -37,8 +37,16 @@ def newest_resumable(run: Path) -> Path | None:
 
 
 def resumable(run: Path) -> list[Path]:
-    """All checkpoints that training can go on from, in the order of their updates."""
-    return sorted([*list_checkpoints(run), *_interrupted(run)], key=lambda path: int(path.name.rpartition("-")[2]))
+    """All checkpoints that training can go on from, in the order of their updates.
+
+    Of the same update, the regular one comes last: it has been validated since the run was stopped there.
+    """
+    return sorted([*_interrupted(run), *list_checkpoints(run)], key=update_of)
+
+
+def update_of(path: Path) -> int:
+    """The update after which one of a run's checkpoints was saved, as its name says."""
+    return int(path.name.rpartition("-")[2])
 
 
 def set_aside_damaged(path: Path) -> Path:
@@ -134,4 +142,4 @@ def find_model(path: Path | None = None) -> Path:
 
 def _interrupted(run: Path) -> list[Path]:
     found = [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]
-    return sorted(found, key=lambda path: int(path.name[12:]))
+    return sorted(found, key=update_of)

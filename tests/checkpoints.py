@@ -1,6 +1,7 @@
 """Checkpoints of a network that does not exist, for the tests of checkpoint.py and run_checkpoints.py."""
 
 import errno
+import json
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
+from aiayn_cli.checkpoint_files import hash_of
 from aiayn_cli.config import DecodingConfig, ModelConfig
 
 STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
@@ -61,6 +64,22 @@ def is_whole(path: Path, seed: int, vocab: Path) -> bool:
         and bits(training.moments) == bits(some_moments(seed))
         and found.vocab_path.read_bytes() == vocab.read_bytes()
     )
+
+
+def hash_anew(path: Path) -> None:
+    """Make the hashes in model.json those of the files as they are now, as if they had been written so."""
+    described = json.loads((path / "model.json").read_bytes())
+    described["files"] = {name: hash_of(path / name) for name in described["files"]}
+    (path / "model.json").write_text(json.dumps(described), encoding="utf-8")
+
+
+def change_tensors(path: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
+    """Change the tensors of a safetensors file, whose size stays."""
+    size = path.stat().st_size
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+    assert path.stat().st_size == size
 
 
 def fail_at(patch: pytest.MonkeyPatch, owner: object, name: str, number: int, act: Callable[[], None]) -> list[int]:

@@ -15,6 +15,9 @@ from loopback import Loopback, serve
 hypothesis.settings.register_profile("aiayn", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.load_profile("aiayn")
 
+# Also in the processes that tests start, which would otherwise take all cores from other tests (pytest -n).
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Where tests run in the background, Ctrl-C is ignored, and whatever they start would ignore it too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

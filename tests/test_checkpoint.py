@@ -14,7 +14,18 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import STATE, bits, described, fail_at, is_whole, kill, refuse, some_weights
+from checkpoints import (
+    STATE,
+    bits,
+    change_tensors,
+    described,
+    fail_at,
+    hash_anew,
+    is_whole,
+    kill,
+    refuse,
+    some_weights,
+)  # fmt: skip
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -335,6 +346,38 @@ def test_damage_of_a_checkpoint_without_hashes_is_noticed_by_its_form(
     overwrite(name, lambda content: content[:keep])(path)
     with pytest.raises(CheckpointError, match=f"{Path(name).name} cannot be read"):
         read_all(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("file", "name", "place"), [("weights", "embedding.weight", 52), ("training/moments", "exp_avg_sq", 59)]
+)
+def test_a_number_that_is_not_finite_is_named_with_its_place(
+    value: float, file: str, name: str, place: int, saved: Callable[..., Path]
+) -> None:
+    path = saved()
+    change_tensors(path / f"{file}.safetensors", lambda tensors: tensors[name].flatten()[place].fill_(value))
+    hash_anew(path)
+    with pytest.raises(CheckpointError, match=rf"{file}\.safetensors: number {place} of {name} is {value}") as error:
+        read_all(path)
+    assert "another checkpoint" in error.value.hint
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint32, torch.float8_e5m2])
+def test_weights_of_another_type_and_the_same_size_are_refused_by_name(
+    dtype: torch.dtype, saved: Callable[..., Path]
+) -> None:
+    path = saved()
+    name = "norm.bias"
+    change_tensors(
+        path / "weights.safetensors",
+        lambda tensors: tensors.update({name: torch.ones(6 * 4 // dtype.itemsize).to(dtype)}),
+    )
+    hash_anew(path)
+    parameters = {**some_weights(), name: torch.empty(6 * 4 // dtype.itemsize)}
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(CheckpointError, match=rf"norm\.bias is {kind}, not float32"):
+        load_checkpoint(path).copy_into(parameters)
 
 
 def read_all(path: Path) -> None:

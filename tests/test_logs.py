@@ -180,6 +180,14 @@ def test_a_terminal_shows_a_bar_and_notices_above_it() -> None:
     assert "\x1b[3" in shown  # colour
 
 
+def test_a_narrow_terminal_cuts_the_bar_and_folds_what_is_said() -> None:
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", _on_a_terminal(COLUMNS="20")).replace("\r", "\n").split("\n")
+    assert "a notice with [brackets]" in lines  # whole, for the terminal to fold
+    assert "loss 2.500  MFU 41 %" in lines
+    assert max(map(len, lines)) == len("a notice with [brackets]")
+    assert any("40/40" in line for line in lines)
+
+
 def test_no_color_is_obeyed_and_a_dumb_terminal_gets_lines() -> None:
     assert not re.search(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", _on_a_terminal(NO_COLOR="1"))
     assert _on_a_terminal(TERM="dumb") == "a notice with [brackets]\r\nafter\r\n"

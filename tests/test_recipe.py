@@ -63,7 +63,7 @@ def accept(tmp_path: Path) -> Any:
         (
             "decoding:\n  zzz: 8\n",
             "my.yaml:2: unknown setting decoding.zzz",
-            "known are beam_size, alpha, max_extra, batch_tokens",
+            "known are beam_size, alpha, max_extra, batch_tokens, tree_rules",
         ),
         (
             "training:\n  max_updates: 1.5\n",

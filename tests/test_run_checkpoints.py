@@ -79,6 +79,14 @@ def test_the_place_of_an_interruption_goes_when_there_is_a_later_one(
     assert prune_checkpoints(run, keep=5) == [place]
 
 
+def test_of_the_same_update_the_validated_checkpoint_is_the_newest(saved: Callable[..., Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    place = saved(4, path=interrupted_path(run, 4))  # where a validation was stopped
+    regular = saved(4)
+    assert newest_resumable(run) == regular
+    assert prune_checkpoints(run, keep=1) == [place]
+
+
 def test_a_kill_while_pruning_leaves_no_half_checkpoint(
     saved: Callable[..., Path], vocab: Path, tmp_path: Path
 ) -> None:

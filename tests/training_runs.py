@@ -12,6 +12,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages.average import run_average
+from aiayn_cli.training.gradient import GradientOfUpdates
 from aiayn_cli.training.metrics import read_metrics
 
 Train = Callable[..., Any]  # a TrainResult, or of a dry run its own
@@ -24,21 +25,23 @@ class Killed(BaseException):
 @contextmanager
 def ending_after(updates: int, how: str) -> Iterator[None]:
     """Within it, a call of run_train gets a signal, or dies, when it has done so many updates."""
-    done = iter(range(1, 1_000))
+    done, learn = iter(range(1, 1_000)), GradientOfUpdates.of
+    received: list[str] = []
 
-    def interrupted() -> str:
-        if next(done) < updates:
-            return ""
-        if how == "kill":
-            raise Killed
-        return how
+    def counted(*args: Any) -> Any:
+        if next(done) >= updates:
+            if how == "kill":
+                raise Killed
+            received.append(how)
+        return learn(*args)
 
     @contextmanager
-    def counted() -> Iterator[Callable[[], str]]:
-        yield interrupted
+    def signals() -> Iterator[Callable[[], str]]:
+        yield lambda: received[0] if received else ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_module, "signals", counted)
+        patch.setattr(GradientOfUpdates, "of", counted)
+        patch.setattr(session_module, "signals", signals)
         yield
 
 

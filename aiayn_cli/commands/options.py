@@ -31,6 +31,8 @@ def print_result(result: object, as_json: bool) -> None:
         result: a frozen dataclass. As text it prints itself where it defines `__str__`; otherwise one line for each
             field. As JSON it is always one object with all its fields (paths as text, NaN and infinity as null).
         as_json: print one JSON object instead of text.
+    Raises:
+        OSError: see print_text().
     """
     if as_json:
         text = json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)
@@ -38,7 +40,19 @@ def print_result(result: object, as_json: bool) -> None:
         text = str(result)
     else:
         text = "\n".join(_lines(_plain(result)))
-    print(text, flush=True)
+    print_text(text)
+
+
+def print_text(text: str) -> None:
+    """Print lines on stdout.
+
+    Raises:
+        OSError: they cannot be written; it names stdout, since a full disk's error names no file.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "stdout") from error
 
 
 def _plain(value: object) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, print_text, start_logs
 from aiayn_cli.errors import UsageError
 
 
@@ -162,4 +162,4 @@ def score(
     elif sentences:
         logs.notice(str(result))
     else:
-        print(result.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")), flush=True)
+        print_text(result.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))

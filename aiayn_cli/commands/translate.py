@@ -63,6 +63,14 @@ def translate(
     no_repeat_ngram: Annotated[
         int, typer.Option(min=0, metavar="N", help="Let no N tokens in a row come twice in an output; 0 lets all.")
     ] = 0,
+    tree_rules: Annotated[
+        bool | None,
+        typer.Option(
+            "--tree-rules/--no-tree-rules",
+            help="Whether a parser writes only trees over the words of its line: a tag for each, all brackets closed. "
+            "Default: the model's, which is --tree-rules.",
+        ),
+    ] = None,
     nbest: Annotated[int, typer.Option(min=1, help="Outputs for each line, best first, one below the other.")] = 1,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw outputs at random, --nbest of them, instead of searching.")
@@ -206,6 +214,7 @@ def translate(
         min_length=min_length,
         no_repeat_ngram=no_repeat_ngram,
         batch_tokens=batch_tokens,
+        tree_rules=tree_rules,
         n_best=nbest,
         sample=sample,
         temperature=temperature,

@@ -57,6 +57,10 @@ class Codec:
         known = [[i if i < self._tgt.size else UNK_ID for i in ids] for ids in sequences]
         return self._after.undo(self._tgt.decode(known))
 
+    def tgt_written(self) -> list[bytes] | None:
+        """What each sub-word of the target side writes, as in Vocab.written(); None where some reach over blanks."""
+        return self._tgt.written() if self._tgt.words_are_independent else None
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Show each sub-word of the source side as SentencePiece writes it."""
         return self._src.pieces(ids)

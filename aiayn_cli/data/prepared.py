@@ -126,7 +126,10 @@ class PreparedData:
     def _text(self, split: str, lang: str) -> list[str]:
         if split not in self.manifest["splits"]:
             raise DataError(f"{self.folder} has no {split} data", f"run `aiayn prepare` with --{split}")
-        return read_file(self.folder / f"{split}.{lang}")
+        path = self.folder / f"{split}.{lang}"
+        if hashlib.sha256(path.read_bytes()).hexdigest() != self.manifest["files"][path.name]["sha256"]:
+            raise DataError(f"{path} is not as it was written: its SHA-256 has changed", _AGAIN)
+        return read_file(path)
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:

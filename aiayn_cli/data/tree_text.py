@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.trees import TOP, Close, Event, Leaf, Open, Tree, category, escape, from_text, to_text
-from aiayn_cli.data.vocab import UNKNOWN
+from aiayn_cli.data.vocab import UNKNOWN, readable
 
 NO_TAG = "XX"  # stands for a word where neither its tag nor itself is written
 _PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these tags
@@ -82,7 +82,7 @@ class TreeText:
             line: the source side: words with blanks between them.
             sequence: what a model wrote.
         """
-        builder = _Builder([escape(word) for word in _WORD.findall(line)])
+        builder = _Builder(words_of(line))
         tokens = _TOKEN.findall(sequence)
         i = 0
         while i < len(tokens):
@@ -109,10 +109,15 @@ class TreeText:
         return to_text(restored.tree) if len(restored.tree) > 2 else "", restored.repairs
 
 
+def words_of(line: str) -> list[str]:
+    """The words of a source line, as a tree writes them."""
+    return [escape(word) for word in _WORD.findall(line)]
+
+
 def _can_be(written: str, word: str) -> bool:
-    """Whether a model wrote a word, of which it may not know all characters."""
+    """Whether a model wrote a word, of which it may not know all characters, and cannot write some."""
     if UNKNOWN not in written:
-        return written == word
+        return written in (word, readable(word))
     return re.fullmatch(".+".join(map(re.escape, written.split(UNKNOWN))), word) is not None
 
 

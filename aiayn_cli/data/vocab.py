@@ -139,6 +139,22 @@ class Vocab:
         texts: list[str] = self._processor.decode([[i for i in ids if i not in _INVISIBLE_IDS] for ids in sequences])
         return texts
 
+    def written(self) -> list[bytes]:
+        """What each id adds to a text, in UTF-8, a blank for U+2581; nothing for special tokens.
+
+        A sub-word for a byte adds that byte, which may be no whole character.
+        """
+        processor = self._processor
+        written = []
+        for i, piece in enumerate(processor.id_to_piece(list(range(self.size)))):
+            if processor.is_control(i) or processor.is_unknown(i) or processor.is_unused(i):
+                written.append(b"")
+            elif processor.is_byte(i):
+                written.append(bytes([int(piece[3:5], 16)]))  # <0xE2>
+            else:
+                written.append(piece.replace(BLANK_MARK, " ").encode())
+        return written
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Show each sub-word as SentencePiece writes it, with U+2581 for a blank before it."""
         pieces: list[str] = self._processor.id_to_piece(list(ids))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from aiayn_cli.decoding.tree_rules import TreeRules
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would be decoded to a placeholder that no reader wants
@@ -12,13 +13,17 @@ _NOT_FORCED = -1
 
 
 class Restrictions:
-    """Minimum lengths, forced beginnings and a ban on repeated n-grams, for the sentences of one search.
+    """Minimum lengths, forced beginnings, a ban on repeated n-grams and rules for trees, for the sentences of a search.
+
+    A forced beginning goes before all else, and the rules for trees before the ban and the minimum length: these are
+    not obeyed where they would leave nothing.
 
     Args:
         min_lengths: for each sentence, tokens with EOS before which no output ends; none at all = 1 for all.
         prefixes: for each sentence, the tokens with which its outputs begin; none at all = free. They must be shorter
             than its longest output.
         no_repeat_ngram: length of the sequences of tokens that no output holds twice, but in its prefix; 0 = no ban.
+        tree_rules: where outputs have to be trees.
     """
 
     def __init__(
@@ -26,12 +31,14 @@ class Restrictions:
         min_lengths: Sequence[int] = (),
         prefixes: Sequence[Sequence[int]] = (),
         no_repeat_ngram: int = 0,
+        tree_rules: TreeRules | None = None,
     ) -> None:
         self._min_lengths = torch.tensor(min_lengths) if max(min_lengths, default=1) > 1 else None
         width = max(map(len, prefixes), default=0)
         rows = [[*prefix, *[_NOT_FORCED] * (width + 1 - len(prefix))] for prefix in prefixes]
         self._prefixes = torch.tensor(rows) if width else None  # [sentences, width + 1]; the last column is free
         self._no_repeat_ngram = no_repeat_ngram
+        self._tree_rules = tree_rules
         self._never_produced = torch.tensor(NEVER_PRODUCED)
 
     def apply(self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, sentences: Sequence[int]) -> None:
@@ -50,10 +57,16 @@ class Restrictions:
             place = lengths.clamp(max=self._prefixes.shape[1] - 1).unsqueeze(1)
             forced = self._prefixes[list(sentences)].to(lengths.device).gather(1, place).squeeze(1)
             _force(log_probs, forced)
+        # What a prefix forces may repeat, and break rules: a ban would leave nothing at all.
+        free = None if forced is None else forced == _NOT_FORCED
+        if self._tree_rules is not None:
+            self._tree_rules.apply(log_probs, outputs, lengths, sentences, free)
         if self._no_repeat_ngram:
-            # What a prefix forces may repeat: a ban would leave nothing at all.
-            free = None if forced is None else forced == _NOT_FORCED
+            before = None if self._tree_rules is None else log_probs.clone()
             _forbid_repeats(log_probs, outputs, lengths, self._no_repeat_ngram, free)
+            if before is not None:
+                nothing = log_probs.amax(2) == -torch.inf
+                log_probs[nothing] = before[nothing]
         if self._min_lengths is not None:
             too_short = lengths + 1 < self._min_lengths[list(sentences)].to(lengths.device)
             _forbid_end(log_probs, too_short)

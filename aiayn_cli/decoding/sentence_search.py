@@ -22,7 +22,9 @@ from aiayn_cli.decoding.restrictions import Restrictions
 from aiayn_cli.decoding.sampling import Sampling, sample
 from aiayn_cli.decoding.scorer import StoppableScorer
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
-from aiayn_cli.decoding.workers import Stop, run_together
+from aiayn_cli.decoding.tree_grammar import TreeGrammar
+from aiayn_cli.decoding.tree_rules import TreeRules
+from aiayn_cli.decoding.workers import AnyStop, Stop, run_together
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
@@ -43,11 +45,13 @@ class Source:
         ids: of the source, without EOS.
         prefix: ids that its output begins with.
         phrases: what its output holds.
+        words: that its output is a tree over, where the search has a grammar for trees; None = the output is free.
     """
 
     ids: list[int]
     prefix: list[int] = field(default_factory=list)
     phrases: list[Constraint] = field(default_factory=list)
+    words: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class SentenceSearch:
         in_processes: search many sentences in copies of this process, where the system can make some.
         scores_again: give log p, scores and the order of outputs as each pair of source and output has them by itself,
             whatever it was searched with, where that can be: by models in float32 on a CPU, and by the engine there.
+        tree_grammar: of what is written, where that is trees, and decoding.tree_rules holds.
+        stop: set where nobody wants the outputs any more; None = they always are.
 
     Attributes:
         models: on the device.
@@ -104,6 +110,8 @@ class SentenceSearch:
         engine: SearchEngine | None,
         in_processes: bool = False,
         scores_again: bool = False,
+        tree_grammar: TreeGrammar | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self.models = [_for_decoding(model, device) for model in models]
         self.decoding, self.options, self.n_best = decoding, options, n_best
@@ -116,6 +124,8 @@ class SentenceSearch:
         self._engine = engine
         can_be = self._on_cpu if engine is not None else can_force_apart(self.models, self.device)
         self._scores_again = scores_again and can_be
+        self._tree_grammar = tree_grammar
+        self._stop = stop
         self._copies = Copies[_Share, list[list[Hypothesis]]]() if in_processes and can_fork() else None
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
@@ -144,6 +154,7 @@ class SentenceSearch:
 
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
+            Stopped: nobody wants the outputs any more.
         """
         if self._engine is not None:
             found = self._search_with(self._engine, sources)
@@ -256,6 +267,7 @@ class SentenceSearch:
     def _search_share(self, share: "_Share", stop: Stop) -> list[list[Hypothesis]]:
         """Search the sentences of one thread or process, in batches of similar length."""
         search = self.variant(share.decoding, share.options)  # in another process this one may be older
+        stop = stop if self._stop is None else AnyStop(stop, self._stop)
         lengths = [len(source.ids) for source in share.sources]
         found: list[list[Hypothesis]] = [[] for _ in share.sources]
         grouped = batches(lengths, batch_tokens=share.decoding.batch_tokens, at_most=search._most_sentences())
@@ -338,10 +350,15 @@ class SentenceSearch:
         return src, None if min(map(len, rows)) == width else src != PAD_ID
 
     def _restrictions(self, sources: Sequence[Source]) -> Restrictions:
+        longest = list(map(self.max_length, sources))
+        rules = None
+        if self._tree_grammar is not None and self.decoding.tree_rules:
+            rules = TreeRules(self._tree_grammar, [source.words for source in sources], longest)
         return Restrictions(
-            [min(self.options.min_length + 1, self.max_length(source)) for source in sources],
+            [min(self.options.min_length + 1, length) for length in longest],
             [source.prefix for source in sources],
             self.options.no_repeat_ngram,
+            rules,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Self
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import is_blank
+from aiayn_cli.data.tree_text import words_of
 from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.beam_search import Hypothesis, length_penalty
 from aiayn_cli.decoding.glossary import Glossary
@@ -18,6 +19,8 @@ from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
 from aiayn_cli.decoding.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.decoding.translation import Part, SearchEngine, SearchOptions, Translation
+from aiayn_cli.decoding.tree_grammar import TreeGrammar
+from aiayn_cli.decoding.workers import Stop
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import UNK_ID
@@ -43,7 +46,9 @@ class Translator:
         trained_length: sub-words of the longest side that the models were trained on: one pass takes as many, but at
             least LONGEST_SOURCE and at most LONGEST_PASS.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
+        tree_grammar: a parser's: where decoding.tree_rules holds, each output is a tree over the words of its line.
         notices: takes what is to be said about lines; None = it is said at once.
+        stop: looked at in each step of a search by the models: set where nobody wants the outputs any more.
 
     Attributes:
         notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
@@ -65,7 +70,9 @@ class Translator:
         scores_again: bool = False,
         trained_length: int = LONGEST_SOURCE,
         splits: bool = True,
+        tree_grammar: TreeGrammar | None = None,
         notices: LineNotices | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self._search = SentenceSearch(
             models,
@@ -78,9 +85,12 @@ class Translator:
             engine=engine,
             in_processes=in_processes,
             scores_again=scores_again,
+            tree_grammar=tree_grammar,
+            stop=stop,
         )
         self._vocab = vocab
         self._glossary = glossary
+        self._writes_trees = tree_grammar is not None
         self._longest_source, self._splits = min(max(trained_length, LONGEST_SOURCE), LONGEST_PASS), splits
         self._longest_word = min(self._longest_source, self.max_positions - 1)
         self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
@@ -145,6 +155,7 @@ class Translator:
 
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
+            Stopped: nobody wants the outputs any more.
         """
         passes = self._passes(lines, first_line, prefixes)
         searched = [each for each in passes if each.source is not None]
@@ -195,7 +206,10 @@ class Translator:
             with_prefix.add(number)
             parts = self._parts(next(ids), line)
             for part in parts:
-                source = Source(part, prefix, self._phrases(part, text if len(parts) == 1 else None))
+                phrases = self._phrases(part, text if len(parts) == 1 else None)
+                # A part of a sentence has no tree of its own.
+                words = words_of(text) if self._writes_trees and len(parts) == 1 else None
+                source = Source(part, prefix, phrases, words)
                 passes.append(_Pass(number, source))
                 prefix = []
         return passes

@@ -26,6 +26,21 @@ class Stop(Protocol):
         """Whether its result is no longer wanted."""
 
 
+class AnyStop:
+    """Set where one of several is.
+
+    Args:
+        stops: which.
+    """
+
+    def __init__(self, *stops: Stop) -> None:
+        self._stops = stops
+
+    def is_set(self) -> bool:
+        """Whether one of them is set."""
+        return any(stop.is_set() for stop in self._stops)
+
+
 def run_together(tasks: Sequence[Callable[[Stop], T]], threads_each: int) -> list[T]:
     """Run tasks side by side and return their results in order.
 

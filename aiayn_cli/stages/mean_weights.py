@@ -38,8 +38,6 @@ class WeightSum:
             if name in self._total and weight.shape != self._total[name].shape:
                 shapes = f"{list(weight.shape)}, not {list(self._total[name].shape)}"
                 raise CheckpointError(f"{checkpoint.path}: {name} has shape {shapes}", "the checkpoint is damaged")
-            if not weight.isfinite().all():  # one such number would spoil the mean, without a sign of where it was
-                raise CheckpointError(f"{checkpoint.path}: {name} holds NaN or infinity", "leave this checkpoint out")
             if not weight.is_floating_point():
                 if checkpoint.step > self._latest or name not in self._total:
                     self._total[name] = weight.clone()

@@ -1,4 +1,4 @@
-"""What a signal means while a run trains: finish the update at hand and save."""
+"""What a signal means while a run trains: finish the update at hand, or leave the validation, and save."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from types import FrameType
 
 @contextmanager
 def signals() -> Iterator[Callable[[], str]]:
-    """Turn SIGTERM and SIGINT into a name to ask for, so that the update at hand is finished and saved.
+    """Turn SIGTERM and SIGINT into a name to ask for, so that an update is finished, a validation left, and all saved.
 
     A second one ends the process at once.
     """

@@ -146,7 +146,7 @@ class Session:
 
         def on_rank_0() -> dict[str, Any]:
             nonlocal moments
-            loaded = load_newest(self.run, self.optimizer.weights(), touch=touch)
+            loaded = load_newest(self.run, self.optimizer.weights(), len(self.data.train), touch=touch)
             if loaded is None:
                 return {"state": None}
             state, moments = loaded

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device, free_memory, is_out_of_memory
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.model.build import build_empty
-from aiayn_cli.run_checkpoints import resumable, set_aside_damaged
+from aiayn_cli.run_checkpoints import resumable, set_aside_damaged, update_of
 from aiayn_cli.training.state import TrainingState
 
 # Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with. A
@@ -115,13 +116,14 @@ def warn_of_disk(run: Path, weights: Iterable[Tensor], config: TrainingConfig) -
 
 
 def load_newest(
-    run: Path, weights: Mapping[str, Tensor], *, touch: bool = True
+    run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
 ) -> tuple[TrainingState, dict[str, Tensor]] | None:
     """Read a run's newest checkpoint that is whole; those after it are set aside.
 
     Args:
         run: its folder.
         weights: float32, to copy the checkpoint's into.
+        n_pairs: of the training data.
         touch: whether to give damaged ones other names.
     Returns:
         The run's state and the optimizer's moments; None where no checkpoint was written yet.
@@ -134,7 +136,7 @@ def load_newest(
         try:
             found = load_checkpoint(path)
             snapshot = load_training(path)
-            state = TrainingState.from_json(snapshot.state, path / "training" / "state.json")
+            state = _state(snapshot.state, path, found.step, n_pairs)
             found.copy_into(weights)
         except CheckpointError as error:
             first = first or error
@@ -151,8 +153,32 @@ def load_newest(
     return None
 
 
+def _state(content: Mapping[str, Any], checkpoint: Path, step: int, n_pairs: int) -> TrainingState:
+    """The state of a checkpoint, which must be of its update and within the data.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    path = checkpoint / "training" / "state.json"
+    state = TrainingState.from_json(content, path)
+    if state.step != step or step != update_of(checkpoint):
+        raise CheckpointError(
+            f"{path} is of update {state.step:,}, model.json of {step:,}, and the folder's name says "
+            f"{update_of(checkpoint):,}",
+            "use another checkpoint",
+        )
+    if state.position.pairs >= n_pairs:
+        raise CheckpointError(
+            f"{path} stands at pair {state.position.pairs:,} of an epoch, but there are {n_pairs:,}",
+            "use another checkpoint",
+        )
+    return state
+
+
 def finished(config: TrainingConfig, state: TrainingState) -> str:
     """Why a run needs no more training, and what would change that; "" if it does."""
+    if state.validation_due:
+        return ""
     if state.step >= config.max_updates:
         return f"already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
     if config.patience and state.worse_validations >= config.patience:

@@ -87,6 +87,7 @@ def run_translate(
     min_length: int = 0,
     no_repeat_ngram: int = 0,
     batch_tokens: int | None = None,
+    tree_rules: bool | None = None,
     n_best: int = 1,
     sample: bool = False,
     temperature: float | None = None,
@@ -119,7 +120,7 @@ def run_translate(
         models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
         source: file to read, "-" for stdin; compressed bytes are unpacked, whatever the name.
         output: file to write, under its name only when all is done; None = stdout.
-        beam_size, alpha, max_extra, batch_tokens: instead of the model's own settings (DecodingConfig).
+        beam_size, alpha, max_extra, batch_tokens, tree_rules: instead of the model's own settings (DecodingConfig).
         max_length, min_length, no_repeat_ngram: as in SearchOptions.
         n_best: outputs for each line.
         sample: draw outputs instead of searching for the best; only then
@@ -153,6 +154,7 @@ def run_translate(
         alpha=alpha,
         max_extra=max_extra,
         batch_tokens=batch_tokens,
+        tree_rules=tree_rules,
         n_best=n_best,
         options=SearchOptions(
             min_length=min_length, max_length=max_length or 0, no_repeat_ngram=no_repeat_ngram, sampling=sampling

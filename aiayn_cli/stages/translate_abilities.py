@@ -15,13 +15,15 @@ def check_abilities(
     markup: bool,
     glossary: bool,
     on_suspect: OnSuspect,
+    tree_rules: bool | None,
 ) -> None:
-    """Refuse what goes only with Transformers, with models of raw text, or with models that write text.
+    """Refuse what goes only with Transformers, with models of raw text, with models that write text, or with parsers.
 
     Args:
         checkpoints: of the models; several are an ensemble, of which the first one's attention is drawn.
         attention, alignments, markup, glossary: whether the option of that name is given.
         on_suspect: what is done about outputs that look wrong.
+        tree_rules: whether outputs have to be trees; None where neither option is given.
     Raises:
         AiaynError: a model cannot do it.
     """
@@ -43,6 +45,9 @@ def check_abilities(
     for option, is_given in of_text.items():
         if is_given and first.text.trees:
             raise AiaynError(f"{option} is about words of a translation, but {first.path} writes trees", _for(option))
+    if tree_rules is not None and not first.text.trees:
+        option = "--tree-rules" if tree_rules else "--no-tree-rules"
+        raise AiaynError(f"{option} is about a parser's trees, but {first.path} writes text", _for(option))
 
 
 def _for(option: str) -> str:

@@ -18,6 +18,7 @@ from aiayn_cli.decoding.sampling import Sampling
 from aiayn_cli.decoding.sentence_search import LONGEST_PASS
 from aiayn_cli.decoding.translation import SearchEngine, SearchOptions
 from aiayn_cli.decoding.translator import Translator
+from aiayn_cli.decoding.tree_grammar import TreeGrammar
 from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.model.build import build_empty
@@ -37,6 +38,7 @@ class Search:
     alpha: float | None = None
     max_extra: int | None = None
     batch_tokens: int | None = None
+    tree_rules: bool | None = None
     n_best: int = 1
     options: SearchOptions = SearchOptions()  # noqa: RUF009 (frozen)
 
@@ -47,7 +49,7 @@ class Search:
             ConfigError: an impossible setting.
             UsageError: more outputs than the beam holds, or than can be drawn.
         """
-        names = ("beam_size", "alpha", "max_extra", "batch_tokens")
+        names = ("beam_size", "alpha", "max_extra", "batch_tokens", "tree_rules")
         changed = replace(config, **{name: value for name in names if (value := getattr(self, name)) is not None})
         if self.options.sampling is None and self.n_best > changed.beam_size:
             raise UsageError(
@@ -173,6 +175,7 @@ def load_models(
         # A sentence has no parts that could be parsed alone, so that any length is tried.
         trained_length=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
         splits=not first.text.trees,
+        tree_grammar=_tree_grammar(first, codec, engine) if decoding.tree_rules else None,
     )  # fmt: skip
     return LoadedModels(checkpoints, codec, translator, terms)
 
@@ -187,8 +190,24 @@ def _check_engine_can(search: Search, n_models: int, precision: Precision, has_g
         raise UsageError("--engine ctranslate2 does not sample from a seed of each line, as --sample promises", hint)
     if has_glossary:
         raise UsageError("--engine ctranslate2 knows no glossary", hint)
+    if search.tree_rules:
+        raise UsageError("--engine ctranslate2 knows no rules for trees, as --tree-rules asks for", hint)
     if precision == "bf16":
         raise UsageError("--engine ctranslate2 computes in float32, or in 8 bits with --int8, not in bf16", hint)
+
+
+def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeGrammar | None:
+    """The grammar of a parser's outputs, where the search can follow one."""
+    if not checkpoint.text.trees:
+        return None
+    reason = "--engine ctranslate2 knows no rules for trees" if engine == "ctranslate2" else ""
+    written = codec.tgt_written()
+    if written is None:
+        reason = reason or "its vocabulary has sub-words that reach over blanks"
+    if reason or written is None:
+        logs.notice(f"the search is free, and trees are repaired where they must be: {reason}")
+        return None
+    return TreeGrammar(written, checkpoint.text)
 
 
 def _use_int8(networks: Sequence[TranslationModel], chosen: Device) -> Device:

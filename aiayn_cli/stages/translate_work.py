@@ -144,6 +144,7 @@ def make_work(
         markup=plan.markup,
         glossary=plan.glossary is not None,
         on_suspect=plan.on_suspect,
+        tree_rules=plan.search.tree_rules,
     )
     title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
     info = WorkInfo(tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints), title)

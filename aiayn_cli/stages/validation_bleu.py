@@ -1,14 +1,28 @@
 """BLEU of validation pairs while a run trains, and translations of some of them to look at."""
 
+from collections.abc import Callable
+
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.decoding.translator import Translator
+from aiayn_cli.decoding.workers import Stopped
 from aiayn_cli.device import Device
 from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.training.compilation import without_graphs
+from aiayn_cli.training.validation import Interrupted
 
 _SAMPLES = 6  # validation sentences whose translations the report shows
+
+
+class _Signal:
+    """Set where a signal was received."""
+
+    def __init__(self, interrupted: Callable[[], str]) -> None:
+        self._interrupted = interrupted
+
+    def is_set(self) -> bool:
+        return bool(self._interrupted())
 
 
 class ValidationBleu:
@@ -35,14 +49,23 @@ class ValidationBleu:
         self._samples: dict[str, list[str]] = {}
         bleu(self._references[:1], [self._references[:1]], tgt_lang=self._tgt_lang)  # what is missing is found now
 
-    def score(self) -> float:
-        """BLEU of the model's translations."""
+    def score(self, interrupted: Callable[[], str]) -> float:
+        """BLEU of the model's translations.
+
+        Args:
+            interrupted: gives the name of a signal that asks for an end, or "".
+        Raises:
+            Interrupted: there was one before the translations were.
+        """
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
-            tgt_lang=self._tgt_lang, trained_length=self._trained_length,
+            tgt_lang=self._tgt_lang, trained_length=self._trained_length, stop=_Signal(interrupted),
         )  # fmt: skip
-        with without_graphs(self._model):
-            translations = translator.translate(self._sources)
+        try:
+            with without_graphs(self._model):
+                translations = translator.translate(self._sources)
+        except Stopped as error:
+            raise Interrupted from error
         shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
         self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}

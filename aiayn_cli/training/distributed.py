@@ -24,6 +24,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.training.watch import Lost, Watch
 
 SIGNALS = ("SIGTERM", "SIGINT")
+_SECONDS_BETWEEN_QUESTIONS = 0.2
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,9 @@ class Worker:
         """Rank 0's JSON values, for all."""
         return self.from_rank_0(lambda: values)
 
-    def from_rank_0(self, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    def from_rank_0(
+        self, work: Callable[[], Mapping[str, Any]], interrupted: Callable[[], str] = lambda: ""
+    ) -> dict[str, Any]:
         """Let rank 0 work for all, which may take long: validate, write a checkpoint, read one from a slow disk.
 
         In an operation of all processes the others would give up after collective_seconds. Here they wait as long as
@@ -172,6 +175,8 @@ class Worker:
 
         Args:
             work: what rank 0 does; the other ranks never call it.
+            interrupted: gives the name of the signal that this process has received, or ""; of those that wait, rank 0
+                learns of it through anybodys_signal().
         Returns:
             Its JSON values, on every rank.
         """
@@ -185,18 +190,37 @@ class Worker:
             with _collective():
                 connection.store.set(key, content)
         else:
-            self._wait_for_rank_0(connection, key)
+            self._wait_for_rank_0(connection, key, interrupted)
             with _collective():
                 content = connection.store.get(key).decode()
         values: dict[str, Any] = json.loads(content)
         return values
 
-    def _wait_for_rank_0(self, connection: "_Connection", key: str) -> None:
+    def anybodys_signal(self, interrupted: Callable[[], str]) -> str:
+        """As rank 0, within from_rank_0(): the signal that this process or one of those that wait has received, or "".
+
+        It may be asked at any time: the others are not, more often than a few times a second.
+        """
+        if (signal := interrupted()) or self.world_size == 1:
+            return signal
+        connection, now = _connections[self.rank], time.monotonic()
+        if now < connection.asked + _SECONDS_BETWEEN_QUESTIONS:
+            return ""
+        connection.asked = now
+        key = f"turn/{connection.turns}/signal"
+        with _collective():
+            return connection.store.get(key).decode() if connection.store.check([key]) else ""
+
+    def _wait_for_rank_0(self, connection: "_Connection", key: str, interrupted: Callable[[], str]) -> None:
         deadline, pause = time.monotonic() + self.alone_seconds, 0.01
+        told = False
         while True:
             with _collective():
                 if connection.store.check([key]):
                     return
+                if not told and (signal := interrupted()):
+                    connection.store.set(f"{key}/signal", signal)
+                    told = True
             if connection.watch.is_ending:
                 raise Lost("rank 0 was waited for, and all end")
             if time.monotonic() > deadline:
@@ -233,11 +257,13 @@ class _Connection:
         store: for the main thread.
         watch: listens to the other processes.
         turns: times that rank 0 has worked for all; the same number on every rank.
+        asked: when rank 0 last looked for a signal of the others, in seconds of the monotonic clock.
     """
 
     store: Store
     watch: Watch
     turns: int = 0
+    asked: float = 0.0
 
 
 # Of together(), by rank; a frozen Worker has no place for it.

@@ -131,13 +131,17 @@ def _fits(name: str, value: object) -> bool:
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """Records without those of updates that were undone: above a resume or rollback, and later than it names."""
+    """Records without those of what was undone: above a resume or rollback, and later than it names.
+
+    Of an update that was validated twice, since a crash came before the checkpoint, the last validation counts.
+    """
     kept: list[Record] = []
     for record in records:
         if record["event"] in ("resume", "rollback"):
             kept = [earlier for earlier in kept if earlier.get("step", 0) <= record["step"]]
         kept.append(record)
-    return kept
+    last = {record.get("step"): record for record in kept if record["event"] == "validation"}
+    return [record for record in kept if record["event"] != "validation" or record is last[record.get("step")]]
 
 
 def perplexity(loss: float) -> float:

@@ -128,8 +128,8 @@ class MasterAdam:
         self.clear()
 
     def is_finite(self) -> bool:
-        """Whether all weights are numbers; waits for the device."""
-        return bool(self._master.detach().isfinite().all())
+        """Whether all weights and moments are numbers; waits for the device."""
+        return all(bool(t.detach().isfinite().all()) for t in (self._master, self._mean, self._mean_of_squares))
 
     def clear(self) -> None:
         """Forget the gradient."""
@@ -168,7 +168,7 @@ class MasterAdam:
         """Take up where moments() was called after the given number of updates.
 
         Raises:
-            CheckpointError: they are of another model.
+            CheckpointError: they are of another model, or no moments.
         """
         for name, mine in (("exp_avg", self._mean), ("exp_avg_sq", self._mean_of_squares)):
             if name not in moments or moments[name].shape != mine.shape:
@@ -176,7 +176,15 @@ class MasterAdam:
                     f"the optimizer state has no {name} of {mine.numel()} numbers",
                     "resume with the recipe that the run was started with",
                 )
+            if moments[name].dtype != torch.float32:
+                kind = str(moments[name].dtype).removeprefix("torch.")
+                raise CheckpointError(f"{name} of the optimizer state is {kind}, not float32", "use another checkpoint")
             mine.copy_(moments[name])
+        if (least := float(self._mean_of_squares.min())) < 0:
+            raise CheckpointError(
+                f"exp_avg_sq of the optimizer state holds {least:g}, but no square is negative",
+                "use another checkpoint",
+            )
         self._steps.fill_(step)
         if self._average is not None:
             self._average.load(moments, self.weights())

@@ -11,6 +11,8 @@ from aiayn_cli.errors import CheckpointError
 
 _BEFORE = {"pool_pairs": LEAST_POOL_PAIRS}  # what was true of every run when states did not say it
 
+_AT_MOST_ONCE_A_STEP = ("best_step", "worse_validations", "saves", "skipped", "skipped_in_a_row")
+
 _MOST_DEVICES = 1 << 20  # that an update may be divided for
 
 
@@ -35,6 +37,7 @@ class TrainingState:
         division: the number of micro-batches in an update is a multiple of this; dropout depends on the division.
         flops: operations that learning took so far, counted as model/cost.py does.
         pool_pairs: that are sorted by length together, which the order of pairs depends on; 0 = not chosen yet.
+        validation_due: whether a signal stopped the validation after this step, which comes before the next update.
     """
 
     step: int = 0
@@ -54,6 +57,7 @@ class TrainingState:
     division: int = 1
     flops: int = 0
     pool_pairs: int = 0
+    validation_due: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -77,6 +81,10 @@ class TrainingState:
             least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
             if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
                 raise CheckpointError(f"{source} is no training state: {name} is {value}", "use another checkpoint")
+        for name in _AT_MOST_ONCE_A_STEP:
+            if (value := getattr(state, name) or 0) > state.step:
+                problem = f"{source} is no training state: {name} is {value:,} after {state.step:,} updates"
+                raise CheckpointError(problem, "use another checkpoint")
         return state
 
     def for_devices(self, n: int) -> "TrainingState":

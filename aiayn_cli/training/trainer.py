@@ -25,7 +25,7 @@ from aiayn_cli.training.rollback import Rollback
 from aiayn_cli.training.save_policy import due
 from aiayn_cli.training.schedule import learning_rate
 from aiayn_cli.training.state import TrainingState
-from aiayn_cli.training.validation import Validation
+from aiayn_cli.training.validation import Bleu, Validation
 
 _PLANNED_AHEAD = 16  # updates, where the device is not the host: they take longer than planning the next pool
 
@@ -37,7 +37,8 @@ class Hooks:
     Attributes:
         save: write a checkpoint of the present weights, called as save(state, best, regular): `best` says that it is
             the best so far; `regular` is False where the step is not one of the run's checkpoints (an interruption).
-        bleu: translate validation pairs with the present weights and score them; None where none is wanted. Rank 0.
+        bleu: translate validation pairs with the present weights and score them, called by rank 0 with what gives the
+            name of a signal; it raises Interrupted where there is one. None where no BLEU is wanted.
         interrupted: name of the signal that asks for an end, or "".
         go_back: put weights and moments of the newest checkpoint into the optimizer, and return its state; None where
             there is no checkpoint.
@@ -46,7 +47,7 @@ class Hooks:
     """
 
     save: Callable[[TrainingState, bool, bool], None]
-    bleu: Callable[[], float] | None
+    bleu: Bleu | None
     interrupted: Callable[[], str]
     go_back: Callable[[], TrainingState | None] = lambda: None
     cost: TrainingCost | None = None
@@ -97,7 +98,9 @@ class Trainer:
         self._validation = (
             None
             if valid_store is None
-            else Validation(model, valid_store, config, device, worker, metrics, hooks.bleu, longest_validated)
+            else Validation(
+                model, valid_store, config, device, worker, metrics, hooks.bleu, hooks.interrupted, longest_validated
+            )
         )
 
     def train(self, progress: logs.Progress = logs.SILENT) -> str:
@@ -115,18 +118,19 @@ class Trainer:
         self.optimizer.usual_norm.fill_(self.state.usual_norm)
         self._make_room()
         meter = self._new_meter()
+        if self.state.validation_due and (ended := self._save(validate=True, regular=True)):
+            return ended
         updates = self._plan()
         while self.state.step < config.max_updates:
             agreement = self._update(next(updates))
             progress.advance(1)
             step, last = self.state.step, self.state.step == config.max_updates
-            signal = "" if last else agreement.signal
             what = due(
                 config,
                 step,
                 self.state.saves,
                 time_is_up=agreement.time_is_up,
-                signal=signal,
+                signal=agreement.signal,
                 has_valid=self._validation is not None,
             )
             self._take_up_results(meter, all_of_them=what.save or what.log)
@@ -141,12 +145,11 @@ class Trainer:
                 progress.show(self._log(meter))
                 meter = self._new_meter()
             if what.save:
-                self._save(validate=what.validate, regular=what.regular)
+                if ended := self._save(validate=what.validate, regular=what.regular, signal=agreement.signal):
+                    return ended
                 meter.restart_clock()
-            if what.validate and config.patience and self.state.worse_validations >= config.patience:
-                return "patience"
-            if signal:
-                return signal
+            if agreement.signal and not last:
+                return agreement.signal
         return "max_updates"
 
     def _plan(self) -> Iterator[Update]:
@@ -271,11 +274,28 @@ class Trainer:
         )
         return progress_facts(self.state.position.epoch, record, self._metrics.latest.get("validation"))
 
-    def _save(self, *, validate: bool, regular: bool) -> None:
-        """Validate if it is time to, then write the checkpoint."""
-        best = False
+    def _save(self, *, validate: bool, regular: bool, signal: str = "") -> str:
+        """Validate if it is time to, then write the checkpoint.
+
+        Args:
+            validate: whether it is time to.
+            regular: whether the checkpoint is one of the run's.
+            signal: that asks for an end, or "".
+        Returns:
+            Why training ends here: "patience", or the signal that left no time for the validation; "" if it does not.
+        """
+        best, ended = False, ""
+        state = replace(self.state, validation_due=False)
         if validate and self._validation is not None:
-            self.state, best = self._validation.judge(self.state, self._max_tokens)
+            if not signal:
+                verdict = self._validation.judge(state, self._max_tokens)
+                state, best, signal = verdict.state, verdict.best, verdict.signal
+                patience = self._config.patience
+                ended = "patience" if patience and state.worse_validations >= patience else ""
+            if signal:  # the checkpoint keeps the place, and becomes one of the run's when it is validated
+                state, regular, ended = replace(state, validation_due=True), False, signal
         if regular:
-            self.state = replace(self.state, saves=self.state.saves + 1, saved_seconds=self.state.seconds)
-        self._hooks.save(self.state, best, regular)
+            state = replace(state, saves=state.saves + 1, saved_seconds=state.seconds)
+        self.state = state
+        self._hooks.save(state, best, regular)
+        return ended

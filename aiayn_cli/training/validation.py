@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -17,6 +18,12 @@ from aiayn_cli.training.forward import teacher_forced
 from aiayn_cli.training.loss import smoothed_cross_entropy
 from aiayn_cli.training.metrics import MetricsLog, perplexity
 from aiayn_cli.training.state import TrainingState
+
+Bleu = Callable[[Callable[[], str]], float]  # of the present weights; gets what tells of signals
+
+
+class Interrupted(Exception):
+    """A signal asks for an end, and a validation will not be completed."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,12 @@ class ValidationLoss:
 
 @torch.no_grad()
 def validation_loss(
-    model: TranslationModel, store: TokenStore, max_tokens: int, device: torch.device, longest: int = 1 << 30
+    model: TranslationModel,
+    store: TokenStore,
+    max_tokens: int,
+    device: torch.device,
+    longest: int = 1 << 30,
+    interrupted: Callable[[], str] = lambda: "",
 ) -> ValidationLoss:
     """Loss of a model, with dropout off, on all pairs of a store.
 
@@ -44,17 +56,37 @@ def validation_loss(
         max_tokens: padded tokens of one side in a batch.
         device: the model's.
         longest: most tokens of a side with its end token; longer pairs are left out.
+        interrupted: gives the name of a signal that asks for an end, or "".
+    Raises:
+        Interrupted: there was one before the last batch; the model is in evaluation mode.
     """
     was_training = model.training
     model.eval()
     total, tokens = 0.0, 0
     for pairs in in_order(store, max_tokens, longest):
+        if interrupted():
+            raise Interrupted
         hidden, targets = teacher_forced(model, store, pairs, device)
         _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
         total += float(nll)
         tokens += len(targets)
     model.train(was_training)
     return ValidationLoss(total / max(tokens, 1), tokens)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What comes of a validation.
+
+    Attributes:
+        state: with the best so far.
+        best: whether that is this one.
+        signal: that stopped the validation, with the state as it was; "" where none did.
+    """
+
+    state: TrainingState
+    best: bool = False
+    signal: str = ""
 
 
 class Validation:
@@ -67,7 +99,8 @@ class Validation:
         device: the model's.
         worker: this process among others.
         metrics: where records go.
-        bleu: translates validation pairs with the present weights and scores them; None where none is wanted. Rank 0.
+        bleu: see Hooks.
+        interrupted: see Hooks.
         longest: most tokens, with the end token, of a pair whose loss is measured.
     """
 
@@ -79,23 +112,28 @@ class Validation:
         device: torch.device,
         worker: Worker,
         metrics: MetricsLog,
-        bleu: Callable[[], float] | None,
+        bleu: Bleu | None,
+        interrupted: Callable[[], str],
         longest: int,
     ) -> None:
         self._model, self._store, self._config, self._device = model, store, config, device
         self._worker, self._metrics, self._bleu, self._longest = worker, metrics, bleu, longest
+        self._interrupted = interrupted
 
-    def judge(self, state: TrainingState, max_tokens: int) -> tuple[TrainingState, bool]:
+    def judge(self, state: TrainingState, max_tokens: int) -> Verdict:
         """Measure the present weights.
 
         Args:
             state: where the run stands.
             max_tokens: padded tokens of one side in a batch.
         Returns:
-            The state with the best so far, and whether that is this one.
+            What comes of it, the same on every rank.
         """
         started = time.perf_counter()
-        loss, bleu = self._measure(max_tokens)
+        measured = self._worker.from_rank_0(lambda: self._measure(max_tokens), self._interrupted)
+        if signal := measured.get("signal"):
+            return Verdict(state, signal=signal)
+        loss, bleu = float(measured["loss"]), measured["bleu"]
         higher_is_better = self._config.best_metric == "bleu" and bleu is not None
         value = bleu if higher_is_better and bleu is not None else loss
         before = state.best_value
@@ -122,16 +160,24 @@ class Validation:
             f"update {state.step:,}: validation loss {loss:.3f}, perplexity {perplexity(loss):.2f}{score}"
             f"{', the best so far' if best else ''} ({logs.clock(state.seconds)} of training)"
         )
-        return state, best
+        return Verdict(state, best=best)
 
-    def _measure(self, max_tokens: int) -> tuple[float, float | None]:
-        """Loss and BLEU, by rank 0 for all: two devices may differ in the last digit, and one verdict counts."""
+    def _measure(self, max_tokens: int) -> dict[str, Any]:
+        """Loss and BLEU, or the signal that came before them.
 
-        def on_rank_0() -> dict[str, float | None]:
-            result = validation_loss(self._model, self._store, max_tokens, self._device, self._longest)
-            bleu = self._bleu() if self._bleu is not None else None
+        Rank 0 measures for all: two devices may differ in the last digit, and one verdict counts.
+        """
+        signal = ""
+
+        def interrupted() -> str:
+            nonlocal signal
+            signal = signal or self._worker.anybodys_signal(self._interrupted)
+            return signal
+
+        try:
+            loss = validation_loss(self._model, self._store, max_tokens, self._device, self._longest, interrupted).loss
+            return {"loss": loss, "bleu": self._bleu(interrupted) if self._bleu is not None else None}
+        except Interrupted:
+            return {"signal": signal}
+        finally:
             self._model.train()
-            return {"loss": result.loss, "bleu": bleu}
-
-        measured = self._worker.from_rank_0(on_rank_0)
-        return float(measured["loss"]), measured["bleu"]

@@ -61,6 +61,16 @@ def test_raw_text_has_as_many_lines_as_the_split_has_pairs(tmp_path: Path) -> No
     assert data.test_tgt_text() == [f"test de {i}" for i in range(5)]
 
 
+def test_raw_text_that_was_changed_to_as_many_bytes_is_refused(tmp_path: Path) -> None:
+    data = PreparedData.load(make(tmp_path / "data"))
+    path = data.folder / "valid.de"
+    path.write_bytes(path.read_bytes().replace(b"\n", b" ", 1))
+    assert PreparedData.load(data.folder).valid_src_text() == data.valid_src_text()
+    with pytest.raises(DataError, match=r"valid\.de is not as it was written") as error:
+        PreparedData.load(data.folder).valid_tgt_text()
+    assert "aiayn prepare" in error.value.hint
+
+
 def test_text_of_a_split_that_is_not_there_is_an_error(folder: Path) -> None:
     with pytest.raises(DataError, match="has no test data") as caught:
         PreparedData.load(folder).test_src_text()
@@ -196,7 +206,7 @@ def test_ids_that_are_garbage_of_the_same_size_are_refused(folder: Path) -> None
     path = folder / "train-00000.tgt.npy"
     content = path.read_bytes()
     path.write_bytes(content[:-3] + b"\xfe\xca" + content[-1:])
-    with pytest.raises(DataError, match=r"train-00000\.tgt\.npy is damaged: it holds the id .* has 99 sub-words"):
+    with pytest.raises(DataError, match=r"train-00000\.tgt\.npy is damaged: pair 2 holds the id .* has 99 sub-words"):
         PreparedData.load(folder)
 
 

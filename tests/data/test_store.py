@@ -194,7 +194,9 @@ def test_offsets_that_go_back_are_refused(folder: Path) -> None:
     offsets[2:5] = offsets[4:1:-1]
     offsets[3] += 1
     np.save(path, offsets)
-    with pytest.raises(DataError, match=r"train-00000\.src\.offsets\.npy is damaged: its offsets go back"):
+    with pytest.raises(
+        DataError, match=r"train-00000\.src\.offsets\.npy is damaged: pair 2 begins at token \d+ and ends at"
+    ):
         TokenStore(folder, "train")
 
 
@@ -204,6 +206,36 @@ def test_an_id_that_the_vocabulary_does_not_have_is_found_in_its_file(folder: Pa
     store.check_ids(highest + 1)
     with pytest.raises(DataError, match=rf"holds the id {highest}, but the vocabulary has {highest} sub-words"):
         store.check_ids(highest)
+
+
+@pytest.mark.parametrize("wrong", [-1, 300])
+@pytest.mark.parametrize("place", [0, 7, 8, 40])  # at the ends of blocks and within
+def test_the_first_id_that_is_none_is_named_with_its_pair(
+    wrong: int, place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_IDS_AT_ONCE", 8)
+    write(tmp_path, some_pairs(23))
+    path = tmp_path / "train-00000.src.npy"
+    size = path.stat().st_size
+    ids, offsets = np.load(path).astype("<i2"), np.load(tmp_path / "train-00000.src.offsets.npy")
+    ids[[place, 41]] = wrong
+    np.save(path, ids)
+    assert path.stat().st_size == size
+    store = TokenStore(tmp_path, "train")
+    pair = next(i for i in range(len(offsets) - 1) if offsets[i] <= place < offsets[i + 1])
+    assert wrong in store.pair(pair)[0]
+    with pytest.raises(DataError, match=rf"train-00000\.src\.npy is damaged: pair {pair} holds the id {wrong}, but"):
+        store.check_ids(300)
+
+
+@pytest.mark.parametrize("dtype", ["<u8", ">i8", "<f8"])
+def test_offsets_of_another_type_and_the_same_size_are_refused(dtype: str, folder: Path) -> None:
+    path = folder / "train-00000.tgt.offsets.npy"
+    size = path.stat().st_size
+    np.save(path, np.load(path).astype(dtype))
+    assert path.stat().st_size == size
+    with pytest.raises(DataError, match=r"train-00000\.tgt\.offsets\.npy is damaged: "):
+        TokenStore(folder, "train")
 
 
 def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:

@@ -1,31 +1,18 @@
 """A tree becomes a sequence and the same tree again; whatever a model writes becomes a tree over the given words."""
 
 from collections import Counter
-from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_trees import BARE, BOTH, FORMS, TAGS, TREES, WORDS
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.tree_text import NO_TAG, TreeText
-from aiayn_cli.data.trees import Leaf, from_text, reduce_tree, to_text, unescape, words
+from aiayn_cli.data.trees import Leaf, from_text, to_text, unescape, words
 from aiayn_cli.data.vocab import Vocab, readable
 from aiayn_cli.data.vocab_training import train_vocab
 from aiayn_cli.errors import DataError
-
-NAMES = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f\x1f()"), min_size=1, max_size=6
-)
-LABELS = st.one_of(st.sampled_from(["S", "NP", "NP-SBJ", "VP=2", "TOP", "-"]), NAMES)
-LEAVES = st.builds("({} {})".format, st.one_of(st.sampled_from(["NN", "VB", "-LRB-"]), NAMES), NAMES)
-TREES = st.recursive(
-    LEAVES, lambda inside: st.builds("({} {})".format, LABELS, st.lists(inside, min_size=1, max_size=3).map(" ".join))
-).map(lambda text: reduce_tree(from_text(text), functions=True))
-FORMS = [
-    TextConfig(trees=True, tree_tags=tags, tree_words=written) for tags, written in product((True, False), repeat=2)
-]
-TAGS, BOTH, BARE, WORDS = FORMS[1], FORMS[0], FORMS[3], FORMS[2]
 
 BRACKETS = {"(S": 9, ")S": 9, "(NP": 9, ")NP": 9, "NN": 20, "abc": 3}
 VOCAB = Vocab(
@@ -73,7 +60,7 @@ def test_a_tree_comes_back_through_a_vocabulary_that_knows_its_characters(tree: 
     line, sequence = " ".join(map(unescape, words(tree))), readable(text.linearise(tree))
     [written] = VOCAB.decode(VOCAB.encode([sequence]))
     assert written == sequence
-    assert text.restore(line, written).repairs.keys() <= {"wrong word"}  # where readable() changed one
+    assert not text.restore(line, written).repairs  # even where readable() changed a word
 
 
 @given(

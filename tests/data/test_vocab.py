@@ -13,7 +13,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import VocabType
+from aiayn_cli.config import TextConfig, VocabType
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import Vocab, readable
 from aiayn_cli.data.vocab_training import WordCounter, choose_left_out, train_vocab
 from aiayn_cli.errors import DataError
@@ -325,3 +326,18 @@ def test_ids_above_65535_take_four_bytes() -> None:
     assert (vocab.size, flat.dtype) == ((1 << 16) + 1, np.dtype(np.int32))
     assert flat.tolist() == [i for ids in vocab.encode(texts) for i in ids]
     assert lengths.tolist() == [len(ids) for ids in vocab.encode(texts)]
+
+
+@given(st.one_of(known_texts, any_texts), st.sampled_from([VOCAB, BYTES, UNIGRAM]))
+def test_what_sub_words_write_is_what_they_are_decoded_to(text: str, vocab: Vocab) -> None:
+    [ids] = vocab.encode([text])
+    written = vocab.written()
+    assert b"".join(written[i] for i in (PAD_ID, UNK_ID, BOS_ID, EOS_ID)) == b""
+    if UNK_ID not in ids:
+        assert b"".join(written[i] for i in ids).removeprefix(b" ").decode() == vocab.decode([ids])[0]
+
+
+def test_a_codec_says_what_its_target_side_writes_unless_that_reaches_over_blanks() -> None:
+    over_blanks = Vocab(train_elsewhere(split_by_whitespace=False), "other.model")
+    assert Codec(over_blanks, VOCAB, TextConfig(), "en", "de").tgt_written() == VOCAB.written()
+    assert Codec(VOCAB, over_blanks, TextConfig(), "en", "de").tgt_written() is None

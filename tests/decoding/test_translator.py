@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, Source
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
+from aiayn_cli.decoding.workers import Stopped
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 
@@ -136,6 +138,24 @@ def test_chinese_without_marks_is_no_long_word(translator: Translator) -> None:
     [[found]] = translator.translate_n_best(["中a国b人c" * 1_000])
     assert len(found.parts) > 1
     assert not any(part.word for part in found.parts)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
+    threads: int, make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    class AfterThreeSteps:
+        looks = 0
+
+        def is_set(self) -> bool:
+            self.looks += 1
+            return self.looks > 3
+
+    stop = AfterThreeSteps()
+    device = replace(cpu, threads=threads)
+    with pytest.raises(Stopped):
+        Translator([make_model()], vocab, device, DECODING, stop=stop).translate(["ab cd"] * 40)
+    assert stop.looks <= 3 + threads
 
 
 def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from aiayn_cli.decoding.forced import force_decode
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
 from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.stages.average import run_average
+from aiayn_cli.stages.export import run_export
 from aiayn_cli.stages.prepare import run_prepare
 from aiayn_cli.stages.score_brackets import run_score_brackets
 from aiayn_cli.stages.train import run_train
@@ -104,14 +106,58 @@ def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
     assert words(from_text(trees[-1])) == ["A", "-LRB-word", "-RRB-", "never", "seen"]
     for line, tree in zip(lines[:-2], trees, strict=False):
         assert " ".join(words(from_text(tree))) == line.replace("(", "-LRB-")
-    said = capfd.readouterr().err
-    assert ("the tree was repaired" in said) == (result.repaired_lines > 0)
-    assert f"{result.repaired_lines:,} repaired" in result.summary() or not result.repaired_lines
+    assert result.repaired_lines == 0
+    assert "repaired" not in capfd.readouterr().err + result.summary()
+    free = run_translate(
+        [parser], source=str(tmp_path / "in"), output=tmp_path / "free", device="cpu", tree_rules=False
+    )
+    assert free.repaired_lines > 0  # a parser that has hardly learnt anything
+    assert "the tree was repaired" in capfd.readouterr().err
+    assert f"{free.repaired_lines:,} repaired" in free.summary()
 
     scored = tmp_path / "scored"
     scored.write_text("".join(tree + "\n" for tree in trees[:-2]), encoding="utf-8")
     score = run_score_brackets([prepared.folder / "test.trees"], hypotheses=str(scored))
     assert (score.all.sentences, score.all.skipped) == (7, 0)  # a word tagged as a comma makes an error sentence
+
+
+def test_the_search_of_a_run_is_free_where_its_recipe_or_the_command_says_so(
+    parser: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_text("the dog sees a cat .\na tree\n", encoding="utf-8")
+    free = tmp_path / "free"
+    shutil.copytree(find_model(parser), free)
+    content = json.loads((free / "model.json").read_text(encoding="utf-8"))
+    content["decoding"]["tree_rules"] = False
+    (free / "model.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def translate(*options: str) -> str:
+        assert main(["translate", "-i", str(tmp_path / "in"), "--device", "cpu", "--precision", "fp32", *options]) == 0
+        return capsys.readouterr().out
+
+    with_rules, without = translate("-m", str(parser)), translate("-m", str(parser), "--no-tree-rules")
+    assert with_rules != without
+    assert translate("-m", str(free)) == without
+    assert translate("-m", str(free), "--tree-rules") == with_rules
+
+
+def test_another_engine_or_a_vocabulary_over_blanks_searches_freely_and_says_so(
+    parser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match="--engine ctranslate2 knows no rules for trees, as --tree-rules asks for"):
+        run_translate([parser], engine="ctranslate2", tree_rules=True)
+    path = tmp_path / "model"
+    shutil.copytree(find_model(parser), path)
+    free = "the search is free, and trees are repaired where they must be: "
+    run_export(path)
+    _, report = parse(path, ["the dog sees a cat ."] * 2, tmp_path, engine="ctranslate2")
+    assert free + "--engine ctranslate2 knows no rules for trees" in capfd.readouterr().err
+    assert "tree_repaired" in report[0]["flags"]
+    monkeypatch.setattr("aiayn_cli.data.codec.Codec.tgt_written", lambda self: None)
+    parse(path, ["the dog sees a cat ."], tmp_path)
+    assert free + "its vocabulary has sub-words that reach over blanks" in capfd.readouterr().err
+    parse(path, ["the dog sees a cat ."], tmp_path, tree_rules=False)
+    assert free not in capfd.readouterr().err  # nothing else was asked for
 
 
 def parse(parser: Path, lines: list[str], folder: Path, **options: object) -> tuple[list[str], list[dict[str, Any]]]:

@@ -70,7 +70,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
 def test_a_run_that_patience_ended_is_finished_too(
     train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ValidationBleu, "score", lambda _: 1.0)  # never better than the first
+    monkeypatch.setattr(ValidationBleu, "score", lambda *_: 1.0)  # never better than the first
     assert train("patience=2", "max_updates=60").stopped_by == "patience"
     steps = [path.name for path in list_checkpoints(tmp_path / "run")]
     capsys.readouterr()

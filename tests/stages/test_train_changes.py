@@ -30,7 +30,7 @@ def test_a_changed_setting_is_applied_by_name_and_remembered(
 
 def test_a_changed_metric_begins_its_own_count_of_the_best(train: Train, tmp_path: Path) -> None:
     # A loss of 4 is no BLEU to beat.
-    with ending_after(8, "SIGTERM"), pytest.raises(Terminated):
+    with ending_after(9, "SIGTERM"), pytest.raises(Terminated):
         train("best_metric=loss")
     train("best_metric=bleu")
     validations = [r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["event"] == "validation"]
@@ -40,7 +40,7 @@ def test_a_changed_metric_begins_its_own_count_of_the_best(train: Train, tmp_pat
 
 
 def test_checkpoints_before_and_after_a_changed_dropout_can_be_averaged(train: Train, tmp_path: Path) -> None:
-    with ending_after(4, "SIGTERM"), pytest.raises(Terminated):
+    with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
         train()
     train("model.dropout=0.1", "max_updates=8")
     assert run_average([tmp_path / "run"]).checkpoints == ("step-00000004", "step-00000008")

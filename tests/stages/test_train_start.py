@@ -1,6 +1,5 @@
 """Before a run trains, what cannot work is refused by name, and a damaged checkpoint costs no more than itself."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -10,17 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from training_runs import Train, ending_after, flip_a_bit, tensors_of
+from checkpoints import change_tensors, hash_anew
+from training_runs import Train, flip_a_bit, tensors_of
 
 from aiayn_cli.app import main
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
-from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, Terminated
+from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError
 from aiayn_cli.evaluation import metrics
 from aiayn_cli.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.stages import train_session as session_module
 from aiayn_cli.stages import train_start as module
+from aiayn_cli.stages.train import run_train
 from aiayn_cli.stages.train_start import check_memory, disk_needed
 from aiayn_cli.training.metrics import read_metrics
 from aiayn_cli.training.trainer import Trainer
@@ -39,25 +40,49 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a position below 0": lambda path: (path / "training" / "state.json").write_text(
         '{"step": 8, "position": {"epoch": 0, "pairs": -1}}'
     ),
+    # With hashes that say nothing of it:
+    "a weight that is no number": lambda path: spoil(path, "weights.safetensors"),
+    "a moment that is no number": lambda path: spoil(path, "training/moments.safetensors"),
+    "a position behind the data": lambda path: change_state(path, position={"epoch": 0, "pairs": 10**9}),
+    "another update": lambda path: change_state(path, step=7),
+    "a best checkpoint to come": lambda path: change_state(path, best_step=9),
 }
+
+
+def spoil(path: Path, name: str) -> None:
+    change_tensors(path / name, lambda tensors: next(iter(tensors.values())).flatten()[5].fill_(torch.nan))
+    hash_anew(path)
+
+
+def change_state(path: Path, **changes: object) -> None:
+    file = path / "training" / "state.json"
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), **changes}))
+    hash_anew(path)
+
+
+@pytest.fixture(scope="module")
+def eight_updates(small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("eight") / "run"
+    run_train(str(small_recipe), ["training.max_updates=8"], data=small_data.folder, out=run)
+    return run
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_newest_checkpoint_is_kept_aside_and_the_one_before_takes_its_place(
-    damage: Callable[[Path], None], train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    damage: Callable[[Path], None], train: Train, tmp_path: Path, eight_updates: Path,
+    run_once: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     run = tmp_path / "run"
-    train("max_updates=8")
+    shutil.copytree(eight_updates, run, symlinks=True)
     newest = list_checkpoints(run)[-1]
     damage(newest)
     files = {path.name: path.read_bytes() for path in newest.rglob("*") if path.is_file()}
     capsys.readouterr()
-    train("max_updates=12")
+    train()
     err = capsys.readouterr().err
     assert "the checkpoint step-00000008 is damaged: step-00000004 takes its place" in err
     assert f"going on with {run} from update 4" in err
-    train("max_updates=12", name="unbroken")
-    assert tensors_of(run) == tensors_of(tmp_path / "unbroken")
+    assert tensors_of(run) == run_once()["tensors"]
     aside = run / "checkpoints" / "damaged-step-00000008"
     assert {path.name: path.read_bytes() for path in aside.rglob("*") if path.is_file()} == files
 
@@ -177,13 +202,10 @@ def _not_installed(**_: Any) -> None:
 
 @pytest.mark.parametrize("content", [b"{}", b'{"step": 4, "position": 3}', b'{"step": 4, "position": {}, "odd": 1}'])
 def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_path: Path) -> None:
-    with ending_after(4, "SIGTERM"), pytest.raises(Terminated):
-        train()
+    train("max_updates=4")
     checkpoint = tmp_path / "run" / "checkpoints" / "step-00000004"
     (checkpoint / "training" / "state.json").write_bytes(content)
-    described = json.loads((checkpoint / "model.json").read_bytes())
-    described["files"]["training/state.json"] = hashlib.sha256(content).hexdigest()  # else that is what is wrong
-    (checkpoint / "model.json").write_text(json.dumps(described))
+    hash_anew(checkpoint)  # else that is what is wrong
     with pytest.raises(CheckpointError, match=r"state\.json is no training state") as error:
         train()
     assert "another checkpoint" in error.value.hint

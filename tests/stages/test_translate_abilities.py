@@ -20,9 +20,11 @@ PARSER = replace(TRANSFORMER, path=Path("runs/p"), text=TextConfig(trees=True))
 MOSES = replace(TRANSFORMER, path=Path("runs/m"), text=TextConfig(moses_tokenise=True))
 NOTHING: dict[str, Any] = {
     "attention": False, "alignments": False, "markup": False, "glossary": False, "on_suspect": "retry",
+    "tree_rules": None,
 }  # fmt: skip
 EVERYTHING: dict[str, Any] = {
     "attention": True, "alignments": True, "markup": True, "glossary": True, "on_suspect": "copy",
+    "tree_rules": None,
 }  # fmt: skip
 
 
@@ -31,6 +33,8 @@ def test_a_transformer_of_raw_text_can_do_all_and_every_model_can_do_nothing_spe
     check_abilities([TRANSFORMER, RECURRENT], **{**NOTHING, "attention": True})  # the first one's is drawn
     for each in (RECURRENT, PARSER, MOSES):
         check_abilities([each], **NOTHING)
+    for given in (True, False):
+        check_abilities([PARSER], **{**NOTHING, "tree_rules": given})
     check_abilities([PARSER], **{**NOTHING, "attention": True})
 
 
@@ -45,6 +49,8 @@ def test_a_transformer_of_raw_text_can_do_all_and_every_model_can_do_nothing_spe
         ([PARSER], {"alignments": True}, "--alignments is about words of a translation, but runs/p writes trees"),
         ([PARSER], {"glossary": True}, "--glossary is about words"),
         ([PARSER], {"on_suspect": "copy"}, "--on-suspect copy is about words"),
+        ([TRANSFORMER], {"tree_rules": False}, "--no-tree-rules is about a parser's trees, but runs/a writes text"),
+        ([MOSES], {"tree_rules": True}, "--tree-rules is about a parser's trees, but runs/m writes text"),
     ],
 )
 def test_what_a_model_cannot_do_is_named_with_the_model(

@@ -73,9 +73,10 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
         model = model_of(dtype, dropout=dropout)
         optimizer = MasterAdam(model, config)
         found: Watched
+        scores = iter(bleu or ())
         hooks = Hooks(
             save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
-            bleu=None if bleu is None else iter(bleu).__next__,
+            bleu=None if bleu is None else lambda _: next(scores),
             interrupted=signals,
             cost=TrainingCost(SHAPE, VOCAB_SIZE),
             matmul_rate=2e9,

@@ -69,6 +69,15 @@ def test_what_was_undone_no_longer_stands(event: str, tmp_path: Path) -> None:
     assert [r.get("bleu") for r in standing(read_metrics(path))] == [10.0, None, 30.0]
 
 
+def test_of_an_update_that_was_validated_twice_the_last_validation_stands(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step, bleu in ((4, 10.0), (8, 20.0), (8, 20.0)):
+        log.write("validation", step=step, bleu=bleu)
+        log.write("resume", step=step)  # after a kill between the validation and its checkpoint
+    records = standing(read_metrics(tmp_path / "metrics.jsonl"))
+    assert [(r["step"], r["bleu"]) for r in records if r["event"] == "validation"] == [(4, 10.0), (8, 20.0)]
+
+
 def test_a_line_that_is_no_record_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('17\n{"step": 1}\n[]\n{"event": "train", "step": 2}\n', encoding="utf-8")

@@ -195,6 +195,29 @@ def test_moments_of_another_model_are_refused(change: Callable[[dict[str, Tensor
     assert "recipe" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda moments: moments["exp_avg_sq"][30].fill_(-0.5), "exp_avg_sq .* holds -0.5, but no square is negative"),
+        (lambda moments: moments.update(exp_avg=torch.ones(31, dtype=torch.int32)), "exp_avg .* is int32, not float32"),
+    ],
+)
+def test_what_cannot_be_moments_is_refused(change: Callable[[dict[str, Tensor]], object], problem: str) -> None:
+    optimizer = MasterAdam(a_model(), CONFIG)
+    moments = {name: torch.ones(31) for name in ("exp_avg", "exp_avg_sq")}
+    change(moments)
+    with pytest.raises(CheckpointError, match=problem):
+        optimizer.load_moments(moments, 5)
+
+
+@pytest.mark.parametrize("name", ["_master", "_mean", "_mean_of_squares"])
+def test_what_is_no_number_in_weights_or_moments_is_noticed(name: str) -> None:
+    optimizer = MasterAdam(a_model(), CONFIG)
+    assert optimizer.is_finite()
+    getattr(optimizer, name).detach()[7] = torch.inf
+    assert not optimizer.is_finite()
+
+
 @pytest.mark.parametrize("config", [CONFIG, TrainingConfig(ema_decay=0.9)])
 def test_another_process_takes_up_where_rank_0_loaded(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     def step(model: Tied, optimizer: MasterAdam) -> None:

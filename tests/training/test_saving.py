@@ -1,6 +1,8 @@
 """What is best is kept, checkpoints come when they are due, and a signal saves the place."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from aiayn_cli.training import trainer as trainer_module
 from aiayn_cli.training import validation as validation_module
 from aiayn_cli.training.metrics import read_metrics
-from aiayn_cli.training.validation import ValidationLoss
+from aiayn_cli.training.validation import Interrupted, ValidationLoss
 
 
 @pytest.mark.parametrize(("stop", "saved"), [(3, (3, False, False)), (4, (4, False, True))])
@@ -21,10 +23,58 @@ def test_a_signal_saves_the_place_once(stop: int, saved: tuple[int, bool, bool],
     assert run.trainer.state.step == stop
 
 
-def test_a_signal_during_the_last_update_changes_nothing(watched: Any) -> None:
-    run = watched(signals=lambda: "SIGTERM", max_updates=1)
+def test_a_signal_during_the_last_update_changes_nothing_where_no_validation_follows(watched: Any) -> None:
+    run = watched(signals=lambda: "SIGTERM", max_updates=1, with_valid=False)
     assert run.trainer.train() == "max_updates"
-    assert run.saves == [(1, True, True)]
+    assert run.saves == [(1, False, True)]
+
+
+@pytest.mark.parametrize("looks", [0, 1, 5])  # at signals: in the update itself, in the loss, in BLEU
+@pytest.mark.parametrize("last", [False, True])
+def test_a_signal_leaves_the_validation_to_the_next_call(
+    looks: int, last: bool, watched: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(1_000))
+
+    def signals() -> str:
+        return "SIGTERM" if next(calls) > looks else ""  # the first update asks once, too
+
+    def score(interrupted: Callable[[], str]) -> float:
+        while not interrupted():
+            pass
+        raise Interrupted
+
+    settings = {"save_every_steps": 2, "max_updates": 2 if last else 4, "patience": 1}
+    stopped = watched(bleu=[0.0], signals=signals, **settings)
+    stopped.trainer._validation._bleu = score
+    assert stopped.trainer.train() == "SIGTERM"
+    assert stopped.saves == [(2, False, False)]
+    state = stopped.trainer.state
+    assert (state.validation_due, state.best_step, state.worse_validations, state.saves) == (True, None, 0, 0)
+    assert stopped.trainer.model.training
+
+    again = watched(bleu=[0.0], state=state, signals=lambda: "SIGINT", **settings)
+    assert again.trainer.train() == "SIGINT"
+    assert again.saves == [(2, False, False)]
+    assert again.trainer.state == state
+
+    last_call = watched(bleu=[7.0, 6.0], state=state, best_metric="bleu", **settings)
+    assert last_call.trainer.train() == ("max_updates" if last else "patience")
+    assert last_call.saves == [(2, True, True)] + [(4, False, True)] * (not last)
+    assert not last_call.trainer.state.validation_due
+    records = [r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "validation"]
+    assert [record["bleu"] for record in records] == [7.0] + [6.0] * (not last)
+
+
+def test_patience_ends_a_run_whose_last_validation_was_stopped(watched: Any) -> None:
+    settings = {"max_updates": 12, "patience": 2, "best_metric": "bleu"}
+    unbroken = watched(bleu=[5.0, 4.0, 3.0, 9.0], **settings)
+    assert unbroken.trainer.train() == "patience"
+    state = replace(unbroken.trainer.state, worse_validations=1, validation_due=True, saves=2)
+    resumed = watched(bleu=[3.0, 9.0], state=state, **settings)
+    assert resumed.trainer.train() == "patience"
+    assert resumed.saves == [(6, False, True)]
+    assert resumed.trainer.state == unbroken.trainer.state
 
 
 def test_by_time_a_checkpoint_comes_after_so_much_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ def test_a_run_from_before_pools_had_sizes_keeps_its_order_of_pairs() -> None:
         {"pool_pairs": -1}, {"step": -1}, {"division": 0}, {"step": "3"}, {"steps": 4}, {"division": 10**9},
         {"saves": -3}, {"seconds": float("nan")}, {"usual_norm": -1.0}, {"best_step": 10**40},
         {"best_value": float("nan")},
+        {"best_step": 4}, {"saves": 4}, {"skipped": 4}, {"skipped_in_a_row": 4}, {"worse_validations": 4},
         {"position": {"epoch": -1, "pairs": 0}}, {"position": {"epoch": 0, "pairs": 10**40}},
     ],
 )  # fmt: skip

@@ -1,0 +1,95 @@
+"""How the sub-words of a vocabulary write the symbols of a tree, in UTF-8; see tree_grammar.py."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+NEVER = 1 << 30  # tokens for what the vocabulary cannot write
+BRACKETS = frozenset(b"()")
+_SEPARATORS = frozenset(b"\t\n\v\f\r\x1f ")  # between symbols, as tree_text.py reads them
+
+
+def split_piece(text: bytes) -> tuple[bool, bytes] | None:
+    """Whether a sub-word begins a symbol, and what it writes of it; None where it can be part of none."""
+    begins = text[:1] == b" "
+    body = text[begins:]
+    if not text or _SEPARATORS.intersection(body) or BRACKETS.intersection(body[1:]):
+        return None
+    return begins, body
+
+
+class Pieces:
+    """Sub-words by what they write.
+
+    Args:
+        pieces: ids with what they write, without a blank before it.
+
+    Attributes:
+        tokens: the ids for a text.
+        longest: bytes of the longest one.
+    """
+
+    def __init__(self, pieces: Iterable[tuple[int, bytes]]) -> None:
+        self.tokens: defaultdict[bytes, list[int]] = defaultdict(list)
+        for token, text in pieces:
+            self.tokens[text].append(token)
+        self.longest = max(map(len, self.tokens), default=0)
+
+    def texts(self) -> list[tuple[int, bytes]]:
+        """Those that can be a tag or a word, or go on with one: no bracket, and not nothing."""
+        return [
+            (token, text)
+            for text, tokens in self.tokens.items()
+            if text and text[0] not in BRACKETS
+            for token in tokens
+        ]
+
+    def opening(self) -> list[tuple[int, bytes]]:
+        """Those that open a bracket, with what they have of its label."""
+        return [(token, text[1:]) for text, tokens in self.tokens.items() if text[:1] == b"(" for token in tokens]
+
+
+class Step(NamedTuple):
+    """A sub-word that can go on with a text.
+
+    Attributes:
+        cost: tokens from here to the end of the text, this one counted, at least.
+        token: the sub-word.
+    """
+
+    cost: int
+    token: int
+
+
+class Spelling:
+    """The ways to write a text that is known.
+
+    Args:
+        text: without the blank before it.
+        starting: sub-words that begin a symbol.
+        inner: sub-words that go on with one.
+
+    Attributes:
+        text: to write.
+        start: tokens that it takes at least, the first of them with the blank before it.
+        first: the tokens that can begin it.
+        left: tokens that the text from each of its places on takes at least.
+        steps: the tokens that can go on there.
+    """
+
+    def __init__(self, text: bytes, starting: Pieces, inner: Pieces) -> None:
+        self.text = text
+        self.left = [*[NEVER] * len(text), 0]
+        self.steps: list[list[Step]] = [[] for _ in range(len(text) + 1)]
+        for place in reversed(range(len(text))):
+            self.steps[place] = list(self._steps(place, inner))
+            self.left[place] = min((step.cost for step in self.steps[place]), default=NEVER)
+        self.first = list(self._steps(0, starting))
+        bare = 1 + self.left[0] if b"" in starting.tokens else NEVER  # the blank, and then the text
+        self.start = min([bare, *(step.cost for step in self.first)])
+
+    def _steps(self, place: int, index: Pieces) -> Iterable[Step]:
+        for end in range(place + 1, min(place + index.longest, len(self.text)) + 1):
+            if self.left[end] < NEVER:
+                for token in index.tokens.get(self.text[place:end], ()):
+                    yield Step(1 + self.left[end], token)
