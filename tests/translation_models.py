@@ -22,13 +22,18 @@ LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
 
 
+SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
+
+
 def make_checkpoint(
-    path: Path, seed: int, corpus: str = "der die eine hund katze maus läuft springt sieht und"
+    path: Path,
+    seed: int,
+    corpus: str = "der die eine hund katze maus läuft springt sieht und",
+    shape: ModelConfig = SHAPE,
 ) -> Path:
     vocab_file = path.parent / f"{path.name}.vocab"
     vocab_file.write_bytes(train_vocab(Counter(corpus.split(" ")) + Counter("abcdefghijklmnopqrstuvwxyz"), 60))
     vocab = Vocab.load(vocab_file)
-    shape = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
     torch.manual_seed(seed)
     model = build_model(shape, vocab.size)
     with torch.no_grad():

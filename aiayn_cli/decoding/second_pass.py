@@ -9,6 +9,7 @@ from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.decoding.forced import Forced, Pair, force_decode
+from aiayn_cli.decoding.forced_apart import can_force_apart, force_apart
 from aiayn_cli.decoding.translation import Details, Part, Translation
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps
@@ -26,15 +27,28 @@ class SecondPass:
         codec: their vocabulary.
         device: theirs.
         batch_tokens: padded tokens of the longer side that go through them together.
+        threads: of a CPU.
     """
 
     def __init__(
-        self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int
+        self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int, threads: int
     ) -> None:
         self._models, self._codec, self._device, self._batch_tokens = models, codec, device, batch_tokens
+        self._threads = threads
 
     def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode)."""
+        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode).
+
+        In float32 on a CPU each pair is scored apart (see force_apart).
+        """
+        if can_force_apart(self._models, self._device):
+            return force_apart(
+                self._models,
+                pairs,
+                batch_tokens=self._batch_tokens,
+                threads=self._threads,
+                with_attention=with_attention,
+            )
         return force_decode(
             self._models, pairs, device=self._device, batch_tokens=self._batch_tokens, with_attention=with_attention
         )
@@ -46,7 +60,10 @@ class SecondPass:
             AiaynError: alignments were asked for of a model that is no Transformer.
         """
         parts = [part for each in translations for part in each.parts if not part.word]
-        forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
+        if all(part.token_log_probs for part in parts) and not with_alignment:  # they are known
+            forced = iter([Forced(part.token_log_probs) for part in parts])
+        else:
+            forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
         found = []
         for each in translations:
             passes = [(part, None if part.word else next(forced)) for part in each.parts]
@@ -84,7 +101,8 @@ class SecondPass:
     def _tokens(self, part: Part, forced: Forced | None) -> list[tuple[str, float]]:
         if forced is None:
             return [(f"{BLANK_MARK}{part.word}", 0.0)]
-        return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], forced.token_log_probs, strict=True))
+        log_probs = part.token_log_probs or forced.token_log_probs
+        return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], log_probs, strict=True))
 
     def _links(self, part: Part, forced: Forced | None) -> tuple[Links, int, int]:
         if forced is None:

@@ -124,12 +124,18 @@ class CTranslate2Engine:
         return found
 
     def token_log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        """Natural log p of each token of given outputs, and of EOS at the end; ids without special tokens."""
+        """Natural log p of each token of given outputs, and of EOS at the end; ids without special tokens.
+
+        Each pair is scored by itself: its numbers would else depend, in the last digits, on what is beside it.
+        """
+        if not pairs:
+            return []
         results = self._translator.score_batch(
             [[self._src_pieces[i] for i in src] for src, _ in pairs],
             [[self._tgt_pieces[i] for i in tgt] for _, tgt in pairs],
-            max_batch_size=_MOST_TOKENS,
-            batch_type="tokens",
+            max_batch_size=1,
+            batch_type="examples",
+            max_input_length=0,
         )
         return [list(result.log_probs) for result in results]
 

@@ -12,6 +12,32 @@ from aiayn_cli.errors import AiaynError
 _NO_FILES = ("/dev/", "/proc/")  # what is there is a device, or a link to what some process has open
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a name under which no file can be written, before any work is done for it.
+
+    Raises:
+        AiaynError: it is a folder, is in none, or may not be written.
+    """
+    try:
+        unfinished = unfinished_path(path)
+        folder = unfinished.parent
+        missing = next((each for each in (path.parent, folder) if not each.is_dir()), None)  # a link can lead elsewhere
+        if path.is_dir():
+            why, hint = "it is a folder", "name a file in it"
+        elif missing is not None:
+            why = f"{missing} is no folder" if missing.exists() else f"there is no folder {missing}"
+            hint = "make it, or give another name"
+        elif unfinished.is_dir():
+            why, hint = f"{unfinished} is a folder, and would be written first", "give another name"
+        elif not os.access(unfinished if unfinished.exists() else folder, os.W_OK):
+            why, hint = "no permission", "give another name"
+        else:
+            return
+    except (OSError, RuntimeError) as error:  # such as a name that is too long, or a circle of links
+        why, hint = getattr(error, "strerror", None) or "a link leads to itself", "give another name"
+    raise AiaynError(f"cannot write {path}: {why}", hint)
+
+
 def unfinished_path(path: Path) -> Path:
     """Where a file is written until it is whole, and takes its place; a device or a named pipe is written to itself."""
     if str(path.absolute()).startswith(_NO_FILES) or (path.exists() and not path.is_file()):

@@ -13,7 +13,7 @@ from pathlib import Path
 from aiayn_cli import __version__
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.evaluation.differences import Piece, differences
-from aiayn_cli.stages.output_files import is_read, write_whole
+from aiayn_cli.stages.output_files import check_writable, is_read, write_whole
 from aiayn_cli.stages.score_result import SIGNIFICANT, PartScores, ScoreResult, Sentence
 
 _STYLE = """
@@ -84,16 +84,15 @@ def check_place(path: Path, inputs: Iterable[str]) -> None:
         inputs: files that are read, which a page must not replace; "-" is stdin.
     Raises:
         UsageError: it is stdout, or one of the inputs.
-        AiaynError: it is a folder, or in none.
+        AiaynError: it is a folder, or as check_writable() says.
     """
     if str(path) == "-":
         raise UsageError("--html - is no file, and stdout has the scores", "name a file, such as --html compare.html")
     if path.is_dir():
         raise AiaynError(f"{path} is a folder, but --html writes a file", f"name a file in it: {path / 'compare.html'}")
-    if not path.parent.is_dir():
-        raise AiaynError(f"cannot write {path}: there is no folder {path.parent}", "make it, or give another --html")
     if is_read(path, inputs):
         raise UsageError(f"--html {path} is one of the files that are scored", "give the page a name of its own")
+    check_writable(path)
 
 
 def page(result: ScoreResult, parts: Sequence[PartScores], sentences: Sequence[Sentence]) -> str:

@@ -7,7 +7,6 @@ from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.suspects import Judged
-from aiayn_cli.errors import AiaynError
 from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page, encode_example
 from aiayn_cli.stages.output_files import write_whole
 
@@ -50,8 +49,6 @@ class AttentionPicture:
 
     Args:
         path: of the page; None = nothing is done.
-    Raises:
-        AiaynError: the page cannot be written there.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -59,9 +56,6 @@ class AttentionPicture:
         self._examples: list[str] = []
         self._length = 0
         self._left_out = 0
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-            raise AiaynError(f"cannot write {path}: {why}", "give another --attention")
 
     @property
     def room(self) -> int | None:

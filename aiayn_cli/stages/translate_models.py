@@ -115,6 +115,7 @@ def load_models(
     int8: bool = False,
     glossary: Path | None = None,
     notices: LineNotices | None = None,
+    scores_again: bool = False,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
@@ -126,6 +127,7 @@ def load_models(
         int8: with 8-bit weights.
         glossary: file of terms, as in load_glossary().
         notices: as in Translator.
+        scores_again: as in SentenceSearch.
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
             installed, has no exported model, or cannot do what is asked for.
@@ -168,6 +170,7 @@ def load_models(
         networks, codec, chosen, decoding,
         n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
         in_processes=True,
+        scores_again=scores_again,
         notices=notices,
         # A sentence has no parts that could be parsed alone, so that any length is tried.
         trained_length=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),

@@ -14,7 +14,7 @@ from aiayn_cli.data.input_lines import InputLine, LineFormat
 from aiayn_cli.data.text import write_records
 from aiayn_cli.decoding.translation import Details, Translation
 from aiayn_cli.errors import AiaynError, UsageError
-from aiayn_cli.stages.output_files import is_read, put_in_place, unfinished_path
+from aiayn_cli.stages.output_files import check_writable, is_read, put_in_place, unfinished_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +74,14 @@ def _number(value: float) -> float | None:
 
 
 def check_outputs(*outputs: Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
-    """Refuse names that promise what is not written, and one name for two files.
+    """Refuse names that cannot be written or promise what is not written, and one name for two files.
 
     Args:
         outputs: files to write; None = no file.
         inputs: files to read, likewise; "-" is stdin.
     Raises:
         UsageError: one ends as a compressed file's, or is "-", or two are the same, or one is an input.
+        AiaynError: as check_writable() says.
     """
     named = [output for output in outputs if output is not None]
     for number, output in enumerate(named):
@@ -90,6 +91,7 @@ def check_outputs(*outputs: Path | None, inputs: Iterable[str | Path | None] = (
             raise UsageError(
                 f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"
             )
+        check_writable(output)
         if output.resolve() in (other.resolve() for other in named[:number]):
             raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
         if is_read(output, inputs):
@@ -108,8 +110,6 @@ def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callab
     """
     sink, unfinished = sys.stdout.buffer, output
     if output is not None:
-        if output.is_dir():
-            raise AiaynError(f"cannot write {output}: it is a folder", "name a file in it")
         unfinished = unfinished_path(output)
         with _refusal_named(output):
             sink = unfinished.open("wb")

@@ -35,6 +35,7 @@ class WorkPlan:
         models: checkpoints or runs.
         search, precision, engine, int8, glossary: as in load_models().
         style: what is written.
+        shows_scores: whether scores, or an order of outputs by their scores, are seen.
         with_report: whether a report is written.
         with_attention: whether attention is drawn.
         on_suspect: what is done about outputs that look wrong.
@@ -49,6 +50,7 @@ class WorkPlan:
     int8: bool
     glossary: Path | None
     style: OutputStyle
+    shows_scores: bool
     with_report: bool
     with_attention: bool
     on_suspect: OnSuspect
@@ -124,7 +126,15 @@ def make_work(
         torch.set_num_threads(max(available_cores() // processes, 1))
     notices = RecordedNotices()
     loaded = load_models(
-        plan.models, plan.search, device, plan.precision, plan.engine, plan.int8, plan.glossary, notices
+        plan.models,
+        plan.search,
+        device,
+        plan.precision,
+        plan.engine,
+        plan.int8,
+        plan.glossary,
+        notices,
+        plan.shows_scores,
     )
     first = loaded.checkpoints[0]
     check_abilities(

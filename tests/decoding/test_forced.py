@@ -26,7 +26,7 @@ def one_by_one(model: TranslationModel, src: list[int], tgt: list[int]) -> list[
 def test_token_scores_are_those_of_a_pass_alone_in_the_order_of_the_pairs(
     make_model: ModelMaker, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiayn_cli.decoding.forced._MOST_LOGITS", 500)  # projected in several pieces
+    monkeypatch.setattr("aiayn_cli.decoding.forced.MOST_LOGITS", 500)  # projected in several pieces
     model = make_model()
     found = force_decode([model], PAIRS, device=CPU, batch_tokens=batch_tokens)
     assert len(found) == len(PAIRS)

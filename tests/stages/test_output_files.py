@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,36 @@ def test_what_is_read_cannot_be_written(
     assert Path("in").read_text() == "hund\n"
     assert not is_read(Path("new"), ["in", "-", None])
     assert not is_read(Path("/dev/null"), ["/dev/null"])
+
+
+@pytest.mark.parametrize("option", ["-o", "--report", "--attention"])
+def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").touch()
+    Path("taken.unfinished").mkdir()
+    Path("dangling").symlink_to("nowhere/out")
+    Path("circle").symlink_to("circle")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "closed")  # root may write everywhere
+    Path("closed").mkdir()
+    for name, why in {
+        ".": "it is a folder",
+        "folder": "it is a folder",
+        "folder/..": "it is a folder",
+        "nowhere/out": "there is no folder nowhere",
+        "nowhere/..": "there is no folder nowhere",
+        "dangling": f"there is no folder {tmp_path / 'nowhere'}",
+        "file/out": "file is no folder",
+        "taken": "is a folder, and would be written first",
+        "closed/out": "no permission",
+        "n" * 250: "File name too long",
+        "circle": "",
+    }.items():
+        if name == "circle" and sys.version_info >= (3, 13):  # takes it for a file that is not there yet
+            continue
+        feed_stdin(monkeypatch, b"hund\n")
+        assert main(["translate", "-m", "no model", option, name]) == 1
+        assert f"error: cannot write {name}: " in (err := capsys.readouterr().err)
+        assert why in err
