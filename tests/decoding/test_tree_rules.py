@@ -19,7 +19,7 @@ from table_scorer import Prefix, TableScorer, log_prob_of, random_table, scorers
 
 from aiayn_cli.config import DecodingConfig, TextConfig
 from aiayn_cli.data.codec import Codec
-from aiayn_cli.data.tree_text import NO_TAG, TreeText, words_of
+from aiayn_cli.data.tree_text import NO_TAG, TagKind, TreeText, kind_of_tag, tags_for, words_of
 from aiayn_cli.data.trees import Leaf, category
 from aiayn_cli.data.vocab import Vocab, readable
 from aiayn_cli.data.vocab_training import train_vocab
@@ -113,6 +113,79 @@ def test_a_beam_that_holds_every_tree_finds_what_exhaustive_search_finds(
     assert [each.score for each in found] == pytest.approx(
         [log_prob_of(table, 0, output) / penalty[output] for output in expected]
     )
+
+
+WITH_SIGNS = [*SPECIAL, b" (A", b" )A", b" x", b" ,", b" .", b" $"]
+SIGN_PARTS = [*SPECIAL, b" ", b"(A", b")A", b"x", b",", b" .", b" ,", b" x"]
+
+
+def fits(line: str, text: str) -> bool:
+    """Whether each tag of a tree can be one of its word."""
+    tags = [symbol for symbol in text.split(" ") if symbol[0] not in "()"]
+    kinds = [(tags_for(word), kind_of_tag(tag.encode())) for word, tag in zip(line.split(" "), tags, strict=True)]
+    return all(allowed in (TagKind.ANY, found) for allowed, found in kinds)
+
+
+@pytest.mark.parametrize(
+    ("sub_words", "line", "max_length"),
+    [
+        (WITH_SIGNS, "a ,", 7),
+        (WITH_SIGNS, ", a", 7),
+        (WITH_SIGNS, "'", 6),
+        (WITH_SIGNS, "! 7 -", 5),
+        (SIGN_PARTS, "a .", 6),
+        (SIGN_PARTS[:-1], "a .", 6),  # no tag of a word begins with its blank: then nothing is known
+    ],
+)
+def test_tags_of_signs_come_for_signs_alone_and_all_else_as_before(
+    sub_words: list[bytes], line: str, max_length: int
+) -> None:
+    trees = trees_of(tuple(sub_words), TAGS, line, max_length - 1)
+    outputs = {output for output in trees if fits(line, written_by(sub_words, output))}
+    if sub_words == SIGN_PARTS[:-1]:
+        outputs = set(trees)
+    else:
+        assert (outputs == trees) == (line == "'")
+    grammar = TreeGrammar(sub_words, TAGS, sign_tags=True)
+    table = random_table(5, len(sub_words) - N_SPECIAL_TOKENS)
+    [found] = beam_search(
+        TableScorer(table, [0]), [max_length], beam_size=len(outputs), alpha=0.6, n_best=len(outputs),
+        restrictions=Restrictions(tree_rules=TreeRules(grammar, [words_of(line)], [max_length])),
+    )  # fmt: skip
+    assert {each.tokens for each in found} == outputs
+
+
+@pytest.mark.parametrize(
+    ("sub_words", "form", "sign_tags"),
+    [
+        (WITH_SIGNS, TAGS, False),
+        (WITH_SIGNS, BOTH, True),
+        ([*SPECIAL, b" (A", b" )A", b" PUNCT", b" x"], TAGS, True),
+        ([*SPECIAL, b" (A", b" )A", b" ,", b" ."], TAGS, True),
+    ],
+)
+def test_where_no_tag_is_known_to_be_of_signs_a_comma_may_have_any(
+    sub_words: list[bytes], form: TextConfig, sign_tags: bool
+) -> None:
+    grammar, same = TreeGrammar(sub_words, form, sign_tags=sign_tags), TreeGrammar(sub_words, form)
+    for words in ([","], ["a"]):
+        (row, more), (expected_row, expected) = (g.choices(g.start(words), 9) for g in (grammar, same))
+        assert grammar.table[row].tolist() == same.table[expected_row].tolist()
+        assert more == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "tag", "is_possible"),
+    [
+        (",", ",", True), (",", "NN", False), (".", ".", True), ("!", ".", True), ("?", "-LRB-", False),
+        ("dog", "NN", True), ("dog", ",", False), ("'s", "POS", True), ("'s", "''", False), ("7", ".", False),
+        ("U.S.", "NNP", True), ("U.S.", ".", False), ("-LRB-", "-LRB-", True), ("$", "$", True), ("US$", "$", True),
+        ("ß", "``", False), ("語", "名", True), ("語", ".", False), ("'", "POS", True), ("'", "''", True),
+        ("-", "HYPH", True), ("-", ":", True),
+    ],
+)  # fmt: skip
+def test_which_tags_a_word_can_have(word: str, tag: str, is_possible: bool) -> None:
+    assert (tags_for(word) in (TagKind.ANY, kind_of_tag(tag.encode()))) == is_possible
 
 
 @given(data=st.data())
