@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -63,9 +62,13 @@ def test_the_test_would_see_a_heavy_module() -> None:
 
 
 def test_help_answers_within_its_limit() -> None:
+    def spent() -> float:  # by processes that this one started: what other work takes from them is not theirs
+        times = os.times()
+        return times.children_user + times.children_system
+
     seconds = []
-    while not seconds or (min(seconds) >= HELP_LIMIT_SECONDS and len(seconds) < 20):  # other work may slow a run down
-        start = time.perf_counter()
+    while not seconds or (min(seconds) >= HELP_LIMIT_SECONDS and len(seconds) < 20):  # a full cache may slow one down
+        before = spent()
         subprocess.run([sys.executable, "-m", "aiayn_cli", "--help"], stdout=subprocess.DEVNULL, check=True, timeout=60)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(spent() - before)
     assert min(seconds) < HELP_LIMIT_SECONDS
