@@ -7,6 +7,11 @@ Three models: the trained one, whose outputs have their real lengths and a BLEU 
 `base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
 mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
 
+With the trained model both programs search for the same thing: the output with the highest log p, so without a length
+penalty (CTranslate2's is another formula, n ** alpha), of up to 256 tokens without EOS, and never PAD, UNK or BOS. What
+is left are the ways in which they prune and stop, and rounding. `to float32` is the difference in BLEU to CTranslate2's
+float32, and `equal` the number of outputs that are textually the same as its.
+
 Each engine runs in a process of its own: peak memory is its own and that of the processes it starts, shared pages
 counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
 product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
@@ -51,6 +56,7 @@ ENGINES = {
     "--engine ctranslate2, int8": {"engine": "ctranslate2", "int8": True},
 }
 TEXT = ["multi30k", "prepared/multi30k-en-de/test.en", "prepared/multi30k-en-de/test.de"]
+LONGEST = 256  # tokens of an output without EOS
 SHORT_LINE = "A dog runs on the grass."
 
 
@@ -156,7 +162,7 @@ def compare(
     )
     print(
         f"{'':28}{'sent/s':>8}{'cold':>8}{'tokens/s':>10}{'x float32':>11}{'x int8':>8}{'first ms':>10}"
-        f"{'peak MB':>9}{'BLEU':>7}{'changed':>9}"
+        f"{'peak MB':>9}{'BLEU':>7}{'changed':>9}{'to float32':>12}{'equal':>7}"
     )
     results: dict[str, dict[str, Any]] = {}
     for engine in arguments.engines:
@@ -175,15 +181,23 @@ def compare(
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
         results[engine] = json.loads(done.stdout)
     exact = results["torch fp32"]["outputs"] if "torch fp32" in results else None
+    theirs = results["CTranslate2 float32"]["outputs"] if "CTranslate2 float32" in results else None
     for engine, result in results.items():
         others = [results.get(f"CTranslate2 {kind}") for kind in ("float32", "int8")]
         ratios = [f"{result['warm'] / other['warm']:.2f}" if other else "" for other in others]
         changed = "" if exact is None else sum(a != b for a, b in zip(result["outputs"], exact, strict=True))
         reference = references if size == "trained" else exact
-        score = "" if reference is None else f"{bleu(result['outputs'], [reference]).score:.2f}"
+        outputs = result["outputs"]
+        score = "" if reference is None else f"{bleu(outputs, [reference]).score:.2f}"
+        beside = equal = ""
+        if theirs is not None:
+            equal = str(sum(a == b for a, b in zip(outputs, theirs, strict=True)))
+            if reference is not None:
+                beside = f"{bleu(outputs, [reference]).score - bleu(theirs, [reference]).score:+.2f}"
         print(
             f"{engine:28}{result['warm']:8,.0f}{result['cold']:8,.0f}{result['tokens']:10,.0f}{ratios[0]:>11}"
-            f"{ratios[1]:>8}{result['first']:10.1f}{result['peak']:9,.0f}{score:>7}{changed:>9}",
+            f"{ratios[1]:>8}{result['first']:10.1f}{result['peak']:9,.0f}{score:>7}{changed:>9}"
+            f"{beside:>12}{equal:>7}",
             flush=True,
         )
 
@@ -240,7 +254,10 @@ def ours(task: dict[str, Any]) -> Any:
     from aiayn_cli.stages.translate_models import Search, load_models
 
     logs.setup(logs.QUIET)
-    search = Search(beam_size=task["beam"], options=SearchOptions(max_length=max(task["steps"] - 1, 0)))
+    steps = task["steps"]
+    length = SearchOptions(max_length=steps - 1 if steps else LONGEST)
+    alike = {} if steps else {"alpha": 0.0, "max_extra": LONGEST}
+    search = Search(beam_size=task["beam"], options=length, **alike)
     translator = load_models(
         [Path(task["model"])], search, "cpu", task.get("precision", "auto"), task.get("engine", "torch"),
         task.get("int8", False),
@@ -262,6 +279,7 @@ def direct(task: dict[str, Any]) -> Any:
 
     from aiayn_cli.checkpoint import load_checkpoint
     from aiayn_cli.data.codec import Codec
+    from aiayn_cli.special_tokens import BOS_ID, PAD_ID
 
     checkpoint = load_checkpoint(Path(task["model"]))
     codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
@@ -271,14 +289,18 @@ def direct(task: dict[str, Any]) -> Any:
     )  # fmt: skip
     ids = {piece: number for number, piece in enumerate(codec.tgt_pieces(range(codec.tgt_size)))}
     steps = task["steps"]
+    # What our search never writes either; outputs of random weights have only their length planned.
+    unwanted = [[codec.tgt_pieces([special])[0]] for special in (PAD_ID, BOS_ID)]
+    never = {} if steps else {"disable_unk": True, "suppress_sequences": unwanted}
 
     def translate(lines: list[str]) -> tuple[float, list[str], int]:
         pieces = [codec.pieces(sequence) for sequence in codec.encode(lines)]
         at_once = min(64, -(-len(lines) // task["threads"]))  # or some workers would have nothing to do
         start = time.perf_counter()
         results = translator.translate_batch(
-            pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha, max_batch_size=at_once,
-            batch_type="examples", min_decoding_length=steps or 1, max_decoding_length=steps or 256,
+            pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha if steps else 0.0,
+            max_batch_size=at_once, batch_type="examples", min_decoding_length=steps or 1,
+            max_decoding_length=steps or LONGEST, **never,
         )  # fmt: skip
         taken = time.perf_counter() - start
         outputs = [[ids[piece] for piece in result.hypotheses[0]] for result in results]

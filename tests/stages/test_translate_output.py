@@ -117,3 +117,12 @@ def test_a_broken_record_of_json_has_no_score(
     assert first["log_prob"] < 0
     assert (second["line"], second["log_prob"]) == (2, None)
     assert second["error"].startswith("no JSON: ")
+
+
+def test_an_error_of_a_records_own_is_a_field_like_any_other(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run(model, ["--format", "jsonl"], b'{"id": 5, "text": "hund", "error": "mine"}\n', monkeypatch, capsys)
+    record = json.loads(out)
+    assert (record["error"], "line" in record) == ("mine", False)
+    assert record["text"]
