@@ -47,7 +47,9 @@ def translate(
     alpha: Annotated[
         float | None,
         typer.Option(
-            min=0.0, help=f"Length penalty ((5 + n) / 6) ** alpha, n tokens. Default: the model's, {_DEFAULTS.alpha}."
+            min=0.0,
+            help="Length penalty ((5 + n) / 6) ** alpha, n tokens; --engine ctranslate2 searches with n ** alpha. "
+            f"Default: the model's, {_DEFAULTS.alpha}.",
         ),
     ] = None,
     max_extra: Annotated[

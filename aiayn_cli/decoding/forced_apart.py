@@ -23,7 +23,7 @@ from aiayn_cli.decoding.forced import (
     of_mean_probability,
     padded,
 )
-from aiayn_cli.decoding.workers import Stop, Stopped, run_together
+from aiayn_cli.decoding.workers import AnyStop, Stop, Stopped, run_together
 from aiayn_cli.model.int8 import Int8Linear
 from aiayn_cli.model.products_apart import ProductsApart
 from aiayn_cli.model.transformer import Transformer
@@ -53,6 +53,7 @@ def force_apart(
     threads: int = 1,
     with_attention: bool = False,
     any_of: Sequence[int] = (),
+    stop: Stop | None = None,
 ) -> list[Forced]:
     """Score pairs, in order; arguments and result are those of force_decode(), and besides:
 
@@ -60,6 +61,9 @@ def force_apart(
         models: can_force_apart().
         threads: how many score pairs side by side.
         any_of: tokens; log p that any of them comes next is given too.
+        stop: set where nobody wants the scores any more; None = they always are.
+    Raises:
+        Stopped: nobody wants the scores any more.
     """
     if with_attention:
         check_shows_attention(models)
@@ -68,7 +72,8 @@ def force_apart(
     if not groups:
         return []
     shares = [groups[worker::threads] for worker in range(min(threads, len(groups)))]
-    score = partial(_score, models, pairs, with_attention, list(any_of))
+    stops = () if stop is None else (stop,)
+    score = partial(_score, models, pairs, with_attention, list(any_of), stops)
     # One thread for each product: a library adds up in another order where it shares one out.
     results = run_together([partial(score, share) for share in shares], 1)
     found = dict(chain.from_iterable(results))
@@ -95,11 +100,13 @@ def _score(
     pairs: Sequence[Pair],
     with_attention: bool,
     any_of: list[int],
+    stops: tuple[Stop, ...],
     groups: Sequence[_Group],
-    stop: Stop,
+    own_stop: Stop,
 ) -> list[tuple[int, Forced]]:
     """Score groups of pairs in one thread: the number of each pair and what was found."""
     torch.set_num_threads(1)  # in this very thread, which may not know yet
+    stop = AnyStop(own_stop, *stops)
     scored = []
     with torch.inference_mode():
         for (src_len, tgt_len), numbers in groups:

@@ -210,9 +210,15 @@ class SentenceSearch:
         if self._engine is not None:
             forced = iter([Forced(tuple(each)) for each in self._engine.token_log_probs(pairs)])
         else:
-            batch_tokens = self.decoding.batch_tokens
             forced = iter(
-                force_apart(self.models, pairs, batch_tokens=batch_tokens, threads=self.threads, any_of=starts)
+                force_apart(
+                    self.models,
+                    pairs,
+                    batch_tokens=self.decoding.batch_tokens,
+                    threads=self.threads,
+                    any_of=starts,
+                    stop=self._stop,
+                )
             )
         return [
             self._ranked_again(source, outputs, [next(forced) for _ in outputs])
