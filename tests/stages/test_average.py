@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import shutil
 import signal
 import weakref
@@ -368,7 +369,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(
     name = next(reversed(weights))
     weights[name].view(-1)[0] = value
     save_checkpoint(load_checkpoint(path), weights, small_data.vocab_path)
-    with pytest.raises(CheckpointError, match=f"step-00000101: {name} holds NaN or infinity"):
+    with pytest.raises(CheckpointError, match=rf"step-00000101/\S+: number 0 of {re.escape(name)} is {value}"):
         run_average([run])
     assert_mean(earlier, [10, 99, 100], small_data)
 
