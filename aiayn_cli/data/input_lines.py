@@ -48,6 +48,9 @@ class InputLines:
         prefixes: of a second file with one record for each line: prefixes or translations.
         prefix_hint: what to do where it has another number of lines.
         own_prefixes: whether the "prefix" of a JSON object counts, and before the one of that file.
+
+    Attributes:
+        lines_read: how many have arrived so far, also such as wait in another thread.
     """
 
     reader: RecordReader
@@ -55,6 +58,7 @@ class InputLines:
     prefixes: RecordReader | None = None
     prefix_hint: str = "give one prefix for each line; an empty line leaves its translation free"
     own_prefixes: bool = True
+    lines_read: int = field(default=0, init=False)
     _prefix_records: Iterator[str | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,19 +70,18 @@ class InputLines:
         Raises:
             DataError: a file of prefixes of another length.
         """
-        number = 0
         for records in self.reader.blocks():
             block = []
             for record in records:
-                number += 1
+                self.lines_read += 1
                 try:
-                    block.append(self._line(number, record))
+                    block.append(self._line(self.lines_read, record))
                 except DataError:
                     yield block  # what came before it is not lost
                     raise
             yield block
         if self.prefixes is not None and next(self._prefix_records, _END) is not _END:
-            raise self._other_length(number, "more than")
+            raise self._other_length(self.lines_read, "more than")
 
     def _line(self, number: int, record: str | None) -> InputLine:
         prefix = ""

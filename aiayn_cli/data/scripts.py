@@ -101,7 +101,7 @@ def scripts_of(lang: str) -> frozenset[str]:
 def find_letters() -> npt.NDArray[np.bool_]:
     """Mark each code point that is a letter of any script (Unicode's categories L): [code points]."""
     letters = np.zeros(sys.maxunicode + 1, np.bool_)
-    letters[:0x32400] = [chr(code).isalpha() for code in range(0x32400)]  # beyond, there are none
+    letters[:0x32400] = list(map(str.isalpha, map(chr, range(0x32400))))  # beyond, there are none
     return letters
 
 

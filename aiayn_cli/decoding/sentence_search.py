@@ -141,7 +141,8 @@ class SentenceSearch:
 
     def max_length(self, source: Source) -> int:
         """The longest output of a source in tokens with EOS."""
-        longest = min(len(source.ids) + 1 + self.decoding.max_extra, LONGEST_PASS)
+        longest = max(len(source.ids) + self.decoding.max_extra, self.options.min_length) + 1
+        longest = min(longest, LONGEST_PASS)
         if self.options.max_length:
             longest = min(longest, self.options.max_length + 1)
         return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self.max_positions)

@@ -13,6 +13,7 @@ from aiayn_cli.data.input_lines import InputLines, LineFormat
 from aiayn_cli.data.piped import PipedBytes
 from aiayn_cli.data.text import RecordReader, display_name
 from aiayn_cli.decoding.processes import Processes
+from aiayn_cli.decoding.sentence_search import LONGEST_PASS
 from aiayn_cli.decoding.suspects import OnSuspect
 from aiayn_cli.decoding.translation import SearchOptions
 from aiayn_cli.errors import AiaynError, UsageError
@@ -148,6 +149,15 @@ def run_translate(
     check_outputs(output, report, attention, inputs=(source, prefix, glossary))
     if sample and glossary is not None:
         raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")
+    if max_length is not None and min_length > max_length:
+        raise UsageError(
+            f"--min-length {min_length} is more than --max-length {max_length}", "no output can be both: change one"
+        )
+    if min_length >= LONGEST_PASS:
+        raise UsageError(
+            f"--min-length {min_length:,} is more than the {LONGEST_PASS - 1:,} tokens that an output can have",
+            "give fewer",
+        )
     sampling = make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     search = Search(
         beam_size=beam_size,

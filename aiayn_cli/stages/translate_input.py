@@ -43,9 +43,12 @@ def followed(
         logs.notice("type a line to translate it; Ctrl-D ends")
         try:
             logs.prompt(_PROMPT)
-            for _, answer in answers:
+            answered = 0
+            for count, answer in answers:
                 yield answer
-                logs.prompt(_PROMPT)
+                answered += count
+                if answered >= lines.lines_read:  # of lines that were pasted others are waiting
+                    logs.prompt(_PROMPT)
         except GeneratorExit:  # an answer had a problem; there was no prompt after it
             return
         except BaseException:

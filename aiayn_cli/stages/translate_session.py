@@ -1,6 +1,6 @@
 """What happens to the answers for all groups of lines, in order: written, reported, counted, drawn."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from aiayn_cli import logs
@@ -18,11 +18,12 @@ WriteRecords = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Output:
-    """One of the outputs for a line, as --json shows it; the fields are Translation's."""
+    """One of the outputs for a line, as --json shows it; the fields are Translation's, and Details' where asked for."""
 
     text: str
     log_prob: float
     score: float
+    alignment: Sequence[tuple[int, int]] | None = None
 
 
 class Session:
@@ -78,7 +79,9 @@ class Session:
         for judged in answer.judged:
             self.suspects.take(judged)
         if self._keep_outputs:
-            self.kept += (tuple(Output(o.text, o.log_prob, o.score) for o in each.outputs) for each in answer.judged)
+            for judged, alignments in zip(answer.judged, answer.alignments, strict=True):
+                outputs = zip(judged.outputs, alignments, strict=True)
+                self.kept.append(tuple(Output(o.text, o.log_prob, o.score, alignment) for o, alignment in outputs))
         if answer.suspect:
             raise AiaynError(
                 f"{self._name}:{task.lines[len(done)].number}: the translation is suspect: "

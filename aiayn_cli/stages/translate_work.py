@@ -12,6 +12,7 @@ from aiayn_cli.config import Precision
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.parallel import available_cores
 from aiayn_cli.data.tree_text import TreeText
+from aiayn_cli.decoding.alignment import Links
 from aiayn_cli.decoding.flags import OutputChecks
 from aiayn_cli.decoding.markup_translator import MarkupTranslator
 from aiayn_cli.decoding.notices import LineNotice, RecordedNotices
@@ -93,6 +94,7 @@ class Answer:
             those before it.
         report: what is reported, for each of these lines; empty without a report.
         judged: these lines' outputs, and what is thought of the best one.
+        alignments: of each of these outputs, in words; None without --alignments.
         suspect: flags of the line where the work was to stop.
         notices: what a person should know.
         drawings: attention of the first passes, as encode_example() writes it.
@@ -102,6 +104,7 @@ class Answer:
     records: Sequence[Sequence[str]]
     report: Sequence[str]
     judged: Sequence[Judged]
+    alignments: Sequence[Sequence[Links | None]]
     suspect: tuple[str, ...] = ()
     notices: Sequence[LineNotice] = ()
     drawings: Sequence[str] = ()
@@ -189,14 +192,24 @@ class _Work:
             stop = next((number for number, each in enumerate(judged) if each.flags), len(judged))
             suspect = judged[stop].flags if stop < len(judged) else ()
             lines, judged = lines[:stop], judged[:stop]
+        details = self._details(judged)
         records = [
-            self._plan.style.records(line, each.outputs, details)
-            for line, each, details in zip(lines, judged, self._details(judged), strict=True)
+            self._plan.style.records(line, each.outputs, found)
+            for line, each, found in zip(lines, judged, details, strict=True)
         ]
+        is_aligned = self._plan.style.alignments
+        alignments = [[each.alignment if each and is_aligned else None for each in found] for found in details]
         report = [self._report(line, each) for line, each in zip(lines, judged, strict=True)]
         drawings, undrawn = draw_attention(self._second_pass, lines, judged, task.drawings)
         return Answer(
-            records, report if self._plan.with_report else [], judged, suspect, self._notices.give(), drawings, undrawn
+            records,
+            report if self._plan.with_report else [],
+            judged,
+            alignments,
+            suspect,
+            self._notices.give(),
+            drawings,
+            undrawn,
         )
 
     def _judged(self, lines: Sequence[InputLine]) -> list[Judged]:

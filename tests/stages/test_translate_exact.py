@@ -22,7 +22,7 @@ from aiayn_cli.decoding.workers import Stopped
 from aiayn_cli.stages.translate import run_score_against, run_translate
 from aiayn_cli.stages.translate_models import load_network
 
-# Wide enough that products of other shapes are added up in another order, which the fifth digit of a score shows.
+# Wide enough that a search of other batches gives other scores in the fifth digit; see also test_products_apart.py.
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=256, d_ff=512, n_heads=4)
 LONG = "Der hund sieht die maus. " * 18  # more than one pass
 SHORT = 24
