@@ -1,5 +1,6 @@
 """What is done about a translation that looks wrong: kept, tried again in other ways, replaced, or refused."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -126,5 +127,6 @@ class Judge:
         if not judged.flags or self._on_suspect not in ("empty", "copy"):
             return judged
         text = line if self._on_suspect == "copy" else ""
-        outputs = [replace(output, text=text, parts=()) for output in judged.outputs]
+        # A score of the output that nobody sees would be taken for one of the text that stands there now.
+        outputs = [Translation(text, -math.inf, -math.inf)] * len(judged.outputs)
         return replace(judged, outputs=outputs, replaced_by=self._on_suspect)

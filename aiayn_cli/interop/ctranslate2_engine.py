@@ -89,6 +89,7 @@ class CTranslate2Engine:
         def search(chosen: Sequence[int], max_length: int) -> list[Found]:
             given = [[self._tgt_pieces[i] for i in prefixes[number]] for number in chosen]
             longest = max(len(sources[number]) for number in chosen) + 1
+            share = -(-len(chosen) // self._translator.num_translators)  # or some workers would have nothing to do
             results = self._translator.translate_batch(
                 [[self._src_pieces[i] for i in sources[number]] for number in chosen],
                 target_prefix=given if any(given) else None,
@@ -103,7 +104,7 @@ class CTranslate2Engine:
                 suppress_sequences=[[self._tgt_pieces[PAD_ID]], [self._tgt_pieces[BOS_ID]]],
                 return_end_token=True,
                 return_scores=True,
-                max_batch_size=max(min(_SENTENCES_TOGETHER, _MOST_TOKENS // longest), 1),
+                max_batch_size=max(min(_SENTENCES_TOGETHER, _MOST_TOKENS // longest, share), 1),
                 batch_type="examples",
             )
             return [self._found(result, alpha) for result in results]

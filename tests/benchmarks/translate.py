@@ -8,9 +8,9 @@ Three models: the trained one, whose outputs have their real lengths and a BLEU 
 mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
 
 With the trained model both programs search for the same thing: the output with the highest log p, so without a length
-penalty (CTranslate2's is another formula, n ** alpha), of up to 256 tokens without EOS, and never PAD, UNK or BOS. What
-is left are the ways in which they prune and stop, and rounding. `to float32` is the difference in BLEU to CTranslate2's
-float32, and `equal` the number of outputs that are textually the same as its.
+penalty (CTranslate2's is another formula, n ** alpha), of up to 50 tokens more than the longest source of the text, and
+never PAD, UNK or BOS. What is left are the ways in which they prune and stop, and rounding. `to float32` is the
+difference in BLEU to CTranslate2's float32, and `equal` the number of outputs that are textually the same as its.
 
 Each engine runs in a process of its own: peak memory is its own and that of the processes it starts, shared pages
 counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
@@ -56,7 +56,7 @@ ENGINES = {
     "--engine ctranslate2, int8": {"engine": "ctranslate2", "int8": True},
 }
 TEXT = ["multi30k", "prepared/multi30k-en-de/test.en", "prepared/multi30k-en-de/test.de"]
-LONGEST = 256  # tokens of an output without EOS
+MAX_EXTRA = 50  # tokens that an output may have beyond the longest source of a text (paper, Section 6.1)
 SHORT_LINE = "A dog runs on the grass."
 
 
@@ -152,7 +152,8 @@ def compare(
     from aiayn_cli.data.codec import load_vocabs
     from aiayn_cli.evaluation.bleu import bleu
 
-    tokens = sum(map(len, load_vocabs(model)[0].encode(lines))) + len(lines)
+    lengths = [len(ids) + 1 for ids in load_vocabs(model)[0].encode(lines)]
+    tokens = sum(lengths)
     steps = 0 if size == "trained" else round(tokens / len(lines))
     planned = f", {steps} tokens planned for each, EOS counted" if steps else ""
     vocab_size = load_checkpoint(model).vocab_size
@@ -170,8 +171,8 @@ def compare(
         if results:
             time.sleep(arguments.pause)
         task = {
-            "model": str(model), "lines": lines, "steps": steps, "threads": arguments.threads, "beam": arguments.beam,
-            "passes": arguments.passes, **options,
+            "model": str(model), "lines": lines, "steps": steps, "longest": max(lengths) + MAX_EXTRA,
+            "threads": arguments.threads, "beam": arguments.beam, "passes": arguments.passes, **options,
         }  # fmt: skip
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(task, file)
@@ -255,8 +256,8 @@ def ours(task: dict[str, Any]) -> Any:
 
     logs.setup(logs.QUIET)
     steps = task["steps"]
-    length = SearchOptions(max_length=steps - 1 if steps else LONGEST)
-    alike = {} if steps else {"alpha": 0.0, "max_extra": LONGEST}
+    length = SearchOptions(max_length=(steps or task["longest"]) - 1)
+    alike = {} if steps else {"alpha": 0.0, "max_extra": task["longest"]}
     search = Search(beam_size=task["beam"], options=length, **alike)
     translator = load_models(
         [Path(task["model"])], search, "cpu", task.get("precision", "auto"), task.get("engine", "torch"),
@@ -300,7 +301,7 @@ def direct(task: dict[str, Any]) -> Any:
         results = translator.translate_batch(
             pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha if steps else 0.0,
             max_batch_size=at_once, batch_type="examples", min_decoding_length=steps or 1,
-            max_decoding_length=steps or LONGEST, **never,
+            max_decoding_length=steps or task["longest"] - 1, **never,
         )  # fmt: skip
         taken = time.perf_counter() - start
         outputs = [[ids[piece] for piece in result.hypotheses[0]] for result in results]

@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -132,6 +133,9 @@ def test_what_looks_wrong_is_replaced_as_asked(on_suspect: OnSuspect, text: str)
     assert judged.outputs[0].text == text
     assert judged.flags == ("looping",)
     assert judged.replaced_by == (None if on_suspect == "keep" else on_suspect)
+    assert (judged.outputs[0].score, judged.outputs[0].log_prob) == (
+        (LOOP.score, LOOP.log_prob) if on_suspect == "keep" else (-math.inf, -math.inf)
+    )
 
 
 def test_a_report_holds_what_there_is_to_know_on_a_line() -> None:
