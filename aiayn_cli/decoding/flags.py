@@ -48,7 +48,7 @@ class OutputChecks:
 
     Args:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
-        trees: reads outputs where they are trees, of which lengths, unknown symbols and repairs alone are looked at.
+        trees: reads outputs where they are trees, of which cuts, unknown symbols and repairs alone are looked at.
         glossary: terms that are looked for.
         markup: whether tags and placeholders are looked for.
     """
@@ -77,7 +77,7 @@ class OutputChecks:
             return ("empty",)
         found = {
             "truncated": any(
-                part.is_cut or part.word or (len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
+                part.is_cut or part.word or (self._trees is None and _is_short(part.src, part.tgt))
                 for part in output.parts
             ),
             "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
@@ -105,6 +105,10 @@ class OutputChecks:
         codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
         letters = codes[self._letters[codes]]
         return len(letters) >= _FEW_LETTERS and 2 * int(self._expected[letters].sum()) < len(letters)
+
+
+def _is_short(src: Sequence[int], tgt: Sequence[int]) -> bool:
+    return len(src) >= _LONG_SOURCE and 3 * len(tgt) < len(src)
 
 
 def is_looping(ids: Sequence[int]) -> bool:

@@ -103,7 +103,7 @@ class State:
 
 
 # What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may go on.
-_RowKey = tuple[_Kind, bool, TagKind | None, int, _Kind | None]
+_RowKey = tuple[_Kind, bool, TagKind | None, int, _Kind | TagKind | None]
 
 
 class TreeGrammar:
@@ -157,7 +157,7 @@ class TreeGrammar:
         vectors = (self._first_labels, *self._openings.values())
         self._most_cost = max(int(vector[vector < NEVER].max(initial=1)) for vector in vectors)
         self._ample_room = self._most_cost + self._most_longer + 1  # beside the next closing bracket
-        self._usual_choices: dict[tuple[_Kind, bytes, TagKind | None], tuple[int, list[int]]] = {}
+        self._usual_choices: dict[tuple[_Kind, bytes, TagKind | None, TagKind], tuple[int, list[int]]] = {}
         self._lock = threading.Lock()
         self._numbers: dict[_RowKey, int] = {}
         self.table: list[Tensor] = [torch.zeros(self.size, dtype=torch.bool)]
@@ -187,7 +187,7 @@ class TreeGrammar:
         if state.kind is _Kind.LABEL:
             return self._in_label(state.place, state.label + text)
         if state.kind is _Kind.TEXT:
-            return state
+            return state if self._longer(state) in (TagKind.ANY, kind_of_tag(text)) else None
         assert state.spelling is not None
         return self._spelled(state.place, state.spelling, state.written, text)
 
@@ -210,7 +210,7 @@ class TreeGrammar:
         closing = place.brackets[-1] if place.brackets and not place.is_empty else b""
         if left - state.need <= self._ample_room + len(closing):
             return self._choices(state, left)
-        key = state.kind, closing, self._tag(place)
+        key = state.kind, closing, self._tag(place), self._longer(state)
         found = self._usual_choices.get(key)
         if found is None:
             if len(self._usual_choices) >= _REMEMBERED:
@@ -229,13 +229,13 @@ class TreeGrammar:
             text = self._tag(place) if left - place.need >= 1 - self._text_cost else None
             room = left - place.need if opens else 0
             tokens = self._tokens_to_begin(place, left, begun)
-        goes_on = None
+        goes_on: _Kind | TagKind | None = None
         match state.kind:
             case _Kind.SPELLED if state.spelling is not None:
                 most = left - state.need + state.spelling.left[state.written]
                 tokens += [token for cost, token in state.spelling.steps[state.written] if cost <= most]
             case _Kind.TEXT if left > state.need:
-                goes_on = _Kind.TEXT
+                goes_on = self._longer(state)
             case _Kind.LABEL if not state.label:
                 part, room = _Kind.LABEL, left - state.place.need
             case _Kind.LABEL if left - state.need > self._most_longer:  # no piece can ask for more
@@ -318,6 +318,11 @@ class TreeGrammar:
         word = place.words[place.n_words]
         return word.tag if (self._tags and not place.has_tag) or word.spelling is None else None
 
+    def _longer(self, state: State) -> TagKind:
+        """What the tag that is written can go on with: one of a sign with signs alone."""
+        is_sign = state.kind is _Kind.TEXT and self._tag(state.place) is TagKind.SIGN
+        return TagKind.SIGN if is_sign else TagKind.ANY
+
     def _expected(self, place: _Place) -> list[Spelling]:
         """What may come and is known: the closing bracket, the next word."""
         expected = []
@@ -377,7 +382,7 @@ class TreeGrammar:
         if text is not None:
             allowed |= self._texts[part, text] < NEVER
         if goes_on is not None:
-            more = self._any_label if goes_on is _Kind.LABEL else self._texts[_Kind.BEGUN, TagKind.ANY]
+            more = self._texts[_Kind.BEGUN, goes_on] if isinstance(goes_on, TagKind) else self._any_label
             allowed |= more < NEVER
         with self._lock:
             if key not in self._numbers:

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.text import is_blank
-from aiayn_cli.data.tree_text import TreeText
-from aiayn_cli.data.trees import from_text, reduce_tree
+from aiayn_cli.data.tree_text import TreeText, words_of
+from aiayn_cli.data.trees import from_text, reduce_tree, words
 from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.translation import Translation
+from aiayn_cli.errors import DataError
 
 
 class TreeRestorer:
@@ -46,9 +47,15 @@ class TreeTargets:
         """The sequence for the tree that stands for the translation of a line; "" for a blank one.
 
         Raises:
-            DataError: something else stands there.
+            DataError: something else stands there, or a tree with more or fewer words than the line.
         """
         if is_blank(line.prefix):
             return ""
         tree = reduce_tree(from_text(line.prefix, self._name, line.number), functions=True)
+        written, given = len(words(tree)), len(words_of(line.text))
+        if written != given and not is_blank(line.text):  # its n-th tag would stand for no n-th word
+            raise DataError(
+                f"{self._name}:{line.number}: the tree's words are {written:,}, but those of its line {given:,}",
+                "give for each line a tree over its words",
+            )
         return self._trees.linearise(tree) if tree else ""

@@ -63,11 +63,14 @@ def test_one_language_may_copy_and_an_unlisted_one_may_use_any_script() -> None:
     assert OutputChecks("en", "zh").flags("two dogs", translation("two Hunde")) == ("wrong_script",)
 
 
-def test_of_what_is_no_text_only_lengths_are_looked_at() -> None:
+def test_of_what_is_no_text_only_cuts_unknown_symbols_and_repairs_are_looked_at() -> None:
     checks = OutputChecks("en", "en", trees=TreeText(TextConfig(trees=True)))
     output = translation("(S IN CD )S", tgt=(8,) * 30, is_cut=True)
     assert checks.flags("since 1984", output) == ("truncated",)
     assert checks.flags("since 1984", translation("(S IN CD )S", tgt=(8,) * 30)) == ()
+    address = translation("(NP NN )NP", src=(4,) * 40, tgt=(8, 9, 10))  # one word, and all of its tree
+    assert checks.flags("https://example.org/a", address) == ()
+    assert checks.flags("since \u2603", translation("(S IN CD )S", src=(5, UNK_ID))) == ("unknown_symbols",)
     assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
     assert checks.flags("since 1984", translation("")) == ("empty",)
 

@@ -122,8 +122,11 @@ SIGN_PARTS = [*SPECIAL, b" ", b"(A", b")A", b"x", b",", b" .", b" ,", b" x"]
 def fits(line: str, text: str) -> bool:
     """Whether each tag of a tree can be one of its word."""
     tags = [symbol for symbol in text.split(" ") if symbol[0] not in "()"]
-    kinds = [(tags_for(word), kind_of_tag(tag.encode())) for word, tag in zip(line.split(" "), tags, strict=True)]
-    return all(allowed in (TagKind.ANY, found) for allowed, found in kinds)
+    for word, tag in zip(line.split(" "), tags, strict=True):
+        allowed, found = tags_for(word), [kind_of_tag(character.encode()) for character in tag]
+        if allowed not in (TagKind.ANY, found[0]) or (allowed is TagKind.SIGN and TagKind.WORD in found):
+            return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,7 @@ def fits(line: str, text: str) -> bool:
         (WITH_SIGNS, "'", 6),
         (WITH_SIGNS, "! 7 -", 5),
         (SIGN_PARTS, "a .", 6),
+        (SIGN_PARTS, ".", 7),  # a tag such as ,x is of no treebank
         (SIGN_PARTS[:-1], "a .", 6),  # no tag of a word begins with its blank: then nothing is known
     ],
 )

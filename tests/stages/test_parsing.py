@@ -234,6 +234,20 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
         run_score_against(tmp_path / "wrong", [parser], source=str(tmp_path / "in"), device="cpu")
 
 
+@pytest.mark.parametrize(
+    ("tree", "n_words"),
+    [("(NP (DT a) (JJ big) (NN dog))", 3), ("(NP (NN dog) (-NONE- *))", 1), ("(NP (-NONE- *))", 0)],
+)
+def test_a_tree_over_another_number_of_words_than_its_line_has_no_score(
+    parser: Path, tmp_path: Path, tree: str, n_words: int
+) -> None:
+    (tmp_path / "in").write_text("a dog\n\na dog\n", encoding="utf-8")
+    (tmp_path / "trees").write_text(f"(NP (DT a) (NN dog) (-NONE- *))\n{tree}\n{tree}\n", encoding="utf-8")
+    problem = f"trees:3: the tree's words are {n_words}, but those of its line 2"
+    with pytest.raises(DataError, match=problem):  # a blank line is no error: its pair has no score
+        run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+
+
 def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:
     settings = ["model.share_embeddings=decoder"]
     with pytest.raises(ConfigError, match=r"validation_bleu_pairs is 4, but .* holds trees") as caught:
