@@ -15,8 +15,6 @@ Text is bytes in UTF-8 here, since a vocabulary with byte fallback writes a char
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +27,7 @@ from aiayn_cli.data.tree_text import NO_TAG, TagKind, kind_of_tag, tags_for
 from aiayn_cli.data.trees import category
 from aiayn_cli.data.vocab import readable
 from aiayn_cli.decoding.spelling import BRACKETS, NEVER, Pieces, Spelling, split_piece
+from aiayn_cli.decoding.tree_state import Kind, Place, State, Word
 from aiayn_cli.special_tokens import EOS_ID
 
 FREE = 0  # the row of the table that forbids nothing
@@ -36,74 +35,8 @@ _REMEMBERED = 1 << 12  # texts whose spellings are kept
 _REMEMBERED_LABELS = 1 << 8  # of them, with a cost for each sub-word
 
 _Costs = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """A word of the sentence.
-
-    Attributes:
-        spelling: of it, as it is to be written; None = any text.
-        tag: what its tag may be.
-    """
-
-    spelling: Spelling | None
-    tag: TagKind
-
-
-@dataclass(slots=True)
-class _Place:
-    """Between two symbols.
-
-    Attributes:
-        words: of the sentence.
-        brackets: categories that are open, the innermost last.
-        is_empty: whether nothing is in the innermost.
-        n_words: that are written.
-        has_tag: whether the tag of the next one is written, so that only the word may come.
-        need: tokens that it takes at least from here to the end, EOS counted.
-    """
-
-    words: Sequence[_Word]
-    brackets: tuple[bytes, ...]
-    is_empty: bool
-    n_words: int
-    has_tag: bool
-    need: int
-
-
-class _Kind(Enum):
-    START = auto()  # nothing is written
-    BEGUN = auto()  # of the next symbol there is the blank alone
-    LABEL = auto()  # an opening bracket, and what is written of its label
-    TEXT = auto()  # a tag, or a word that may be any
-    SPELLED = auto()  # a closing bracket, or a word that is known
-
-
-@dataclass(slots=True)
-class State:
-    """What the automaton knows after some tokens.
-
-    Attributes:
-        kind: of the symbol that was written last.
-        place: where it began.
-        after: where its end would lead; None where it cannot end here.
-        need: tokens that it takes at least to the end, EOS counted.
-        label: what is written of it, of a LABEL.
-        spelling, written: of a SPELLED one, and its bytes that are written.
-    """
-
-    kind: _Kind
-    place: _Place
-    after: _Place | None
-    need: int
-    label: bytes = b""
-    spelling: Spelling | None = None
-    written: int = 0
-
-
 # What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may go on.
-_RowKey = tuple[_Kind, bool, TagKind | None, int, _Kind | TagKind | None]
+_RowKey = tuple[Kind, bool, TagKind | None, int, Kind | TagKind | None]
 
 
 class TreeGrammar:
@@ -144,31 +77,31 @@ class TreeGrammar:
         self._label_cost = min((cost for _, cost in first), default=NEVER)  # of a label, and of its closing bracket
         self._first_labels = self._vector(first)
         self._openings = {
-            _Kind.START: self._vector(self._closable(self._starting.opening())),
-            _Kind.BEGUN: self._vector(self._closable(self._inner.opening())),
+            Kind.START: self._vector(self._closable(self._starting.opening())),
+            Kind.BEGUN: self._vector(self._closable(self._inner.opening())),
         }
-        self._least_opening = int(self._openings[_Kind.BEGUN].min())  # after a blank
+        self._least_opening = int(self._openings[Kind.BEGUN].min())  # after a blank
         self._texts = {
             (part, kind): self._vector((token, 0) for token in tokens)
-            for part, texts in ((_Kind.START, starting_texts), (_Kind.BEGUN, inner_texts))
+            for part, texts in ((Kind.START, starting_texts), (Kind.BEGUN, inner_texts))
             for kind, tokens in texts.items()
         }
         self._any_label = self._vector((token, 0) for token, _ in self._labels)
         vectors = (self._first_labels, *self._openings.values())
         self._most_cost = max(int(vector[vector < NEVER].max(initial=1)) for vector in vectors)
         self._ample_room = self._most_cost + self._most_longer + 1  # beside the next closing bracket
-        self._usual_choices: dict[tuple[_Kind, bytes, TagKind | None, TagKind], tuple[int, list[int]]] = {}
+        self._usual_choices: dict[tuple[Kind, bytes, TagKind | None, TagKind], tuple[int, list[int]]] = {}
         self._lock = threading.Lock()
         self._numbers: dict[_RowKey, int] = {}
         self.table: list[Tensor] = [torch.zeros(self.size, dtype=torch.bool)]
 
     def start(self, words: Sequence[str]) -> State:
         """Nothing is written of the tree over some words, which are written as in a tree."""
-        known = [_Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
+        known = [Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
         tags = self._text_cost * len(words) if self._tags else 0
         written = sum(self._word_cost(each.spelling) for each in known) if self._words or not self._tags else 0
-        place = _Place(known, (), False, 0, False, tags + written + 1)
-        return State(_Kind.START, place, place, place.need)
+        place = Place(known, (), False, 0, False, tags + written + 1)
+        return State(Kind.START, place, place, place.need)
 
     def follow(self, state: State, token: int) -> State | None:
         """The state after one more token; None where it is none that the rules let through."""
@@ -180,13 +113,13 @@ class TreeGrammar:
             return None
         if begins and state.after is not None:
             return self._begin(state.after, text) if text else self._blank(state.after)
-        if state.kind is _Kind.BEGUN:
+        if state.kind is Kind.BEGUN:
             return self._begin(state.place, text)
-        if text[0] in BRACKETS or state.kind is _Kind.START:
+        if text[0] in BRACKETS or state.kind is Kind.START:
             return None
-        if state.kind is _Kind.LABEL:
+        if state.kind is Kind.LABEL:
             return self._in_label(state.place, state.label + text)
-        if state.kind is _Kind.TEXT:
+        if state.kind is Kind.TEXT:
             return state if self._longer(state) in (TagKind.ANY, kind_of_tag(text)) else None
         assert state.spelling is not None
         return self._spelled(state.place, state.spelling, state.written, text)
@@ -220,31 +153,31 @@ class TreeGrammar:
 
     def _choices(self, state: State, left: int) -> tuple[int, list[int]]:
         tokens: list[int] = []
-        begun = state.kind is _Kind.BEGUN
+        begun = state.kind is Kind.BEGUN
         place = state.place if begun else state.after
-        part, opens, room = _Kind.BEGUN if begun else _Kind.START, False, 0
+        part, opens, room = Kind.BEGUN if begun else Kind.START, False, 0
         text: TagKind | None = None
         if place is not None:
             opens = not self._is_due(place)
             text = self._tag(place) if left - place.need >= 1 - self._text_cost else None
             room = left - place.need if opens else 0
             tokens = self._tokens_to_begin(place, left, begun)
-        goes_on: _Kind | TagKind | None = None
+        goes_on: Kind | TagKind | None = None
         match state.kind:
-            case _Kind.SPELLED if state.spelling is not None:
+            case Kind.SPELLED if state.spelling is not None:
                 most = left - state.need + state.spelling.left[state.written]
                 tokens += [token for cost, token in state.spelling.steps[state.written] if cost <= most]
-            case _Kind.TEXT if left > state.need:
+            case Kind.TEXT if left > state.need:
                 goes_on = self._longer(state)
-            case _Kind.LABEL if not state.label:
-                part, room = _Kind.LABEL, left - state.place.need
-            case _Kind.LABEL if left - state.need > self._most_longer:  # no piece can ask for more
-                goes_on = _Kind.LABEL
-            case _Kind.LABEL:
+            case Kind.LABEL if not state.label:
+                part, room = Kind.LABEL, left - state.place.need
+            case Kind.LABEL if left - state.need > self._most_longer:  # no piece can ask for more
+                goes_on = Kind.LABEL
+            case Kind.LABEL:
                 tokens += np.flatnonzero(self._longer_labels(state.label) <= left - state.place.need).tolist()
         return self._row((part, opens, text, min(room, self._most_cost), goes_on)), tokens
 
-    def _tokens_to_begin(self, place: _Place, left: int, begun: bool) -> list[int]:
+    def _tokens_to_begin(self, place: Place, left: int, begun: bool) -> list[int]:
         """The few tokens that may come where a symbol begins, beside those that the table has.
 
         Args:
@@ -263,7 +196,7 @@ class TreeGrammar:
                 tokens.append(EOS_ID)
         return tokens
 
-    def _begin(self, place: _Place, text: bytes) -> State | None:
+    def _begin(self, place: Place, text: bytes) -> State | None:
         """The state where a symbol begins with a text."""
         if text[:1] == b"(":
             return self._in_label(place, text[1:]) if not self._is_due(place) else None
@@ -271,24 +204,24 @@ class TreeGrammar:
             if tag is not TagKind.ANY and kind_of_tag(text) is not tag:
                 return None
             after = self._after_text(place)
-            return State(_Kind.TEXT, place, after, after.need)
+            return State(Kind.TEXT, place, after, after.need)
         for spelling in self._expected(place):
             if found := self._spelled(place, spelling, 0, text):
                 return found
         return None
 
-    def _blank(self, place: _Place) -> State:
-        return State(_Kind.BEGUN, place, None, place.need + self._begun_cost(place))
+    def _blank(self, place: Place) -> State:
+        return State(Kind.BEGUN, place, None, place.need + self._begun_cost(place))
 
-    def _in_label(self, place: _Place, label: bytes) -> State:
+    def _in_label(self, place: Place, label: bytes) -> State:
         if not label:
-            return State(_Kind.LABEL, place, None, place.need + self._label_cost)
+            return State(Kind.LABEL, place, None, place.need + self._label_cost)
         closing = self._closing(label)
         need = place.need + closing.start
-        after = _Place(place.words, (*place.brackets, closing.text[1:]), True, place.n_words, False, need)
-        return State(_Kind.LABEL, place, after, need, label)
+        after = Place(place.words, (*place.brackets, closing.text[1:]), True, place.n_words, False, need)
+        return State(Kind.LABEL, place, after, need, label)
 
-    def _spelled(self, place: _Place, spelling: Spelling, written: int, text: bytes) -> State | None:
+    def _spelled(self, place: Place, spelling: Spelling, written: int, text: bytes) -> State | None:
         if not spelling.text.startswith(text, written):
             return None
         written += len(text)
@@ -298,20 +231,20 @@ class TreeGrammar:
             is_bracket = spelling.text[:1] == b")"
             brackets = place.brackets[:-1] if is_bracket else place.brackets
             n_words = place.n_words + (not is_bracket)
-            after = _Place(place.words, brackets, False, n_words, False, need)
-        return State(_Kind.SPELLED, place, after, need, spelling=spelling, written=written)
+            after = Place(place.words, brackets, False, n_words, False, need)
+        return State(Kind.SPELLED, place, after, need, spelling=spelling, written=written)
 
-    def _after_text(self, place: _Place) -> _Place:
+    def _after_text(self, place: Place) -> Place:
         """Where a tag leads, or a word that may be any."""
         word_follows = self._tags and self._words and not place.has_tag
         n_words = place.n_words + (not word_follows)
-        return _Place(place.words, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
+        return Place(place.words, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
 
-    def _is_due(self, place: _Place) -> bool:
+    def _is_due(self, place: Place) -> bool:
         """Whether a tag or word must come before any bracket opens, or there is none for it to hold."""
         return place.has_tag or place.n_words == len(place.words)
 
-    def _tag(self, place: _Place) -> TagKind | None:
+    def _tag(self, place: Place) -> TagKind | None:
         """Which tag may come, or ANY for a word that may be any; None where neither may."""
         if place.n_words == len(place.words):
             return None
@@ -320,10 +253,10 @@ class TreeGrammar:
 
     def _longer(self, state: State) -> TagKind:
         """What the tag that is written can go on with: one of a sign with signs alone."""
-        is_sign = state.kind is _Kind.TEXT and self._tag(state.place) is TagKind.SIGN
+        is_sign = state.kind is Kind.TEXT and self._tag(state.place) is TagKind.SIGN
         return TagKind.SIGN if is_sign else TagKind.ANY
 
-    def _expected(self, place: _Place) -> list[Spelling]:
+    def _expected(self, place: Place) -> list[Spelling]:
         """What may come and is known: the closing bracket, the next word."""
         expected = []
         if place.brackets and not place.is_empty and not place.has_tag:
@@ -333,7 +266,7 @@ class TreeGrammar:
             expected += [] if spelling is None else [spelling]
         return expected
 
-    def _begun_cost(self, place: _Place) -> int:
+    def _begun_cost(self, place: Place) -> int:
         """How many tokens more are needed after the blank of the next symbol than before it, at least."""
         costs = [each.left[0] - each.start for each in self._expected(place)]
         if self._tag(place) in self._inner_tags:
@@ -375,14 +308,14 @@ class TreeGrammar:
             return number
         part, opens, text, room, goes_on = key
         allowed = np.zeros(self.size, np.bool_)
-        if part is _Kind.LABEL:
+        if part is Kind.LABEL:
             allowed |= self._first_labels <= room
         if opens:
             allowed |= self._openings[part] <= room
         if text is not None:
             allowed |= self._texts[part, text] < NEVER
         if goes_on is not None:
-            more = self._texts[_Kind.BEGUN, goes_on] if isinstance(goes_on, TagKind) else self._any_label
+            more = self._texts[Kind.BEGUN, goes_on] if isinstance(goes_on, TagKind) else self._any_label
             allowed |= more < NEVER
         with self._lock:
             if key not in self._numbers:

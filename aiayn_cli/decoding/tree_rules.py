@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aiayn_cli.decoding.tree_grammar import FREE, State, TreeGrammar
+from aiayn_cli.decoding.tree_grammar import FREE, TreeGrammar
+from aiayn_cli.decoding.tree_state import State
 
 
 class TreeRules:
