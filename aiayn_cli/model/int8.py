@@ -10,6 +10,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from aiayn_cli.device import cpu_adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.layers import DecoderLayer, FeedForward
 from aiayn_cli.model.translation_model import TranslationModel
@@ -44,7 +45,7 @@ class Int8Linear(nn.Module):
         self._many = {part: _pack(weight, bias, part, engines[0]) for part in parts}
         self._few = {part: _pack(weight, bias, part, engines[-1]) for part in parts}
         self._multiply = torch.ops.quantized.linear_relu_dynamic if rectifies else torch.ops.quantized.linear_dynamic
-        self._reduce_range = not _multiplies_without_overflow()
+        self._reduce_range = not cpu_adds_8_bits_in_32()  # what is multiplied takes one bit less
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 [..., in_features] -> float32 [..., out_features]."""
@@ -115,9 +116,3 @@ def _engine() -> str:
         if name in torch.backends.quantized.supported_engines:
             return name
     raise AiaynError(f"torch {torch.__version__} has no 8-bit products for this processor", _HINT)
-
-
-def _multiplies_without_overflow() -> bool:
-    """True where the processor adds products of 8 bits in 32; others may overflow 16, and take one bit less."""
-    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
