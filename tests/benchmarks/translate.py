@@ -18,11 +18,12 @@ Each engine runs in a process of its own: peak memory is its own and that of the
 counted once, looked at in a pass that is not timed. The first pass over the text is `cold`: it meets every shape of
 product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
-processor, 64 sentences in a batch (fewer where there are too few for all). `first` is the median time to the answer to
-one short line in a warm process. BLEU is that of the trained model's outputs; where weights are random it is the
-agreement with torch in fp32, whose outputs are taken as reference, so that its own is 100. `changed` counts the outputs
-that differ from those of torch in fp32; with random weights the next tokens are nearly as likely, so that rounding
-changes many.
+processor, 64 sentences in a batch (fewer where there are too few for all). Where its 8-bit sums would overflow, it
+multiplies by MKL (interop/ctranslate2_package.py); CT2_USE_MKL=0 before the command leaves it its own choice. `first`
+is the median time to the answer to one short line in a warm process. BLEU is that of the trained model's outputs; where
+weights are random it is the agreement with torch in fp32, whose outputs are taken as reference, so that its own is 100.
+`changed` counts the outputs that differ from those of torch in fp32; with random weights the next tokens are nearly as
+likely, so that rounding changes many.
 """
 
 import argparse
@@ -76,17 +77,12 @@ def main() -> None:
         help="a text and its reference translation; default: the test set of prepared/multi30k-en-de",
     )
     parser.add_argument("--sizes", default="trained,small,base")
-    parser.add_argument(
-        "--engines",
-        nargs="+",
-        choices=list(ENGINES),
-        metavar="ENGINE",
-        help=f"{', '.join(ENGINES)}; default: all, but for bf16 on a processor without",
-    )
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="ENGINE")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument("--lines", type=int, default=1000, help="of each text with the trained and the small model")
-    parser.add_argument("--lines-base", type=int, default=200, help="of each text with a model of the size of base")
+    of_each = "of each text with models of the size of {}; one number for all texts, or one for each"
+    parser.add_argument("--lines", type=int, nargs="+", default=[1000], help=of_each.format("small"))
+    parser.add_argument("--lines-base", type=int, nargs="+", default=[200], help=of_each.format("base"))
     parser.add_argument("--passes", type=int, default=2, help="warm ones")
     parser.add_argument("--run-with", default="", help="words before the command of each measurement, such as nice")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between measurements, for other work")
@@ -99,25 +95,13 @@ def main() -> None:
     print(
         f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {arguments.threads} threads"
     )
-    if arguments.engines is None:
-        arguments.engines = engines_of_this_machine()
     with tempfile.TemporaryDirectory() as folder:
         for size in arguments.sizes.split(","):
             model = prepare(size, arguments.model, Path(folder))
-            for name, source, reference in arguments.texts or [TEXT]:
-                lines = arguments.lines_base if size.endswith("base") else arguments.lines
+            for number, (name, source, reference) in enumerate(arguments.texts or [TEXT]):
+                counts = arguments.lines_base if size.endswith("base") else arguments.lines
+                lines = counts[min(number, len(counts) - 1)]
                 compare(arguments, size, model, name, read(source)[:lines], read(reference)[:lines])
-
-
-def engines_of_this_machine() -> list[str]:
-    """All but those that would not end here."""
-    from aiayn_cli.device import choose_device
-
-    explanation = choose_device("cpu").explanation
-    if "fp32" not in explanation.partition("(")[0]:
-        return list(ENGINES)
-    print(f"torch bf16 is left out ({explanation}): its products take hours here")
-    return [engine for engine in ENGINES if engine != "torch bf16"]
 
 
 def read(path: str) -> list[str]:
@@ -303,15 +287,14 @@ def ours(task: dict[str, Any]) -> Any:
 
 def direct(task: dict[str, Any]) -> Any:
     """translate_batch of CTranslate2, whose time alone counts."""
-    import ctranslate2
-
     from aiayn_cli.checkpoint import load_checkpoint
     from aiayn_cli.data.codec import Codec
+    from aiayn_cli.interop.ctranslate2_package import load_package
     from aiayn_cli.special_tokens import BOS_ID, PAD_ID
 
     checkpoint = load_checkpoint(Path(task["model"]))
     codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
-    translator = ctranslate2.Translator(
+    translator = load_package().Translator(
         str(checkpoint.path / "ctranslate2"), compute_type=task["direct"], inter_threads=task["threads"],
         intra_threads=1,
     )  # fmt: skip

@@ -94,6 +94,19 @@ def test_with_8_bits_every_line_has_its_output(exported: Path, translate: Callab
         assert [bool(line) for line in found] == [bool(line) for line in LINES]
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_processor_whose_8_bit_sums_overflow_is_said_to_be_slow_without_them(
+    exact: bool, exported: Path, translate: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("aiayn_cli.stages.exported.cpu_adds_8_bits_in_32", lambda: exact)
+    translate(exported, engine="ctranslate2", int8=True)
+    translate(exported, engine="ctranslate2")
+    [in_8_bits, in_32] = [line for line in capsys.readouterr().err.split("\n") if line.startswith("engine:")]
+    assert ("slow on this processor" in in_8_bits) == (not exact)
+    assert "slow" not in in_32
+
+
 def test_n_best_and_scores_come_from_the_other_engine_too(
     exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
