@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from aiayn_cli import cpu
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError
 
@@ -64,7 +65,7 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
         remarks = ""
     else:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_ONEDNN_PRODUCTS))  # read at the first product
-        fast = _cpu_has_bf16()
+        fast = cpu.has_bf16()
         name, reason = f"CPU, {_set_threads()} threads", "bf16 instructions" if fast else "no bf16 instructions"
         remarks = "".join(f"; {text}" for text in (_keep_freed_memory(), _use_onednn_for_fp32()) if text)
     dtype = torch.bfloat16 if precision == "bf16" or (precision == "auto" and fast) else torch.float32
@@ -149,21 +150,6 @@ def _named_device(name: str, local_rank: int) -> torch.device:
             f"device {name} was asked for, but {found} GPUs are visible", "use --device cpu, or check CUDA"
         )
     raise AiaynError(f"unknown device {name!r}", "use auto, cpu, cuda or cuda:N")
-
-
-def _cpu_has_bf16() -> bool:
-    """True where the CPU multiplies bf16 in hardware; emulated bf16 is slower than fp32."""
-    return _cpu_can("avx512_bf16", "amx_bf16", "bf16")
-
-
-def cpu_adds_8_bits_in_32() -> bool:
-    """True where the CPU adds products of 8 bits in 32 bits; in older x86 ones the sum of two may overflow 16."""
-    return _cpu_can("avx512_vnni", "avx_vnni", "amx_int8")
-
-
-def _cpu_can(*names: str) -> bool:
-    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in names)
 
 
 def _set_threads() -> int:

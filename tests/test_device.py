@@ -75,14 +75,6 @@ def test_a_named_precision_is_taken_as_asked(fast: bool, monkeypatch: pytest.Mon
     assert "fp32 (as asked)" in choose_device("cpu", "fp32").explanation
 
 
-@pytest.mark.parametrize("instruction", ["avx512_vnni", "avx_vnni", "amx_int8"])
-def test_processors_are_known_that_add_8_bits_in_32(instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_has(monkeypatch, avx2=True, avx512_bf16=True)
-    assert not cpu_adds_8_bits_in_32()
-    cpu_has(monkeypatch, avx2=True, **{instruction: True})
-    assert cpu_adds_8_bits_in_32()
-
-
 @pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:3"])
 def test_a_gpu_that_is_not_there_is_named(name: str) -> None:
     with pytest.raises(AiaynError, match=rf"device {name}.* was asked for, but 0 GPUs are visible") as error:

@@ -19,7 +19,7 @@ ROWS: list[list[str]] = [
     ["stages"],
     ["training", "decoding", "evaluation", "interop"],
     ["data", "model", "checkpoint", "recipe", "device"],
-    ["config", "errors", "special_tokens", "logs"],
+    ["config", "errors", "special_tokens", "logs", "cpu"],
 ]
 GROUP_OF_MODULE = {
     "recipe_file": "recipe",

@@ -4,7 +4,7 @@ import importlib
 import os
 from typing import Any
 
-from aiayn_cli.device import cpu_adds_8_bits_in_32
+from aiayn_cli.cpu import adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError
 
 
@@ -17,7 +17,7 @@ def load_package(module: str = "ctranslate2") -> Any:
     Raises:
         AiaynError: it is not installed.
     """
-    if not cpu_adds_8_bits_in_32():
+    if not adds_8_bits_in_32():
         os.environ.setdefault("CT2_USE_MKL", "1")  # read when the package first multiplies
     try:
         return importlib.import_module(module)

@@ -10,7 +10,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.device import cpu_adds_8_bits_in_32
+from aiayn_cli.cpu import adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.layers import DecoderLayer, FeedForward
 from aiayn_cli.model.translation_model import TranslationModel
@@ -45,7 +45,7 @@ class Int8Linear(nn.Module):
         self._many = {part: _pack(weight, bias, part, engines[0]) for part in parts}
         self._few = {part: _pack(weight, bias, part, engines[-1]) for part in parts}
         self._multiply = torch.ops.quantized.linear_relu_dynamic if rectifies else torch.ops.quantized.linear_dynamic
-        self._reduce_range = not cpu_adds_8_bits_in_32()  # what is multiplied takes one bit less
+        self._reduce_range = not adds_8_bits_in_32()  # what is multiplied takes one bit less
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 [..., in_features] -> float32 [..., out_features]."""

@@ -179,7 +179,7 @@ def test_without_the_package_one_message_says_how_to_get_it(monkeypatch: pytest.
 def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_user_says_how(
     exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_package, "cpu_adds_8_bits_in_32", lambda: exact)
+    monkeypatch.setattr(ctranslate2_package, "adds_8_bits_in_32", lambda: exact)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
     monkeypatch.delenv("CT2_USE_MKL")
     if set_before is not None:

@@ -1,0 +1,19 @@
+import pytest
+import torch
+
+from aiayn_cli import cpu
+
+
+@pytest.mark.parametrize("instruction", ["avx512_vnni", "avx_vnni", "amx_int8"])
+def test_processors_are_known_that_add_8_bits_in_32(instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    capabilities = {"avx2": True, "avx512_bf16": True, instruction: False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert not cpu.adds_8_bits_in_32()
+    capabilities[instruction] = True
+    assert cpu.adds_8_bits_in_32()
+
+
+def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert not cpu.adds_8_bits_in_32()
+    assert not cpu.has_bf16()
