@@ -1,6 +1,5 @@
 """What `aiayn translate` does: models in, lines from a file or a pipe, translations out in the same order."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from aiayn_cli.stages.translate_models import Engine, Search, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
+from aiayn_cli.stages.translate_time import WorkTime
 from aiayn_cli.stages.translate_work import Answer, Task, WorkInfo, WorkPlan, make_work
 
 __all__ = ["run_score_against", "run_translate"]
@@ -45,7 +45,7 @@ class TranslateResult:
         mended_lines: of them, those that another search freed from theirs.
         flags: how often each flag was raised.
         repaired_lines: of them, those with a tree that had to be repaired.
-        seconds: from the first line to the last, without loading.
+        seconds: of work on lines, without loading and without waiting for lines.
         lines_per_second: speed.
         translations: the outputs for each line, where they were to be part of the result.
     """
@@ -73,7 +73,8 @@ class TranslateResult:
             ("repaired", self.repaired_lines),
         )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
-        return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {self.lines_per_second:.0f} a second{counted}"
+        speed = f"{self.lines_per_second:.{0 if self.lines_per_second >= 10 else 1}f}"
+        return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {speed} a second{counted}"
 
 
 def run_translate(
@@ -207,10 +208,10 @@ def run_translate(
             keep_outputs=keep_translations,
             picture=picture,
         )
-        started = time.perf_counter()
+        work_time = WorkTime()
 
         def result() -> TranslateResult:
-            seconds = time.perf_counter() - started
+            seconds = work_time.seconds
             return TranslateResult(
                 models=info.models,
                 lines=session.lines,
@@ -228,10 +229,11 @@ def run_translate(
             )
 
         tasks = (Task(group, picture.room) for group in groups(lines, len(devices)))
-        numbered = ((len(task.lines), (task, answer)) for task, answer in answers(tasks))
+        numbered = ((len(task.lines), (task, answer)) for task, answer in answers(work_time.taken(tasks)))
         try:
             for task, answer in followed(numbered, lines, file):
                 session.take(task, answer)
+                work_time.put_out()
         except (AiaynError, OSError, KeyboardInterrupt) as error:
             session.finish_early(error)
             if not isinstance(error, BrokenPipeError):  # its reader has seen enough, and wants no more words
