@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from aiayn_cli import logs
 from aiayn_cli.config import Precision
@@ -21,7 +21,7 @@ from aiayn_cli.stages.devices import device_of_each
 from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Engine, Search, make_sampling
-from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, open_writer
+from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, give_unfinished, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
 from aiayn_cli.stages.translate_time import WorkTime
@@ -47,7 +47,9 @@ class TranslateResult:
         repaired_lines: of them, those with a tree that had to be repaired.
         seconds: of work on lines, without loading and without waiting for lines.
         lines_per_second: speed.
-        translations: the outputs for each line, where they were to be part of the result.
+        stopped: why it ended before the last line; None where it did not.
+        translations: the outputs for each line, where they were to be part of the result; where the output is JSON, the
+            objects that would be written.
     """
 
     models: tuple[str, ...]
@@ -62,7 +64,8 @@ class TranslateResult:
     repaired_lines: int
     seconds: float
     lines_per_second: float
-    translations: tuple[tuple[Output, ...], ...] | None = None
+    stopped: str | None = None
+    translations: tuple[tuple[Output | Mapping[str, Any], ...], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
@@ -112,6 +115,7 @@ def run_translate(
     engine: Engine = "torch",
     int8: bool = False,
     keep_translations: bool = False,
+    take_unfinished: Callable[[TranslateResult], None] | None = None,
 ) -> TranslateResult:
     """Translate every line of a file or pipe.
 
@@ -141,6 +145,7 @@ def run_translate(
         gpus: processes that the lines are divided over, one for each GPU, or on the CPU where that is the device.
         engine, int8: as in load_models().
         keep_translations: give them in the result; without `output` they are then not written.
+        take_unfinished: called with the result of the lines before an error, or Ctrl-C, that ends the work.
 
     Raises:
         AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
@@ -205,12 +210,12 @@ def run_translate(
             name,
             files.enter_context(open_writer(output, silent=keep_translations and output is None)),
             files.enter_context(open_writer(report, silent=report is None)),
-            keep_outputs=keep_translations,
+            keep_outputs=line_format if keep_translations else None,
             picture=picture,
         )
         work_time = WorkTime()
 
-        def result() -> TranslateResult:
+        def result(stopped: str | None = None) -> TranslateResult:
             seconds = work_time.seconds
             return TranslateResult(
                 models=info.models,
@@ -225,6 +230,7 @@ def run_translate(
                 repaired_lines=session.notices.counts["repaired"],
                 seconds=seconds,
                 lines_per_second=session.lines / max(seconds, 1e-9),
+                stopped=stopped,
                 translations=tuple(session.kept) if keep_translations else None,
             )
 
@@ -238,6 +244,7 @@ def run_translate(
             session.finish_early(error)
             if not isinstance(error, BrokenPipeError):  # its reader has seen enough, and wants no more words
                 logs.notice(f"{result().summary()}; then it was stopped")
+            give_unfinished(error, result, take_unfinished)
             raise
         done = result()
     session.finish()

@@ -89,6 +89,10 @@ def check_records(pair: set[str], out: str, n_best: int, lines: int = len(LINES)
     """One record, or n_best of them, for each of the first lines, in order, with all that was asked for."""
     records = out.split("\n")
     assert records.pop() == ""
+    check_each(pair, records, n_best, lines)
+
+
+def check_each(pair: set[str], records: list[str], n_best: int, lines: int = len(LINES)) -> None:
     numbers = [number for number in range(1, lines + 1) for _ in range(n_best)]
     assert len(records) == len(numbers)
     for number, record in zip(numbers, records, strict=True):
@@ -126,6 +130,11 @@ def check_object(pair: set[str], out: str, n_best: int) -> None:
     result = json.loads(out)
     assert out.count("\n") == 1
     assert result["lines"] == len(LINES)
+    if "--format" in pair and "--output" not in pair:  # what would be written without --json, where it would be
+        scored = result["scores"] if "--score-against" in pair else []
+        kept = scored or [each for line in result["translations"] for each in line]
+        check_each(pair, list(map(json.dumps, kept)), n_best)
+        return
     if "--score-against" in pair:
         assert [len(scores) for scores in result["scores"]] == [2, 2, 2]
         return
@@ -170,7 +179,12 @@ def test_every_pair_of_options_keeps_its_promises_or_is_refused_in_one_line(
         elif "--on-suspect fail" in pair:
             assert (code, len(errors)) == (1, 1), err
             assert errors[0].startswith("error: stdin:1: the translation is suspect: ")
-            assert out == ""
+            if "--json" in pair:
+                result = json.loads(out)
+                assert (result["lines"], result["translations"]) == (0, None if "--output" in pair else [])
+                assert f"error: {result['stopped']}" == errors[0]
+            else:
+                assert out == ""
         else:
             assert (code, errors) == (0, []), err
             if "--output" in pair:
