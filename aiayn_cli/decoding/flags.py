@@ -21,6 +21,7 @@ from aiayn_cli.special_tokens import UNK_ID
 
 FLAGS = {
     "empty": "nothing came out",
+    "too_long": "the source is too long for the model and cannot be cut, so that it was left out",
     "looping": "the same sub-words come again and again, and in the source they do not",
     "copied": "the source itself came out",
     "truncated": "it was cut at the longest length, has less than a third of the source's sub-words, or holds a word "
@@ -73,6 +74,8 @@ class OutputChecks:
         """Name what is suspicious, in the order of FLAGS; nothing for a blank source."""
         if is_blank(source):
             return ()
+        if output.is_left_out:
+            return ("too_long",)
         if is_blank(output.text):
             return ("empty",)
         found = {

@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,7 @@ def test_of_what_is_no_text_only_cuts_unknown_symbols_and_repairs_are_looked_at(
     assert checks.flags("since \u2603", translation("(S IN CD )S", src=(5, UNK_ID))) == ("unknown_symbols",)
     assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
     assert checks.flags("since 1984", translation("")) == ("empty",)
+    assert checks.flags("since 1984", Translation("", -math.inf, -math.inf, is_left_out=True)) == ("too_long",)
 
 
 def loops_by_definition(ids: list[int]) -> bool:
