@@ -249,6 +249,19 @@ def test_a_tree_over_another_number_of_words_than_its_line_has_no_score(
         run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
 
 
+def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a dog (\na \u2581dog (\n", encoding="utf-8")
+    (tmp_path / "trees").write_text(
+        "(NP (DT a) (NN dog) (-LRB- -LRB-))\n(NP (DT a) (NN _dog) (-LRB- -LRB-))\n", encoding="utf-8"
+    )
+    result = run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+    assert (result.lines, result.unscored_lines) == (2, 0)  # no vocabulary has the sign U+2581
+    (tmp_path / "trees").write_text("(NP (DT a) (NN dog))\n(NP (DT a) (NN cat))\n", encoding="utf-8")
+    (tmp_path / "in").write_text("a dog\na dog\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"trees:2: word 2 of the tree is cat, but that of its line dog"):
+        run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+
+
 def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:
     settings = ["model.share_embeddings=decoder"]
     with pytest.raises(ConfigError, match=r"validation_bleu_pairs is 4, but .* holds trees") as caught:
