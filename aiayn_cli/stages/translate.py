@@ -155,6 +155,11 @@ def run_translate(
     check_outputs(output, report, attention, inputs=(source, prefix, glossary))
     if sample and glossary is not None:
         raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")
+    if sample and beam_size is not None:
+        raise UsageError(
+            f"--beam {beam_size} is about searching, but --sample draws outputs",
+            "leave one of them away; --nbest says how many are drawn",
+        )
     if max_length is not None and min_length > max_length:
         raise UsageError(
             f"--min-length {min_length} is more than --max-length {max_length}", "no output can be both: change one"

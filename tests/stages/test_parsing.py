@@ -214,6 +214,11 @@ def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path
     trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="empty")
     assert trees == ["", ""]
     assert [record["replaced_by"] for record in records] == ["empty", "empty"]
+    with pytest.raises(UsageError, match=r"--min-length 300 asks for more tokens, but .* writes trees"):
+        parse(parser, lines, tmp_path, min_length=300)
+    free = {"tree_rules": False, "max_length": 40}
+    ratios = [parse(parser, lines[1:], tmp_path, **free, min_length=n)[1][0]["length_ratio"] for n in (0, 40)]
+    assert ratios[0] < ratios[1]
     with pytest.raises(UsageError, match="--search compares by BLEU"):
         run_average([parser], search=True)
 
