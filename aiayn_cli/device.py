@@ -69,6 +69,8 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
         remarks = "".join(f"; {text}" for text in (_keep_freed_memory(), _use_onednn_for_fp32()) if text)
     dtype = torch.bfloat16 if precision == "bf16" or (precision == "auto" and fast) else torch.float32
     why = reason if precision == "auto" else "as asked"
+    if dtype is torch.bfloat16 and not fast:
+        why = f"as asked, with {reason}: many times slower than fp32"
     label = "bf16" if dtype is torch.bfloat16 else "fp32"
     return Device(chosen, dtype, torch.get_num_threads(), f"device: {name}; {label} ({why}){remarks}")
 
@@ -151,8 +153,17 @@ def _named_device(name: str, local_rank: int) -> torch.device:
 
 def _cpu_has_bf16() -> bool:
     """True where the CPU multiplies bf16 in hardware; emulated bf16 is slower than fp32."""
+    return _cpu_can("avx512_bf16", "amx_bf16", "bf16")
+
+
+def cpu_adds_8_bits_in_32() -> bool:
+    """True where the CPU adds products of 8 bits in 32 bits; in older x86 ones the sum of two may overflow 16."""
+    return _cpu_can("avx512_vnni", "avx_vnni", "amx_int8")
+
+
+def _cpu_can(*names: str) -> bool:
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return any(capabilities.get(name) for name in names)
 
 
 def _set_threads() -> int:

@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from aiayn_cli import device as module
-from aiayn_cli.device import Device, choose_device, free_memory, is_out_of_memory, matmul_rate, peak_memory
+from aiayn_cli.device import (
+    Device,
+    choose_device,
+    cpu_adds_8_bits_in_32,
+    free_memory,
+    is_out_of_memory,
+    matmul_rate,
+    peak_memory,
+)
 from aiayn_cli.errors import AiaynError
 
 
@@ -59,9 +67,20 @@ def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_named_precision_is_taken_as_asked(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_has(monkeypatch, avx512_bf16=fast)
-    assert choose_device("cpu", "bf16").dtype is torch.bfloat16
+    found = choose_device("cpu", "bf16")
+    assert found.dtype is torch.bfloat16
+    slow = "" if fast else ", with no bf16 instructions: many times slower than fp32"
+    assert f"bf16 (as asked{slow})" in found.explanation
     assert choose_device("cpu", "fp32").dtype is torch.float32
     assert "fp32 (as asked)" in choose_device("cpu", "fp32").explanation
+
+
+@pytest.mark.parametrize("instruction", ["avx512_vnni", "avx_vnni", "amx_int8"])
+def test_processors_are_known_that_add_8_bits_in_32(instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_has(monkeypatch, avx2=True, avx512_bf16=True)
+    assert not cpu_adds_8_bits_in_32()
+    cpu_has(monkeypatch, avx2=True, **{instruction: True})
+    assert cpu_adds_8_bits_in_32()
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:3"])

@@ -62,10 +62,18 @@ def _sum_of_rows(x: Tensor) -> Tensor:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
     """x W^T + b, and a ReLU if asked for, in one call of oneDNN where torch has it for the type."""
-    if _HAS_ONEDNN and x.dtype in (torch.bfloat16, torch.float32):
+    if x.dtype in _ONEDNN_TYPES:
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")  # type: ignore[no-any-return]
     y = functional.linear(x, weight, bias)
     return y.relu_() if activation == "relu" else y
 
 
-_HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+def _onednn_types() -> tuple[torch.dtype, ...]:
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return ()
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return torch.float32, torch.bfloat16
+    return (torch.float32,)
+
+
+_ONEDNN_TYPES = _onednn_types()

@@ -10,13 +10,15 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from aiayn_cli.device import cpu_adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.model.attention import MultiHeadAttention, Projection
 from aiayn_cli.model.layers import DecoderLayer, FeedForward
 from aiayn_cli.model.translation_model import TranslationModel
 
 _HINT = "leave --int8 away"
-_ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first
+_ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first, for many rows
+# FBGEMM starts sooner: for four rows it takes between a third and 0.8 of oneDNN's time, beyond 64 rows it takes longer.
+_FEW_ROWS, _ENGINE_OF_FEW = 64, "fbgemm"
 
 
 class Int8Linear(nn.Module):
@@ -25,7 +27,8 @@ class Int8Linear(nn.Module):
     Args:
         weight: float32 [out_features, in_features].
         bias: [out_features] or None.
-        parts: bounds of ranges of output features that rows() shall give, beside all of them.
+        parts: bounds of ranges of output features, which together are all of them, in order: each is multiplied by
+            itself, so that rows() gives one without the others.
         rectifies: whether what would be below 0 is 0.
     """
 
@@ -34,20 +37,31 @@ class Int8Linear(nn.Module):
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        whole = (0, len(weight))
+        parts = parts or ((0, len(weight)),)
+        engines = [_engine()]
+        if _ENGINE_OF_FEW in torch.backends.quantized.supported_engines:
+            engines.append(_ENGINE_OF_FEW)
         # Packed objects of torch's own, no tensors: they are neither moved nor saved with the module.
-        self._packed = {part: _pack(weight, bias, *part) for part in (whole, *parts)}
-        self._whole = self._packed[whole]
+        self._many = {part: _pack(weight, bias, part, engines[0]) for part in parts}
+        self._few = {part: _pack(weight, bias, part, engines[-1]) for part in parts}
         self._multiply = torch.ops.quantized.linear_relu_dynamic if rectifies else torch.ops.quantized.linear_dynamic
-        self._reduce_range = not _multiplies_without_overflow()
+        self._reduce_range = not cpu_adds_8_bits_in_32()  # what is multiplied takes one bit less
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 [..., in_features] -> float32 [..., out_features]."""
-        return self._multiply(x, self._whole, self._reduce_range)  # type: ignore[no-any-return]
+        packed = self._packed(x)
+        products = [self._multiply(x, part, self._reduce_range) for part in packed.values()]
+        return products[0] if len(products) == 1 else torch.cat(products, dim=-1)
 
     def rows(self, x: Tensor, first: int, last: int) -> Tensor:
-        """Output features first .. last - 1 only: one of the parts."""
-        return self._multiply(x, self._packed[first, last], self._reduce_range)  # type: ignore[no-any-return]
+        """Output features first .. last - 1 only."""
+        part = self._packed(x).get((first, last))
+        if part is None:
+            return self.forward(x)[..., first:last]
+        return self._multiply(x, part, self._reduce_range)  # type: ignore[no-any-return]
+
+    def _packed(self, x: Tensor) -> dict[tuple[int, int], object]:
+        return self._few if x.numel() <= _FEW_ROWS * self.in_features else self._many
 
 
 def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) -> None:
@@ -59,30 +73,32 @@ def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) 
     Raises:
         AiaynError: this torch has no 8-bit kernels.
     """
+    for module in model.modules():
+        if isinstance(module, DecoderLayer):
+            module.cache_dtype = cache_dtype
+            # Queries of a target and keys of the memory are never multiplied together.
+            memory = module.memory_attention
+            weight, qk = memory.w_qkv.weight, memory.n_heads * memory.d_k
+            setattr(memory, "w_qkv", Int8Linear(weight, memory.w_qkv.bias, ((0, qk), (qk, len(weight)))))  # noqa: B010
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, Projection) and isinstance(module, MultiHeadAttention):
-                qk = module.n_heads * module.d_k
-                parts = ((0, qk), (qk, child.out_features))
-                setattr(module, name, Int8Linear(child.weight, child.bias, parts))
-            elif isinstance(child, nn.Linear):
+            if isinstance(child, nn.Linear):
                 first = isinstance(module, FeedForward) and name == "w_1"
                 setattr(module, name, Int8Linear(child.weight, child.bias, rectifies=first))
         if isinstance(module, FeedForward):
             module.w_1_rectifies = True
-        if isinstance(module, DecoderLayer):
-            module.cache_dtype = cache_dtype
     model.vocab_projection = Int8Linear(model.output.weight, None)
 
 
-def _pack(weight: Tensor, bias: Tensor | None, first: int, last: int) -> object:
+def _pack(weight: Tensor, bias: Tensor | None, part: tuple[int, int], engine: str) -> object:
+    first, last = part
     rows = weight.detach()[first:last].float()
     scales = rows.abs().amax(dim=1).double().div(127).clamp_(min=1e-12)
     zero_points = torch.zeros(len(rows), dtype=torch.int64)
     own = None if bias is None else bias.detach()[first:last].float()
-    engine = torch.backends.quantized.engine
+    before = torch.backends.quantized.engine
     try:
-        torch.backends.quantized.engine = _engine()  # where it is packed decides who multiplies
+        torch.backends.quantized.engine = engine  # where it is packed decides who multiplies
         with warnings.catch_warnings():
             # Packing takes a tensor of a kind that torch means to remove one day, without a successor so far that
             # also rounds what is multiplied (pytorch issue 184982).
@@ -92,7 +108,7 @@ def _pack(weight: Tensor, bias: Tensor | None, first: int, last: int) -> object:
     except (AttributeError, NotImplementedError) as error:
         raise AiaynError(f"torch {torch.__version__} has no 8-bit products any more: {error}", _HINT) from error
     finally:
-        torch.backends.quantized.engine = engine
+        torch.backends.quantized.engine = before
 
 
 def _engine() -> str:
@@ -100,9 +116,3 @@ def _engine() -> str:
         if name in torch.backends.quantized.supported_engines:
             return name
     raise AiaynError(f"torch {torch.__version__} has no 8-bit products for this processor", _HINT)
-
-
-def _multiplies_without_overflow() -> bool:
-    """True where the processor adds products of 8 bits in 32; others may overflow 16, and take one bit less."""
-    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

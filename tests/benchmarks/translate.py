@@ -3,11 +3,13 @@
     python tests/benchmarks/translate.py --model runs/multi30k --text multi30k test.en test.de \\
         [--text newstest2014 newstest2014.en newstest2014.de] [--sizes trained,small,base] [--threads 2] [--beam 4]
 
-Three models: the trained one, whose outputs have their real lengths and a BLEU score, and `small` (4+4 layers, 256) and
-`base` (6+6, 512) with random weights and its vocabulary. Those two write a planned number of tokens for each line, the
-mean length of the sources: no engine can stop early, and none has to wait for a longer neighbour.
+The trained model's outputs have their real lengths and a BLEU score. So have those of `trained-base`, a network of the
+shape of `base` (6+6 layers, 512) that is made of the trained one and says the same (widen.py): it needs one of the
+recipe `small` (4+4, 256). `small` and `base` have random weights and the trained model's vocabulary. They write a
+planned number of tokens for each line, the mean length of the sources: no engine can stop early, and none has to wait
+for a longer neighbour.
 
-With the trained model both programs search for the same thing: the output with the highest log p, so without a length
+With trained weights both programs search for the same thing: the output with the highest log p, so without a length
 penalty (CTranslate2's is another formula, n ** alpha), of up to 50 tokens more than the longest source of the text, and
 never PAD, UNK or BOS. What is left are the ways in which they prune and stop, and rounding. `to float32` is the
 difference in BLEU to CTranslate2's float32, and `equal` the number of outputs that are textually the same as its.
@@ -41,12 +43,14 @@ from pathlib import Path
 from typing import Any
 
 from process_memory import family_mebibytes
+from widen import widened
 
 SIZES: dict[str, dict[str, int]] = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
     "base": {},
 }
 BATCH_TOKENS = {"small": 4_000, "base": 2_000}  # as in the recipes of these names
+TRAINED = "trained"  # and "trained-base", say
 ENGINES = {
     "torch fp32": {"precision": "fp32"},
     "torch bf16": {"precision": "bf16"},
@@ -72,11 +76,17 @@ def main() -> None:
         help="a text and its reference translation; default: the test set of prepared/multi30k-en-de",
     )
     parser.add_argument("--sizes", default="trained,small,base")
-    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="ENGINE")
+    parser.add_argument(
+        "--engines",
+        nargs="+",
+        choices=list(ENGINES),
+        metavar="ENGINE",
+        help=f"{', '.join(ENGINES)}; default: all, but for bf16 on a processor without",
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--lines", type=int, default=1000, help="of each text with the trained and the small model")
-    parser.add_argument("--lines-base", type=int, default=200, help="of each text with the base model")
+    parser.add_argument("--lines-base", type=int, default=200, help="of each text with a model of the size of base")
     parser.add_argument("--passes", type=int, default=2, help="warm ones")
     parser.add_argument("--run-with", default="", help="words before the command of each measurement, such as nice")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between measurements, for other work")
@@ -89,12 +99,25 @@ def main() -> None:
     print(
         f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {arguments.threads} threads"
     )
+    if arguments.engines is None:
+        arguments.engines = engines_of_this_machine()
     with tempfile.TemporaryDirectory() as folder:
         for size in arguments.sizes.split(","):
             model = prepare(size, arguments.model, Path(folder))
             for name, source, reference in arguments.texts or [TEXT]:
-                lines = arguments.lines_base if size == "base" else arguments.lines
+                lines = arguments.lines_base if size.endswith("base") else arguments.lines
                 compare(arguments, size, model, name, read(source)[:lines], read(reference)[:lines])
+
+
+def engines_of_this_machine() -> list[str]:
+    """All but those that would not end here."""
+    from aiayn_cli.device import choose_device
+
+    explanation = choose_device("cpu").explanation
+    if "fp32" not in explanation.partition("(")[0]:
+        return list(ENGINES)
+    print(f"torch bf16 is left out ({explanation}): its products take hours here")
+    return [engine for engine in ENGINES if engine != "torch bf16"]
 
 
 def read(path: str) -> list[str]:
@@ -125,16 +148,20 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
     path = folder / size
     checkpoint = load_checkpoint(find_model(trained))
     vocab_file = checkpoint.vocab_path
-    if size == "trained":
+    if size == TRAINED:
         shutil.copytree(checkpoint.path, path, ignore=shutil.ignore_patterns("ctranslate2*", "training"))
         checkpoint = load_checkpoint(path)
     else:
-        shape = ModelConfig(**SIZES[size])
+        name = size.removeprefix(f"{TRAINED}-")
+        shape = ModelConfig(**SIZES[name])
         torch.manual_seed(1)
-        model = build_model(shape, checkpoint.vocab_size)
-        with torch.no_grad():
-            model.output.weight[EOS_ID] = 0  # among thousands of random scores never one of the best
-        decoding = replace(checkpoint.decoding, batch_tokens=BATCH_TOKENS[size])
+        if name != size:
+            model, shape = widened(load_network(checkpoint), checkpoint.model, shape)
+        else:
+            model = build_model(shape, checkpoint.vocab_size)
+            with torch.no_grad():
+                model.output.weight[EOS_ID] = 0  # among thousands of random scores never one of the best
+        decoding = replace(checkpoint.decoding, batch_tokens=BATCH_TOKENS[name])
         checkpoint = replace(checkpoint, path=path, model=shape, decoding=decoding)
         checkpoint = save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
     codec = Codec.load(path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
@@ -154,7 +181,7 @@ def compare(
 
     lengths = [len(ids) + 1 for ids in load_vocabs(model)[0].encode(lines)]
     tokens = sum(lengths)
-    steps = 0 if size == "trained" else round(tokens / len(lines))
+    steps = 0 if size.startswith(TRAINED) else round(tokens / len(lines))
     planned = f", {steps} tokens planned for each, EOS counted" if steps else ""
     vocab_size = load_checkpoint(model).vocab_size
     print(
@@ -187,7 +214,7 @@ def compare(
         others = [results.get(f"CTranslate2 {kind}") for kind in ("float32", "int8")]
         ratios = [f"{result['warm'] / other['warm']:.2f}" if other else "" for other in others]
         changed = "" if exact is None else sum(a != b for a, b in zip(result["outputs"], exact, strict=True))
-        reference = references if size == "trained" else exact
+        reference = exact if steps else references
         outputs = result["outputs"]
         score = "" if reference is None else f"{bleu(outputs, [reference]).score:.2f}"
         beside = equal = ""

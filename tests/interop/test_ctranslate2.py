@@ -1,5 +1,6 @@
 """The exported model says what the Transformer itself says, for every shape that can be exported."""
 
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,3 +171,18 @@ def test_without_the_package_one_message_says_how_to_get_it(monkeypatch: pytest.
     with pytest.raises(AiaynError, match="needs the package ctranslate2") as error:
         ctranslate2_package.load_package()
     assert error.value.hint == "pip install 'aiayn-cli[ctranslate2]'"
+
+
+@pytest.mark.parametrize(
+    ("exact", "set_before", "expected"), [(False, None, "1"), (True, None, None), (False, "0", "0")]
+)
+def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_user_says_how(
+    exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctranslate2_package, "cpu_adds_8_bits_in_32", lambda: exact)
+    monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
+    monkeypatch.delenv("CT2_USE_MKL")
+    if set_before is not None:
+        monkeypatch.setenv("CT2_USE_MKL", set_before)
+    ctranslate2_package.load_package()
+    assert os.environ.get("CT2_USE_MKL") == expected

@@ -120,13 +120,28 @@ def test_the_result_does_not_depend_on_the_length_at_which_the_path_changes(leng
     torch.testing.assert_close(attend(q, k, v, mask).double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_short_sequences_are_written_out_on_a_cpu_and_long_ones_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_sequences_are_written_out_on_a_cpu_and_long_ones_and_few_ones_fused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spy = Mock(wraps=written_out_attention)
     monkeypatch.setattr(attention_module, "written_out_attention", spy)
-    attend(*_qkv(1, 2, 16, 16, 4, 4), None)
+    attend(*_qkv(40, 2, 16, 16, 4, 4), None)
     assert spy.call_count == 1
     attend(*_qkv(1, 1, 4096, 4096, 4, 4), None)
+    attend(*_qkv(1, 2, 16, 16, 4, 4), None)
     assert spy.call_count == 1
+    attend(*(x.requires_grad_() for x in _qkv(1, 2, 16, 16, 4, 4)), None)
+    attend(*(x.bfloat16() for x in _qkv(1, 2, 16, 16, 4, 4)), None)
+    assert spy.call_count == 3
+
+
+def test_few_sequences_and_many_are_read_alike() -> None:
+    q, k, v = _qkv(40, 2, 5, 9, 4, 8)
+    mask = torch.rand(40, 1, 5, 9) < 0.7
+    mask[..., 0] = True
+    together = attend(q, k, v, mask)
+    one_by_one = [attend(*(x[i : i + 1] for x in (q, k, v)), mask[i : i + 1]) for i in range(40)]
+    torch.testing.assert_close(torch.cat(one_by_one), together)
 
 
 @pytest.mark.parametrize("length", [6, 200])

@@ -25,6 +25,25 @@ def test_a_layer_of_8_bits_comes_near_the_exact_one(bias: bool) -> None:
     torch.testing.assert_close(rounded.rows(x, 0, 10), found[..., :10])
 
 
+def test_few_rows_and_many_are_multiplied_alike() -> None:
+    torch.manual_seed(1)
+    rounded = Int8Linear(torch.randn(48, 64), torch.randn(48), ((0, 10), (10, 48)))
+    x = torch.randn(200, 64).clamp(-4, 5)
+    x[:, 0], x[:, 1] = 5, -4  # in any rows, since the largest and the smallest number say how all are rounded
+    together = rounded(x)
+    for first in range(0, 200, 50):
+        found = rounded(x[first : first + 50])
+        off = (found - together[first : first + 50]).abs()
+        assert off.median() < 1e-5
+        assert off.max() < 0.3  # a number in the middle between two of 8 bits may go either way
+
+
+def test_a_range_that_was_not_packed_by_itself_is_a_part_of_the_whole() -> None:
+    rounded = Int8Linear(torch.randn(48, 64), None)
+    x = torch.randn(3, 64)
+    torch.testing.assert_close(rounded.rows(x, 5, 20), rounded(x)[:, 5:20])
+
+
 @pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])
 @pytest.mark.parametrize("cache_dtype", [torch.float32, torch.bfloat16])
 @torch.no_grad()
