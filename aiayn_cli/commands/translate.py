@@ -178,7 +178,8 @@ def translate(
     """Translate text: one line in, one line out, in order; a blank line stays blank.
 
     A terminal or a slow pipe gets each answer as soon as its line is in; a file gets full batches. With --json and
-    without -o the translations are part of the JSON object.
+    without -o the translations are part of the JSON object; with --format jsonl too, as that format has them.
+    Where an error ends the work, "stopped" in it says why, and all before it is there.
     """
     start_logs(quiet, verbose)
     if score_against is not None:
@@ -199,10 +200,11 @@ def translate(
             device=device,
             precision=precision,
             keep_scores=as_json and output is None,
+            take_unfinished=_print_json if as_json else None,
         )
         logs.notice(scored.summary())
         if as_json:
-            print_result(scored, as_json=True)
+            _print_json(scored)
         _fail_on_broken(scored.broken_records)
         return
     result = run_translate(
@@ -239,11 +241,16 @@ def translate(
         engine=engine,
         int8=int8,
         keep_translations=as_json and output is None,
+        take_unfinished=_print_json if as_json else None,
     )
     logs.notice(result.summary())
     if as_json:
-        print_result(result, as_json=True)
+        _print_json(result)
     _fail_on_broken(result.broken_records)
+
+
+def _print_json(result: object) -> None:
+    print_result(result, as_json=True)
 
 
 def _fail_on_broken(records: int) -> None:

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,15 +52,11 @@ class Glossary:
     ) -> None:
         self.word_continuations, self.word_starts = word_continuations, word_starts
         self._by_source: dict[str, list[Term]] = defaultdict(list)  # in lower case
-        lengths: dict[str, set[int]] = defaultdict(set)
         for term in terms:
-            folded = _folded(term.source)
-            self._by_source[folded].append(term)
-            lengths[folded[:_KEY]].add(len(folded))
+            self._by_source[_folded(term.source)].append(term)
         for found in self._by_source.values():
             found.sort(key=lambda term: not _is_exact(term.source))
-        # The lengths of terms that begin so, longest first: with 100,000 terms, looking at each would take too long.
-        self._lengths = {key: sorted(found, reverse=True) for key, found in lengths.items()}
+        self._lengths = _Lengths(self._by_source)
 
     def find(self, text: str) -> list[Term]:
         """The terms in a source text, in order.
@@ -89,22 +85,38 @@ class Glossary:
         if not found:
             return []
         missing = []
+        counts = _counts(translation, {target for term in found for target in term.targets})
         used: Counter[tuple[str, ...]] = Counter()
         for term in found:
             used[term.targets] += 1
-            if sum(_count(translation, target) for target in term.targets) < used[term.targets]:
+            if sum(counts[target] for target in term.targets) < used[term.targets]:
                 missing.append(term)
         return missing
 
     def _at(self, text: str, folded: str, place: int) -> Term | None:
         if _inside_word(text, place):
             return None
-        for length in (n for size in range(_KEY, 0, -1) for n in self._lengths.get(folded[place : place + size], ())):
+        for length in self._lengths.at(folded, place):
             end = place + length
             for term in self._by_source.get(folded[place:end], ()):
                 if (not _is_exact(term.source) or text[place:end] == term.source) and not _inside_word(text, end):
                     return term
         return None
+
+
+class _Lengths:
+    """How long what begins at a place of a text can be; with 100,000 terms, looking at each would take too long."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        found: dict[str, set[int]] = defaultdict(set)
+        for phrase in phrases:
+            found[phrase[:_KEY]].add(len(phrase))
+        self._by_key = {key: sorted(lengths, reverse=True) for key, lengths in found.items()}
+
+    def at(self, text: str, place: int) -> Iterator[int]:
+        """The lengths of phrases that begin as the text does there, longest first."""
+        for size in range(_KEY, 0, -1):
+            yield from self._by_key.get(text[place : place + size], ())
 
 
 def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
@@ -205,9 +217,15 @@ def _inside_word(text: str, place: int) -> bool:
     return before.isalnum() and after.isalnum() and not (is_dense(before) or is_dense(after))
 
 
-def _count(text: str, phrase: str) -> int:
-    count, place = 0, text.find(phrase)
-    while place >= 0:
-        count += not (_inside_word(text, place) or _inside_word(text, place + len(phrase)))
-        place = text.find(phrase, place + len(phrase))
-    return count
+def _counts(text: str, phrases: Collection[str]) -> Counter[str]:
+    """How often each phrase stands in a text and is no part of a word there, all in one pass over the text."""
+    lengths = _Lengths(phrases)
+    counts: Counter[str] = Counter()
+    ends: dict[str, int] = {}  # of the last time that each stands there: none overlaps itself
+    for place in range(len(text)):
+        for length in lengths.at(text, place):
+            phrase, end = text[place : place + length], place + length
+            if phrase in phrases and ends.get(phrase, 0) <= place:
+                ends[phrase] = end
+                counts[phrase] += not (_inside_word(text, place) or _inside_word(text, end))
+    return counts

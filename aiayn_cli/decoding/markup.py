@@ -4,9 +4,11 @@
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from aiayn_cli.decoding.alignment import Links
 
@@ -111,13 +113,18 @@ def put_back(plain: str, items: Sequence[Item], output: str, links: Links) -> st
 
 
 class _Placement:
+    """Finds the places; each takes the logarithm of the number of words, since a line can have 100,000 of both."""
+
     def __init__(self, plain: str, output: str, links: Links) -> None:
         self._plain, self._output = plain, output
         self._src, self._tgt = ([match.span() for match in _WORD.finditer(text)] for text in (plain, output))
-        self._linked: dict[int, list[int]] = {}
+        self._linked: dict[int, tuple[int, int]] = {}  # the first and last word that each is linked with
         for src, tgt in links:
             if src < len(self._src) and tgt < len(self._tgt):
-                self._linked.setdefault(src, []).append(tgt)
+                first, last = self._linked.get(src, (tgt, tgt))
+                self._linked[src] = min(first, tgt), max(last, tgt)
+        self._starts, self._ends = [start for start, _ in self._src], [end for _, end in self._src]
+        self._linked_until = list(accumulate(range(len(self._src)), self._last_linked, initial=-1))[1:]
 
     def render(self, items: Sequence[Item], start: int, end: int) -> str:
         """The output from start to end with some items in it, where two would cross, the second begins later."""
@@ -141,50 +148,61 @@ class _Placement:
         if not item.closing:
             place = self._place(item.offset)
             return place, place
-        words = [i for i, (start, end) in enumerate(self._src) if start < item.end and end > item.offset]
+        words = range(bisect_right(self._ends, item.offset), bisect_left(self._starts, item.end))
         targets = [tgt for word in words for tgt in self._linked.get(word, ())]
         if not targets:
             place = self._place(item.offset)
             return place, place
         first, last = self._tgt[min(targets)][0], self._tgt[max(targets)][1]
-        if _is_punctuation(self._plain[self._src[words[0]][0] : item.offset]):
+        if _is_punctuation(self._plain, self._src[words[0]][0], item.offset):
             first += self._leading(min(targets))
-        if _is_punctuation(self._plain[item.end : self._src[words[-1]][1]]):
+        if _is_punctuation(self._plain, item.end, self._src[words[-1]][1]):
             last -= self._trailing(max(targets))
         return first, max(first, last)
 
     def _place(self, offset: int) -> int:
         """Where something that stood at an offset of the source belongs in the output."""
-        for word, (start, end) in enumerate(self._src):
-            if offset <= start:
-                targets = self._linked.get(word)
-                return self._tgt[min(targets)][0] if targets else self._behind(word - 1, cut=False)
-            if offset <= end:
-                return self._behind(word, cut=_is_punctuation(self._plain[offset:end]))
-        return len(self._output)
+        word = bisect_left(self._ends, offset)  # the first one that ends there or later
+        if word == len(self._src):
+            return len(self._output)
+        if offset > self._starts[word]:
+            return self._behind(word, cut=_is_punctuation(self._plain, offset, self._ends[word]))
+        targets = self._linked.get(word)
+        return self._tgt[targets[0]][0] if targets else self._behind(word - 1, cut=False)
 
     def _behind(self, word: int, *, cut: bool) -> int:
         """The end of the translation of a word, or of the last one before it that has any."""
-        while word >= 0 and not self._linked.get(word):
-            word, cut = word - 1, False
-        if word < 0:
+        linked = self._linked_until[word] if word >= 0 else -1
+        if linked < 0:
             return 0
-        target = max(self._linked[word])
-        return self._tgt[target][1] - (self._trailing(target) if cut else 0)
+        target = self._linked[linked][1]
+        return self._tgt[target][1] - (self._trailing(target) if cut and linked == word else 0)
+
+    def _last_linked(self, before: int, word: int) -> int:
+        return word if word in self._linked else before
 
     def _leading(self, target: int) -> int:
         start, end = self._tgt[target]
-        match = _PUNCTUATION.match(self._output[start:end])
-        return match.end() if match and match.end() < end - start else 0
+        place = start
+        while place < end and not _is_of_word(self._output[place]):
+            place += 1
+        return place - start if place < end else 0
 
     def _trailing(self, target: int) -> int:
         start, end = self._tgt[target]
-        match = _PUNCTUATION.match(self._output[start:end][::-1])
-        return match.end() if match and match.end() < end - start else 0
+        place = end
+        while place > start and not _is_of_word(self._output[place - 1]):
+            place -= 1
+        return end - place if place > start else 0
 
 
-def _is_punctuation(text: str) -> bool:
-    return bool(text) and _PUNCTUATION.fullmatch(text) is not None
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _is_punctuation(text: str, start: int, end: int) -> bool:
+    """Whether a part of a text is; no copy of it is made, since a word can have a million characters."""
+    return start < end and _PUNCTUATION.fullmatch(text, start, end) is not None
 
 
 def _give_up(stack: list[_Open]) -> None:

@@ -1,6 +1,6 @@
 """What a second pass through the models finds out about outputs: scores of tokens, alignments, attention."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -17,6 +17,8 @@ from aiayn_cli.model.layers import EncoderLayer
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+
+MOST_WEIGHTS = 1 << 24  # of attention, held at once: 64 MB in float32; a line of 1 MB has 16 times as many
 
 
 class SecondPass:
@@ -63,14 +65,30 @@ class SecondPass:
         if all(part.token_log_probs for part in parts) and not with_alignment:  # they are known
             forced = iter([Forced(part.token_log_probs) for part in parts])
         else:
-            forced = iter(self.force([(part.src, part.tgt) for part in parts], with_attention=with_alignment))
+            forced = self._forced(parts, with_attention=with_alignment)
         found = []
         for each in translations:
-            passes = [(part, None if part.word else next(forced)) for part in each.parts]
-            tokens = [token for part, result in passes for token in self._tokens(part, result)]
-            links = [self._links(part, result) for part, result in passes] if with_alignment else []
+            tokens: list[tuple[str, float]] = []
+            links = []
+            for part in each.parts:
+                result = None if part.word else next(forced)
+                tokens += self._tokens(part, result)
+                if with_alignment:
+                    links.append(self._links(part, result))
             found.append(Details(tuple(tokens), join_links(links)))
         return found
+
+    def _forced(self, parts: Sequence[Part], *, with_attention: bool) -> Iterator[Forced]:
+        """What the models think of some passes; no more attention is held at once than memory has room for."""
+        start = 0
+        while start < len(parts):
+            end, weights = start, 0
+            while end < len(parts) and (end == start or weights <= MOST_WEIGHTS):
+                weights += (len(parts[end].src) + 1) * (len(parts[end].tgt) + 1) if with_attention else 0
+                end += 1
+            pairs = [(part.src, part.tgt) for part in parts[start:end]]
+            yield from self.force(pairs, with_attention=with_attention)
+            start = end
 
     def attention_size(self, part: Part) -> int:
         """How many weights attention() gives for a pass; 0 where the model is no Transformer."""

@@ -16,7 +16,7 @@ AnyTranslator = Translator | MarkupTranslator
 OnSuspect = Literal["keep", "retry", "empty", "copy", "fail"]
 
 _BLOCKED_NGRAM = 3
-_BEYOND_SEARCH = {"unknown_symbols"}  # what no other search can mend
+_BEYOND_SEARCH = {"unknown_symbols", "too_long"}  # what no other search can mend
 _SHORTEST_PART = 8  # sub-words into which a line is cut at least
 
 

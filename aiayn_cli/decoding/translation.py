@@ -34,13 +34,15 @@ class Translation:
         text: the output; "" for a blank line.
         log_prob: natural log of its probability, the end token included; summed over the parts of a split line.
         score: log_prob / length penalty, what the outputs are ranked by.
-        parts: what was translated in one pass each; none for a blank line.
+        parts: what was translated in one pass each; none for a blank line, or one that was left out.
+        is_left_out: whether the line was too long for the models and could not be cut; the text is then "".
     """
 
     text: str
     log_prob: float
     score: float
     parts: tuple[Part, ...] = ()
+    is_left_out: bool = False
 
 
 @dataclass(frozen=True)

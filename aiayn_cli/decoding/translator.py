@@ -169,7 +169,7 @@ class Translator:
         outputs = [self._outputs(each, texts) for each in of_line]
         for number, line in enumerate(lines):
             if not of_line[number] and not is_blank(line):  # too long, and not to be cut
-                outputs[number] = [Translation("", -math.inf, -math.inf)] * self._search.n_best
+                outputs[number] = [Translation("", -math.inf, -math.inf, is_left_out=True)] * self._search.n_best
         return outputs
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:

@@ -1,11 +1,10 @@
 """What `aiayn translate` does: models in, lines from a file or a pipe, translations out in the same order."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from aiayn_cli import logs
 from aiayn_cli.config import Precision
@@ -22,9 +21,10 @@ from aiayn_cli.stages.devices import device_of_each
 from aiayn_cli.stages.translate_attention import AttentionPicture
 from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Engine, Search, make_sampling
-from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, open_writer
+from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, give_unfinished, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
 from aiayn_cli.stages.translate_session import Output, Session
+from aiayn_cli.stages.translate_time import WorkTime
 from aiayn_cli.stages.translate_work import Answer, Task, WorkInfo, WorkPlan, make_work
 
 __all__ = ["run_score_against", "run_translate"]
@@ -45,9 +45,11 @@ class TranslateResult:
         mended_lines: of them, those that another search freed from theirs.
         flags: how often each flag was raised.
         repaired_lines: of them, those with a tree that had to be repaired.
-        seconds: from the first line to the last, without loading.
+        seconds: of work on lines, without loading and without waiting for lines.
         lines_per_second: speed.
-        translations: the outputs for each line, where they were to be part of the result.
+        stopped: why it ended before the last line; None where it did not.
+        translations: the outputs for each line, where they were to be part of the result; where the output is JSON, the
+            objects that would be written.
     """
 
     models: tuple[str, ...]
@@ -62,7 +64,8 @@ class TranslateResult:
     repaired_lines: int
     seconds: float
     lines_per_second: float
-    translations: tuple[tuple[Output, ...], ...] | None = None
+    stopped: str | None = None
+    translations: tuple[tuple[Output | Mapping[str, Any], ...], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
@@ -73,7 +76,8 @@ class TranslateResult:
             ("repaired", self.repaired_lines),
         )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
-        return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {self.lines_per_second:.0f} a second{counted}"
+        speed = f"{self.lines_per_second:.{0 if self.lines_per_second >= 10 else 1}f}"
+        return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {speed} a second{counted}"
 
 
 def run_translate(
@@ -111,6 +115,7 @@ def run_translate(
     engine: Engine = "torch",
     int8: bool = False,
     keep_translations: bool = False,
+    take_unfinished: Callable[[TranslateResult], None] | None = None,
 ) -> TranslateResult:
     """Translate every line of a file or pipe.
 
@@ -140,6 +145,7 @@ def run_translate(
         gpus: processes that the lines are divided over, one for each GPU, or on the CPU where that is the device.
         engine, int8: as in load_models().
         keep_translations: give them in the result; without `output` they are then not written.
+        take_unfinished: called with the result of the lines before an error, or Ctrl-C, that ends the work.
 
     Raises:
         AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
@@ -149,6 +155,11 @@ def run_translate(
     check_outputs(output, report, attention, inputs=(source, prefix, glossary))
     if sample and glossary is not None:
         raise UsageError("--glossary needs a search, and --sample makes none", "leave one of them away")
+    if sample and beam_size is not None:
+        raise UsageError(
+            f"--beam {beam_size} is about searching, but --sample draws outputs",
+            "leave one of them away; --nbest says how many are drawn",
+        )
     if max_length is not None and min_length > max_length:
         raise UsageError(
             f"--min-length {min_length} is more than --max-length {max_length}", "no output can be both: change one"
@@ -204,13 +215,13 @@ def run_translate(
             name,
             files.enter_context(open_writer(output, silent=keep_translations and output is None)),
             files.enter_context(open_writer(report, silent=report is None)),
-            keep_outputs=keep_translations,
+            keep_outputs=line_format if keep_translations else None,
             picture=picture,
         )
-        started = time.perf_counter()
+        work_time = WorkTime()
 
-        def result() -> TranslateResult:
-            seconds = time.perf_counter() - started
+        def result(stopped: str | None = None) -> TranslateResult:
+            seconds = work_time.seconds
             return TranslateResult(
                 models=info.models,
                 lines=session.lines,
@@ -224,18 +235,21 @@ def run_translate(
                 repaired_lines=session.notices.counts["repaired"],
                 seconds=seconds,
                 lines_per_second=session.lines / max(seconds, 1e-9),
+                stopped=stopped,
                 translations=tuple(session.kept) if keep_translations else None,
             )
 
         tasks = (Task(group, picture.room) for group in groups(lines, len(devices)))
-        numbered = ((len(task.lines), (task, answer)) for task, answer in answers(tasks))
+        numbered = ((len(task.lines), (task, answer)) for task, answer in answers(work_time.taken(tasks)))
         try:
             for task, answer in followed(numbered, lines, file):
                 session.take(task, answer)
+                work_time.put_out()
         except (AiaynError, OSError, KeyboardInterrupt) as error:
             session.finish_early(error)
             if not isinstance(error, BrokenPipeError):  # its reader has seen enough, and wants no more words
                 logs.notice(f"{result().summary()}; then it was stopped")
+            give_unfinished(error, result, take_unfinished)
             raise
         done = result()
     session.finish()

@@ -15,6 +15,7 @@ def check_abilities(
     markup: bool,
     glossary: bool,
     on_suspect: OnSuspect,
+    sample: bool,
     tree_rules: bool | None,
 ) -> None:
     """Refuse what goes only with Transformers, with models of raw text, with models that write text, or with parsers.
@@ -23,6 +24,7 @@ def check_abilities(
         checkpoints: of the models; several are an ensemble, of which the first one's attention is drawn.
         attention, alignments, markup, glossary: whether the option of that name is given.
         on_suspect: what is done about outputs that look wrong.
+        sample: whether outputs are drawn.
         tree_rules: whether outputs have to be trees; None where neither option is given.
     Raises:
         AiaynError: a model cannot do it.
@@ -45,6 +47,12 @@ def check_abilities(
     for option, is_given in of_text.items():
         if is_given and first.text.trees:
             raise AiaynError(f"{option} is about words of a translation, but {first.path} writes trees", _for(option))
+    if on_suspect == "retry" and sample and first.text.trees:
+        raise AiaynError(
+            f"--on-suspect retry searches with a larger beam where a model writes trees, as {first.path} does, "
+            "and --sample has none",
+            "--on-suspect keep, empty and fail go with --sample",
+        )
     if tree_rules is not None and not first.text.trees:
         option = "--tree-rules" if tree_rules else "--no-tree-rules"
         raise AiaynError(f"{option} is about a parser's trees, but {first.path} writes text", _for(option))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine
+from aiayn_cli.data.vocab import BLANK_MARK
 from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.suspects import Judged
 from aiayn_cli.evaluation.attention_page import AttentionExample, attention_page, encode_example
@@ -40,8 +41,14 @@ def draw_attention(
                 continue
             label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
             maps, src, tgt = second_pass.attention(part)
-            examples.append(encode_example(AttentionExample(label, line.text, each.outputs[0].text, src, tgt, maps)))
+            # Of a line of many parts each shows its own: the whole line, 50 times, can be 100 MB.
+            texts = (line.text, each.outputs[0].text) if len(parts) == 1 else (_text(src), _text(tgt))
+            examples.append(encode_example(AttentionExample(label, *texts, src, tgt, maps)))
     return examples, left_out
+
+
+def _text(pieces: Sequence[str]) -> str:
+    return "".join(pieces).replace(BLANK_MARK, " ").strip()
 
 
 class AttentionPicture:

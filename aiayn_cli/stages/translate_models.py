@@ -156,6 +156,13 @@ def load_models(
             f"{first.vocab_path} is not the vocabulary that the model was trained with",
             "copy the checkpoint again, or take vocab.model from the run's prepared data",
         )
+    grammar = _tree_grammar(first, codec, engine) if decoding.tree_rules else None
+    if grammar is not None and search.options.min_length:  # once all words are in it, a tree can only end
+        raise UsageError(
+            f"--min-length {search.options.min_length} asks for more tokens, but {first.path} writes trees, "
+            "as long as the words of a line let them be",
+            "leave it away, or add --no-tree-rules",
+        )
     networks = list(map(load_network, checkpoints))
     other: SearchEngine | None = None
     if engine == "ctranslate2":
@@ -175,7 +182,7 @@ def load_models(
         # A sentence has no parts that could be parsed alone, so that any length is tried.
         trained_length=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
         splits=not first.text.trees,
-        tree_grammar=_tree_grammar(first, codec, engine) if decoding.tree_rules else None,
+        tree_grammar=grammar,
     )  # fmt: skip
     return LoadedModels(checkpoints, codec, translator, terms)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from aiayn_cli import logs
 from aiayn_cli.data.input_lines import InputLine, LineFormat
@@ -15,6 +16,8 @@ from aiayn_cli.data.text import write_records
 from aiayn_cli.decoding.translation import Details, Translation
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.stages.output_files import check_writable, is_read, put_in_place, unfinished_path
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +136,25 @@ def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callab
             if unfinished != output:
                 logs.notice(f"what was translated so far is in {unfinished}")
         raise
+
+
+def give_unfinished(
+    error: BaseException, result: Callable[[str], Result], take: Callable[[Result], None] | None
+) -> None:
+    """Give the result of what was done before an error ended it, since it stands nowhere else.
+
+    Args:
+        error: which is then raised.
+        result: makes the result, told why it is not whole.
+        take: prints it; None = nobody wants it.
+    """
+    if take is None or isinstance(error, BrokenPipeError):  # nobody reads any more
+        return
+    why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+    try:
+        take(result(why))
+    except OSError as further:  # the error itself is what a person should know first
+        logs.warning(str(further))
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from aiayn_cli import logs
 from aiayn_cli.config import Precision
@@ -17,9 +17,10 @@ from aiayn_cli.data.text import RecordReader, display_name, is_blank
 from aiayn_cli.data.tree_text import TreeText
 from aiayn_cli.decoding.forced import Forced
 from aiayn_cli.decoding.second_pass import SecondPass
+from aiayn_cli.errors import AiaynError
 from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
 from aiayn_cli.stages.translate_models import Search, load_models
-from aiayn_cli.stages.translate_output import check_outputs, open_writer
+from aiayn_cli.stages.translate_output import check_outputs, give_unfinished, open_writer
 from aiayn_cli.stages.translate_trees import TreeTargets
 
 _LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
@@ -38,7 +39,9 @@ class ScoreAgainstResult:
         log_prob: natural log of the probability of all scored translations together, end tokens included.
         tokens: their sub-words and end tokens.
         perplexity: exp(-log_prob / tokens).
-        scores: log p and perplexity of each pair, where they were to be part of the result.
+        stopped: why it ended before the last pair; None where it did not.
+        scores: log p and perplexity of each pair, where they were to be part of the result; where the output is JSON,
+            the objects that would be written.
     """
 
     models: tuple[str, ...]
@@ -48,7 +51,8 @@ class ScoreAgainstResult:
     log_prob: float
     tokens: int
     perplexity: float
-    scores: tuple[tuple[float, float], ...] | None = None
+    stopped: str | None = None
+    scores: tuple[tuple[float, float] | Mapping[str, Any], ...] | None = None
 
     def summary(self) -> str:
         """One line for a person."""
@@ -68,6 +72,7 @@ def run_score_against(
     device: str = "auto",
     precision: Precision = "auto",
     keep_scores: bool = False,
+    take_unfinished: Callable[[ScoreAgainstResult], None] | None = None,
 ) -> ScoreAgainstResult:
     """Force the model through given translations.
 
@@ -83,6 +88,7 @@ def run_score_against(
         line_format, input_format: as in run_translate; in JSON log p of each token is written too.
         device, precision: as in choose_device().
         keep_scores: give them in the result; without `output` they are then not written.
+        take_unfinished: called with the result of the pairs before an error, or Ctrl-C, that ends the work.
     Raises:
         AiaynError: no such model, file or device; files of different lengths; a line without a tree for a parser.
     """
@@ -102,20 +108,29 @@ def run_score_against(
         scorer = _PairScorer(loaded.codec, loaded.translator.second_pass(), line_format, keep_scores, longest, trees)
         write = files.enter_context(open_writer(output, silent=keep_scores and output is None))
         scored = ((len(group), scorer.score(group)) for group in groups(lines))
-        for records in followed(scored, lines, file, "scoring"):
-            write(records)
+
+        def result(stopped: str | None = None) -> ScoreAgainstResult:
+            return ScoreAgainstResult(
+                models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
+                lines=scorer.lines,
+                unscored_lines=scorer.unscored,
+                broken_records=scorer.unreadable if lines.line_format == "jsonl" else 0,
+                log_prob=scorer.log_prob,
+                tokens=scorer.tokens,
+                perplexity=_perplexity(scorer.log_prob, scorer.tokens),
+                stopped=stopped,
+                scores=tuple(scorer.scores) if keep_scores else None,
+            )
+
+        try:
+            for records in followed(scored, lines, file, "scoring"):
+                write(records)
+        except (AiaynError, OSError, KeyboardInterrupt) as error:
+            give_unfinished(error, result, take_unfinished)
+            raise
     if scorer.unscored > _WARNINGS:
         logs.warning(f"{scorer.unscored:,} pairs in all have no score")
-    return ScoreAgainstResult(
-        models=tuple(str(checkpoint.path) for checkpoint in loaded.checkpoints),
-        lines=scorer.lines,
-        unscored_lines=scorer.unscored,
-        broken_records=scorer.unreadable if lines.line_format == "jsonl" else 0,
-        log_prob=scorer.log_prob,
-        tokens=scorer.tokens,
-        perplexity=_perplexity(scorer.log_prob, scorer.tokens),
-        scores=tuple(scorer.scores) if keep_scores else None,
-    )
+    return result()
 
 
 class _PairScorer:
@@ -130,7 +145,7 @@ class _PairScorer:
     ) -> None:
         self._codec, self._second_pass, self._line_format = codec, second_pass, line_format
         self._keep_scores, self._longest, self._trees = keep_scores, longest, trees
-        self.scores: list[tuple[float, float]] = []
+        self.scores: list[tuple[float, float] | Mapping[str, Any]] = []
         self.lines = self.unscored = self.unreadable = self.tokens = 0
         self.log_prob = 0.0
 
@@ -166,9 +181,9 @@ class _PairScorer:
     def _record(self, line: InputLine, ids: Sequence[int], forced: Forced | None) -> str:
         log_prob = forced.log_prob if forced else math.nan
         perplexity = _perplexity(log_prob, len(ids) + 1)
-        if self._keep_scores:
-            self.scores.append((log_prob, perplexity))
         if self._line_format == "text":
+            if self._keep_scores:
+                self.scores.append((log_prob, perplexity))
             return f"{log_prob:.4f}\t{perplexity:.4f}"
         kept = {name: value for name, value in (line.fields or {"line": line.number}).items() if name != "prefix"}
         if line.error:
@@ -179,7 +194,10 @@ class _PairScorer:
             "perplexity": round(perplexity, 5) if math.isfinite(perplexity) else None,
             "tokens": [[p, round(x, 5)] for p, x in zip(pieces, forced.token_log_probs, strict=True)] if forced else [],
         }
-        return json.dumps({**kept, "translation": line.prefix, **scored}, ensure_ascii=False, allow_nan=False)
+        record = {**kept, "translation": line.prefix, **scored}
+        if self._keep_scores:
+            self.scores.append(record)
+        return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def _perplexity(log_prob: float, tokens: int) -> float:

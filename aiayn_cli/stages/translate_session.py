@@ -1,10 +1,12 @@
 """What happens to the answers for all groups of lines, in order: written, reported, counted, drawn."""
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aiayn_cli import logs
-from aiayn_cli.data.input_lines import InputLine
+from aiayn_cli.data.input_lines import InputLine, LineFormat
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.decoding.flags import FLAGS
 from aiayn_cli.decoding.notices import LineNotice, LineNotices
@@ -18,7 +20,7 @@ WriteRecords = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Output:
-    """One of the outputs for a line, as --json shows it; the fields are Translation's, and Details' where asked for."""
+    """One of the outputs for a line of text, as --json shows it; the fields are Translation's and Details'."""
 
     text: str
     log_prob: float
@@ -34,14 +36,14 @@ class Session:
         name: of the input, for messages.
         write: takes the records of the output.
         write_report: takes those of the report.
-        keep_outputs: whether to remember all outputs.
+        keep_outputs: the format of outputs that are remembered; None = none are.
         picture: takes what attention is drawn.
 
     Attributes:
         lines, blank: counts of lines that were put out.
         notices: says what is to be said of lines, and counts them.
         suspects: counts of what was judged.
-        kept: the outputs for each line.
+        kept: the outputs for each line; in jsonl what would be written for each.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Session:
         write: WriteRecords,
         write_report: WriteRecords,
         *,
-        keep_outputs: bool,
+        keep_outputs: LineFormat | None,
         picture: AttentionPicture,
     ) -> None:
         self._heading, self._name = f"Attention of {title}", name
@@ -60,7 +62,7 @@ class Session:
         self.lines = self.blank = 0
         self.notices = LineNotices()
         self.suspects = SuspectCounts()
-        self.kept: list[tuple[Output, ...]] = []
+        self.kept: list[tuple[Output | Mapping[str, Any], ...]] = []
 
     def take(self, task: Task, answer: Answer) -> None:
         """Put out an answer.
@@ -78,7 +80,9 @@ class Session:
         self._picture.take(answer.drawings, answer.undrawn)
         for judged in answer.judged:
             self.suspects.take(judged)
-        if self._keep_outputs:
+        if self._keep_outputs == "jsonl":
+            self.kept += (tuple(map(json.loads, records)) for records in answer.records)
+        elif self._keep_outputs == "text":
             for judged, alignments in zip(answer.judged, answer.alignments, strict=True):
                 outputs = zip(judged.outputs, alignments, strict=True)
                 self.kept.append(tuple(Output(o.text, o.log_prob, o.score, alignment) for o, alignment in outputs))

@@ -7,6 +7,7 @@ from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.data.text import is_blank
 from aiayn_cli.data.tree_text import TreeText, words_of
 from aiayn_cli.data.trees import from_text, reduce_tree, words
+from aiayn_cli.data.vocab import readable
 from aiayn_cli.decoding.notices import LineNotice, LineNotices
 from aiayn_cli.decoding.translation import Translation
 from aiayn_cli.errors import DataError
@@ -47,15 +48,22 @@ class TreeTargets:
         """The sequence for the tree that stands for the translation of a line; "" for a blank one.
 
         Raises:
-            DataError: something else stands there, or a tree with more or fewer words than the line.
+            DataError: something else stands there, or a tree over other words than the line's.
         """
         if is_blank(line.prefix):
             return ""
         tree = reduce_tree(from_text(line.prefix, self._name, line.number), functions=True)
-        written, given = len(words(tree)), len(words_of(line.text))
-        if written != given and not is_blank(line.text):  # its n-th tag would stand for no n-th word
-            raise DataError(
-                f"{self._name}:{line.number}: the tree's words are {written:,}, but those of its line {given:,}",
-                "give for each line a tree over its words",
-            )
+        if not is_blank(line.text):
+            self._check_words(words(tree), words_of(line.text), line.number)
         return self._trees.linearise(tree) if tree else ""
+
+    def _check_words(self, written: Sequence[str], given: Sequence[str], number: int) -> None:
+        """Compare the words of a tree with its line's, also where the recipe's sequences hold none."""
+        place, hint = f"{self._name}:{number}", "give for each line a tree over its words"
+        if len(written) != len(given):  # its n-th tag would stand for no n-th word
+            raise DataError(
+                f"{place}: the tree's words are {len(written):,}, but those of its line {len(given):,}", hint
+            )
+        for nth, (in_tree, in_line) in enumerate(zip(written, given, strict=True), start=1):
+            if readable(in_tree) != readable(in_line):
+                raise DataError(f"{place}: word {nth:,} of the tree is {in_tree}, but that of its line {in_line}", hint)

@@ -147,6 +147,7 @@ def make_work(
         markup=plan.markup,
         glossary=plan.glossary is not None,
         on_suspect=plan.on_suspect,
+        sample=plan.search.options.sampling is not None,
         tree_rules=plan.search.tree_rules,
     )
     title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"

@@ -14,7 +14,7 @@ from aiayn_cli.decoding import flags
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8)
 LINES = ["hund", "", "<b>ich</b> 7"]
-SMALL = ["--beam", "2", "--max-extra", "2"]  # quick
+SMALL = ["--max-extra", "2"]  # quick, as is a beam of 2
 FILES = {"prefix": "und\n\n\n", "terms.tsv": "hund\tkatze\n", "targets": "hund\n\nmaus\n"}
 
 # HERE stands for a folder with FILES and with a second model, "other".
@@ -89,6 +89,10 @@ def check_records(pair: set[str], out: str, n_best: int, lines: int = len(LINES)
     """One record, or n_best of them, for each of the first lines, in order, with all that was asked for."""
     records = out.split("\n")
     assert records.pop() == ""
+    check_each(pair, records, n_best, lines)
+
+
+def check_each(pair: set[str], records: list[str], n_best: int, lines: int = len(LINES)) -> None:
     numbers = [number for number in range(1, lines + 1) for _ in range(n_best)]
     assert len(records) == len(numbers)
     for number, record in zip(numbers, records, strict=True):
@@ -126,6 +130,11 @@ def check_object(pair: set[str], out: str, n_best: int) -> None:
     result = json.loads(out)
     assert out.count("\n") == 1
     assert result["lines"] == len(LINES)
+    if "--format" in pair and "--output" not in pair:  # what would be written without --json, where it would be
+        scored = result["scores"] if "--score-against" in pair else []
+        kept = scored or [each for line in result["translations"] for each in line]
+        check_each(pair, list(map(json.dumps, kept)), n_best)
+        return
     if "--score-against" in pair:
         assert [len(scores) for scores in result["scores"]] == [2, 2, 2]
         return
@@ -156,6 +165,7 @@ def test_every_pair_of_options_keeps_its_promises_or_is_refused_in_one_line(
             (here / name).unlink(missing_ok=True)
         command = ["translate", "-m", f"{here}/model", "--device", "cpu", "--precision", "fp32"]
         command += [] if "--score-against" in pair else SMALL
+        command += [] if pair & {"--score-against", "--sample"} else ["--beam", "2"]
         command += [word.replace("HERE", str(here)) for name in sorted(pair) for word in OPTIONS[name].split(" ")]
         feed_stdin(monkeypatch, stdin_of(pair))
         capsys.readouterr()
@@ -170,7 +180,12 @@ def test_every_pair_of_options_keeps_its_promises_or_is_refused_in_one_line(
         elif "--on-suspect fail" in pair:
             assert (code, len(errors)) == (1, 1), err
             assert errors[0].startswith("error: stdin:1: the translation is suspect: ")
-            assert out == ""
+            if "--json" in pair:
+                result = json.loads(out)
+                assert (result["lines"], result["translations"]) == (0, None if "--output" in pair else [])
+                assert f"error: {result['stopped']}" == errors[0]
+            else:
+                assert out == ""
         else:
             assert (code, errors) == (0, []), err
             if "--output" in pair:

@@ -1,4 +1,6 @@
 import itertools
+import math
+import time
 
 import pytest
 from hypothesis import given
@@ -73,6 +75,7 @@ def test_of_what_is_no_text_only_cuts_unknown_symbols_and_repairs_are_looked_at(
     assert checks.flags("since \u2603", translation("(S IN CD )S", src=(5, UNK_ID))) == ("unknown_symbols",)
     assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
     assert checks.flags("since 1984", translation("")) == ("empty",)
+    assert checks.flags("since 1984", Translation("", -math.inf, -math.inf, is_left_out=True)) == ("too_long",)
 
 
 def loops_by_definition(ids: list[int]) -> bool:
@@ -116,6 +119,16 @@ def test_numbers_are_compared_by_their_digits(source: str, text: str, lost: list
 
 def test_addresses_have_to_stand_as_they_are() -> None:
     source = 'Write to a.b@c-d.org or see (https://x.y/z_(q)), www.x.org/a, "http://ü.de".'
-    assert lost_addresses(source, source) == []
-    assert lost_addresses(source, "a.b@c-d.org https://x.y/z_(q http://ü.de") == ["www.x.org/a"]
-    assert lost_addresses("no address @ all, www. is none. http:// neither", "") == []
+    assert list(lost_addresses(source, source)) == []
+    assert list(lost_addresses(source, "a.b@c-d.org https://x.y/z_(q http://ü.de")) == ["www.x.org/a"]
+    assert list(lost_addresses("no address @ all, www. is none. http:// neither", "")) == []
+    assert list(lost_addresses("see www.x.org/a", "siehe:www.x.org/a_b")) == []  # as a part of something else
+
+
+def test_very_many_addresses_take_no_time_to_speak_of() -> None:
+    source = " ".join(f"https://example.org/{number}" for number in range(100_000))
+    started = time.process_time()
+    assert list(lost_addresses(source, source)) == []
+    text = source.replace("/1", "/x1")
+    assert next(lost_addresses(source, text)) == "https://example.org/1"
+    assert time.process_time() - started < 5  # it grew with the square of their number

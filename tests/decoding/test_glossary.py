@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -167,3 +168,12 @@ def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
     for batch_tokens in (1, 1000):
         again = Translator(models, vocab, cpu, replace(decoding, batch_tokens=batch_tokens), glossary=terms)
         assert [each[0].text for each in again.translate_n_best(lines[::-1])] == [each[0].text for each in found[::-1]]
+
+
+def test_a_term_that_comes_very_often_in_a_line_takes_no_time_to_speak_of() -> None:
+    terms = glossary(bank="Bank|Geldhaus", tree="Baum", **{"a": "a a"})
+    started = time.process_time()
+    found = terms.missing("bank tree " * 40_000, "Bank Bankbaum Baum " * 39_999)
+    assert time.process_time() - started < 20  # it grew with the square of the length, to minutes here
+    assert [term.source for term in found] == ["bank", "tree"]
+    assert [term.source for term in terms.missing("a a a", "a a a a a")] == ["a"]  # none overlaps itself

@@ -13,6 +13,8 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.decoding.beam_search import Hypothesis
 from aiayn_cli.decoding.flags import OutputChecks
+from aiayn_cli.decoding.forced import Forced
+from aiayn_cli.decoding.second_pass import SecondPass
 from aiayn_cli.decoding.sentence_search import LONGEST_SOURCE, Source
 from aiayn_cli.decoding.translation import SearchOptions, Translation
 from aiayn_cli.decoding.translator import Translator
@@ -126,6 +128,28 @@ def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it
     assert len(details[0].alignment) == len(found[0].text.split())
     err = capsys.readouterr().err
     assert "warning: line 1: a word of 200,000 characters is left as it is" in err
+
+
+def test_the_attention_to_a_very_long_line_is_held_in_portions(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["der hund läuft", "die katze", "", "eine maus sieht die katze"]
+    found = [outputs[0] for outputs in translator.translate_n_best(lines)]
+    second_pass = translator.second_pass()
+    expected = second_pass.details(found, with_alignment=True)
+    asked = []
+    force = SecondPass.force
+
+    def counted(self: SecondPass, pairs: Sequence[Any], *, with_attention: bool = False) -> list[Forced]:
+        asked.append(len(pairs))
+        return force(self, pairs, with_attention=with_attention)
+
+    monkeypatch.setattr(SecondPass, "force", counted)
+    monkeypatch.setattr("aiayn_cli.decoding.second_pass.MOST_WEIGHTS", 1)
+    assert second_pass.details(found, with_alignment=True) == expected
+    assert asked == [1, 1, 1]
+    second_pass.details(found)
+    assert asked == [1, 1, 1, 3]
 
 
 def test_chinese_without_marks_is_no_long_word(translator: Translator) -> None:

@@ -179,11 +179,12 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
     assert "tree_repaired" in record["flags"]
     capfd.readouterr()
     monkeypatch.setattr("aiayn_cli.decoding.translator.LONGEST_PASS", 20)
-    trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2)
+    trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2, on_suspect="retry")
+    assert "tried" not in records[1]  # since no other search reads more
     assert "line 2 has" in (said := capfd.readouterr().err)
     assert "no more than 20 are read at once: it is left out, since it cannot be cut" in said
     assert "line 2: the tree was repaired: word left out (315)" in said
-    assert records[1]["flags"] == ["empty"]
+    assert records[1]["flags"] == ["too_long"]
     assert records[1]["score"] is None
     assert trees[2] == trees[3]
     assert (
@@ -213,6 +214,11 @@ def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path
     trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="empty")
     assert trees == ["", ""]
     assert [record["replaced_by"] for record in records] == ["empty", "empty"]
+    with pytest.raises(UsageError, match=r"--min-length 300 asks for more tokens, but .* writes trees"):
+        parse(parser, lines, tmp_path, min_length=300)
+    free = {"tree_rules": False, "max_length": 40}
+    ratios = [parse(parser, lines[1:], tmp_path, **free, min_length=n)[1][0]["length_ratio"] for n in (0, 40)]
+    assert ratios[0] < ratios[1]
     with pytest.raises(UsageError, match="--search compares by BLEU"):
         run_average([parser], search=True)
 
@@ -245,6 +251,19 @@ def test_a_tree_over_another_number_of_words_than_its_line_has_no_score(
     (tmp_path / "trees").write_text(f"(NP (DT a) (NN dog) (-NONE- *))\n{tree}\n{tree}\n", encoding="utf-8")
     problem = f"trees:3: the tree's words are {n_words}, but those of its line 2"
     with pytest.raises(DataError, match=problem):  # a blank line is no error: its pair has no score
+        run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+
+
+def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a dog (\na \u2581dog (\n", encoding="utf-8")
+    (tmp_path / "trees").write_text(
+        "(NP (DT a) (NN dog) (-LRB- -LRB-))\n(NP (DT a) (NN _dog) (-LRB- -LRB-))\n", encoding="utf-8"
+    )
+    result = run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+    assert (result.lines, result.unscored_lines) == (2, 0)  # no vocabulary has the sign U+2581
+    (tmp_path / "trees").write_text("(NP (DT a) (NN dog))\n(NP (DT a) (NN cat))\n", encoding="utf-8")
+    (tmp_path / "in").write_text("a dog\na dog\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"trees:2: word 2 of the tree is cat, but that of its line dog"):
         run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
 
 

@@ -120,6 +120,7 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
         (["--beam", "1001"], 1, "beam_size is 1001, but must be at most 1000"),  # the kernel would kill 100,000
         (["--sample", "--nbest", "1001"], 2, "--nbest 1001 is more than 1,000"),
         (["--top-k", "3"], 2, "--top-k 3 is about sampling"),
+        (["--sample", "--beam", "2"], 2, "--beam 2 is about searching, but --sample draws outputs"),
         (["--sample", "--temperature", "0"], 2, "--temperature 0.0 must be above 0"),
         (["--sample", "--temperature", "nan"], 2, "--temperature nan must be above 0"),
         (["--sample", "--top-p", "1.5"], 2, "--top-p 1.5 must be above 0 and at most 1"),

@@ -20,11 +20,12 @@ PARSER = replace(TRANSFORMER, path=Path("runs/p"), text=TextConfig(trees=True))
 MOSES = replace(TRANSFORMER, path=Path("runs/m"), text=TextConfig(moses_tokenise=True))
 NOTHING: dict[str, Any] = {
     "attention": False, "alignments": False, "markup": False, "glossary": False, "on_suspect": "retry",
+    "sample": False,
     "tree_rules": None,
 }  # fmt: skip
 EVERYTHING: dict[str, Any] = {
     "attention": True, "alignments": True, "markup": True, "glossary": True, "on_suspect": "copy",
-    "tree_rules": None,
+    "sample": True, "tree_rules": None,
 }  # fmt: skip
 
 
@@ -36,6 +37,7 @@ def test_a_transformer_of_raw_text_can_do_all_and_every_model_can_do_nothing_spe
     for given in (True, False):
         check_abilities([PARSER], **{**NOTHING, "tree_rules": given})
     check_abilities([PARSER], **{**NOTHING, "attention": True})
+    check_abilities([PARSER], **{**NOTHING, "sample": True, "on_suspect": "fail"})
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,7 @@ def test_a_transformer_of_raw_text_can_do_all_and_every_model_can_do_nothing_spe
         ([PARSER], {"alignments": True}, "--alignments is about words of a translation, but runs/p writes trees"),
         ([PARSER], {"glossary": True}, "--glossary is about words"),
         ([PARSER], {"on_suspect": "copy"}, "--on-suspect copy is about words"),
+        ([PARSER], {"sample": True}, "--on-suspect retry searches with a larger beam .* runs/p does, and --sample has"),
         ([TRANSFORMER], {"tree_rules": False}, "--no-tree-rules is about a parser's trees, but runs/a writes text"),
         ([MOSES], {"tree_rules": True}, "--tree-rules is about a parser's trees, but runs/m writes text"),
     ],

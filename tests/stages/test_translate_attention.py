@@ -1,5 +1,6 @@
 """Which passes the page of `translate --attention` shows, so that a browser can still open it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,14 +11,18 @@ from aiayn_cli.data.input_lines import InputLine
 from aiayn_cli.decoding.suspects import Judged
 from aiayn_cli.stages import translate_attention
 from aiayn_cli.stages.translate_attention import AttentionPicture, draw_attention
-from aiayn_cli.stages.translate_models import Search, load_models
+from aiayn_cli.stages.translate_models import LoadedModels, Search, load_models
 
 SOURCES = ["hund", "der hund läuft und die katze springt", "maus"]
 
 
 @pytest.fixture(scope="module")
-def passes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int | None], tuple[list[str], int]]:
-    loaded = load_models([make_checkpoint(tmp_path_factory.mktemp("m") / "m", seed=1)], Search(), "cpu", "fp32")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModels:
+    return load_models([make_checkpoint(tmp_path_factory.mktemp("m") / "m", seed=1)], Search(), "cpu", "fp32")
+
+
+@pytest.fixture(scope="module")
+def passes(loaded: LoadedModels) -> Callable[[int | None], tuple[list[str], int]]:
     lines = [InputLine(number, text) for number, text in enumerate(SOURCES, start=1)]
     judged = [Judged(outputs, ()) for outputs in loaded.translator.translate_n_best(SOURCES)]
     second_pass = loaded.translator.second_pass()
@@ -39,6 +44,17 @@ def test_passes_beyond_the_number_asked_for_and_too_long_ones_are_counted(
     assert passes(2) == (all_of_them[:2], 1)
     monkeypatch.setattr(translate_attention, "_MOST_WEIGHTS", 900)
     assert passes(9) == ([all_of_them[0], all_of_them[2]], 1)
+
+
+def test_the_passes_of_a_long_line_show_their_own_part_of_it(loaded: LoadedModels) -> None:
+    text = " ".join(["der hund läuft und die katze springt"] * 12)
+    translator = loaded.translator.variant(longest_source=40)
+    [outputs] = translator.translate_n_best([text])
+    examples, _ = draw_attention(translator.second_pass(), [InputLine(1, text)], [Judged(outputs, ())], 50)
+    shown = [json.loads(example) for example in examples]
+    assert len(shown) == len(outputs[0].parts) > 2
+    assert " ".join(each["source"] for each in shown) == text
+    assert " ".join(each["output"] for each in shown if each["output"]) == outputs[0].text
 
 
 def test_a_page_ends_before_a_browser_gives_up_and_says_how_many_are_left_out(

@@ -1,5 +1,7 @@
+import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from translation_models import LINES, best, feed_stdin, run, translations
@@ -126,3 +128,68 @@ def test_an_error_of_a_records_own_is_a_field_like_any_other(
     record = json.loads(out)
     assert (record["error"], "line" in record) == ("mine", False)
     assert record["text"]
+
+
+def test_json_holds_of_json_lines_what_would_be_written(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def both(options: list[str], data: bytes) -> tuple[list[str], dict[str, Any]]:
+        written = []
+        for more in ([], ["--json"]):
+            feed_stdin(monkeypatch, data)
+            command = ["translate", "-m", str(model), "--precision", "fp32", "--device", "cpu", "--format", "jsonl"]
+            assert main([*command, *options, *more]) == 1  # for the broken record
+            written.append(capsys.readouterr().out)
+        return written[0].split("\n")[:-1], json.loads(written[1])
+
+    data = b'{"id": 9, "text": "der hund", "page": [1, null]}\n\n{"id": 8, "text": 7}\n{"text": "maus"}\n'
+    lines, result = both(["--nbest", "2", "--scores", "--alignments"], data)
+    assert [list(map(json.loads, lines[i : i + 2])) for i in range(0, 8, 2)] == result["translations"]
+    assert (result["translations"][0][1]["id"], result["translations"][0][1]["rank"]) == (9, 2)
+    assert result["translations"][3][0]["tokens"]
+    (tmp_path / "targets").write_text("maus\n\nx\nhund\n")
+    lines, result = both(["--score-against", str(tmp_path / "targets")], data)
+    assert list(map(json.loads, lines)) == result["scores"]
+    assert (result["scores"][0]["id"], result["scores"][0]["translation"]) == (9, "maus")
+
+
+def test_json_of_work_that_an_error_ends_holds_what_was_done_and_why_it_ended(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*options: str) -> tuple[dict[str, Any], str]:
+        feed_stdin(monkeypatch, "\n\n\nder hund 1999 läuft\nhund\n".encode())
+        command = ["translate", "-m", str(model), "--precision", "fp32", "--device", "cpu", "--json"]
+        assert main([*command, *options]) == 1
+        out, err = capsys.readouterr()
+        result = json.loads(out)
+        assert f"error: {result['stopped']}\n" in err
+        return result, result["stopped"]
+
+    result, why = stopped("--on-suspect", "fail")
+    assert why.startswith("stdin:4: the translation is suspect: ")
+    assert (result["lines"], [each[0]["text"] for each in result["translations"]]) == (3, [""] * 3)
+    result, _ = stopped("--on-suspect", "fail", "-o", str(tmp_path / "out"))
+    assert (result["lines"], result["translations"]) == (3, None)
+    assert (tmp_path / "out.unfinished").read_text() == "\n" * 3
+    for option in ("--prefix", "--score-against"):
+        (tmp_path / "two").write_text("und\nund\n")
+        result, why = stopped(option, str(tmp_path / "two"))
+        assert why == f"{tmp_path}/two has only 2 lines, other than stdin"
+        assert result["lines"] == 2
+        assert len(result["translations" if option == "--prefix" else "scores"]) == 2
+
+
+def test_json_of_work_that_is_not_stopped_says_so_and_one_that_is_full_hides_no_error(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert json.loads(run(model, ["--json"], b"hund\n", monkeypatch, capsys))["stopped"] is None
+
+    def full(result: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "stdout")
+
+    monkeypatch.setattr("aiayn_cli.commands.translate._print_json", full)
+    feed_stdin(monkeypatch, b"1999\n")
+    assert main(["translate", "-m", str(model), "--precision", "fp32", "--json", "--on-suspect", "fail"]) == 1
+    err = capsys.readouterr().err
+    assert "warning: [Errno 28] No space left on device: 'stdout'" in err
+    assert "error: stdin:1: the translation is suspect: " in err
