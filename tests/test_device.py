@@ -9,15 +9,7 @@ import pytest
 import torch
 
 from aiayn_cli import device as module
-from aiayn_cli.device import (
-    Device,
-    choose_device,
-    cpu_adds_8_bits_in_32,
-    free_memory,
-    is_out_of_memory,
-    matmul_rate,
-    peak_memory,
-)
+from aiayn_cli.device import Device, choose_device, free_memory, is_out_of_memory, matmul_rate, peak_memory
 from aiayn_cli.errors import AiaynError
 
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from aiayn_cli.checkpoint import Checkpoint
-from aiayn_cli.data.codec import Codec
 from aiayn_cli.cpu import adds_8_bits_in_32
+from aiayn_cli.data.codec import Codec
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.interop.ctranslate2_engine import CTranslate2Engine
