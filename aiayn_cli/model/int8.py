@@ -38,12 +38,11 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         parts = parts or ((0, len(weight)),)
-        engines = [_engine()]
-        if _ENGINE_OF_FEW in torch.backends.quantized.supported_engines:
-            engines.append(_ENGINE_OF_FEW)
         # Packed objects of torch's own, no tensors: they are neither moved nor saved with the module.
-        self._many = {part: _pack(weight, bias, part, engines[0]) for part in parts}
-        self._few = {part: _pack(weight, bias, part, engines[-1]) for part in parts}
+        self._many = {part: _pack(weight, bias, part, _engine()) for part in parts}
+        self._few = self._many
+        if _ENGINE_OF_FEW in torch.backends.quantized.supported_engines:
+            self._few = {part: _pack(weight, bias, part, _ENGINE_OF_FEW) for part in parts}
         self._multiply = torch.ops.quantized.linear_relu_dynamic if rectifies else torch.ops.quantized.linear_dynamic
         self._reduce_range = not adds_8_bits_in_32()  # what is multiplied takes one bit less
 
