@@ -18,7 +18,7 @@ def load_package(module: str = "ctranslate2") -> Any:
         AiaynError: it is not installed.
     """
     if not adds_8_bits_in_32():
-        os.environ.setdefault("CT2_USE_MKL", "1")  # read when the package first multiplies
+        os.environ.setdefault("CT2_USE_MKL", "1")  # read once, when it is imported
     try:
         return importlib.import_module(module)
     except ImportError as error:

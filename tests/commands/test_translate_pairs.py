@@ -11,6 +11,7 @@ from translation_models import feed_stdin, make_checkpoint, run
 from aiayn_cli.app import main
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.decoding import flags
+from aiayn_cli.interop.ctranslate2_package import load_package
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8)
 LINES = ["hund", "", "<b>ich</b> 7"]
@@ -71,7 +72,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(here: Path) -> Path:
-    pytest.importorskip("ctranslate2")
+    load_package()
     for int8 in ([], ["--int8"]):
         assert main(["export", str(here / "model"), "--quiet", *int8]) == 0
     return here

@@ -180,9 +180,11 @@ def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_use
     exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctranslate2_package, "adds_8_bits_in_32", lambda: exact)
+    # It is not imported here, since it looks only once how to multiply, for all tests that follow.
+    monkeypatch.setattr(ctranslate2_package.importlib, "import_module", lambda module: module)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
     monkeypatch.delenv("CT2_USE_MKL")
     if set_before is not None:
         monkeypatch.setenv("CT2_USE_MKL", set_before)
-    ctranslate2_package.load_package()
+    assert ctranslate2_package.load_package() == "ctranslate2"
     assert os.environ.get("CT2_USE_MKL") == expected
