@@ -310,7 +310,7 @@ def direct(task: dict[str, Any]) -> Any:
         start = time.perf_counter()
         results = translator.translate_batch(
             pieces, beam_size=task["beam"], length_penalty=checkpoint.decoding.alpha if steps else 0.0,
-            max_batch_size=at_once, batch_type="examples", min_decoding_length=steps or 1,
+            max_batch_size=at_once, batch_type="examples", min_decoding_length=steps,
             max_decoding_length=steps or task["longest"] - 1, **never,
         )  # fmt: skip
         taken = time.perf_counter() - start
