@@ -18,8 +18,8 @@ Mask = WholeMask | PackedPattern
 # sentences, since the backward pass of torch's fused kernel is slow there (tests/benchmarks/attention.py, with the
 # products that device.py chooses). Beyond, the weights that are kept for the backward pass would take too much memory.
 _WRITTEN_OUT_BELOW = 512 * 512
-# Heads of all sentences up to which the fused kernel's forward pass alone is faster, in float32: to start one operation
-# instead of ten is most of the time then, as in a step of incremental decoding for a few sentences.
+# Heads of all sentences up to which the fused kernel is faster in a step of incremental decoding, in float32: to start
+# one operation instead of ten is most of the time then.
 _FUSED_UP_TO = 32
 
 
@@ -39,7 +39,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: WholeMask, dropout_probability
     if isinstance(mask, Window):
         blocks = attend(*to_blocks(q, k, v, mask), dropout_probability)
         return from_blocks(blocks, len(q), q.shape[2])
-    if q.device.type == "cpu" and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW and not _is_little_work(q):
+    if q.device.type == "cpu" and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW:
         shown = causal_mask(q.shape[2], q.device) if isinstance(mask, Causal) else mask
         return written_out_attention(q, k, v, shown, dropout_probability)
     if isinstance(mask, Causal):
@@ -47,8 +47,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: WholeMask, dropout_probability
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_probability)
 
 
-def _is_little_work(q: Tensor) -> bool:
-    return q.dtype is torch.float32 and len(q) * q.shape[1] <= _FUSED_UP_TO and not q.requires_grad
+def attend_in_step(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """attend() for a step of incremental decoding; arguments and result as there.
+
+    How it is computed, and so how it is rounded, depends on how many sentences there are. attend() looks at their
+    lengths alone, so that a pair of sentences can be scored the same in any company.
+    """
+    if q.device.type == "cpu" and q.dtype is torch.float32 and len(q) * q.shape[1] <= _FUSED_UP_TO:
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return attend(q, k, v, mask)
 
 
 def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probability: float) -> Tensor:

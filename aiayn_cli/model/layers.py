@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend
+from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend_in_step
 from aiayn_cli.model.cache import LayerCache, NewSlots
 from aiayn_cli.model.dropout import dropout, dropout_add
 from aiayn_cli.model.fused_feed_forward import fused_feed_forward
@@ -147,12 +147,13 @@ class DecoderLayer(nn.Module):
     def _attend_to_past(self, x: Tensor, mask: Tensor, cache: LayerCache, slots: NewSlots) -> Tensor:
         q, k, v = self.attention.project_all(x)
         k, v = cache.append(k, v, slots)
-        return self._combined(self.attention, attend(contiguous(q, k.dtype), k, v, mask), x.dtype)
+        return self._combined(self.attention, attend_in_step(contiguous(q, k.dtype), k, v, mask), x.dtype)
 
     def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
         # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
         q = contiguous(self.memory_attention.project_q(x), cache.memory_k.dtype)
-        return self._combined(self.memory_attention, attend(q, cache.memory_k, cache.memory_v, memory_mask), x.dtype)
+        read = attend_in_step(q, cache.memory_k, cache.memory_v, memory_mask)
+        return self._combined(self.memory_attention, read, x.dtype)
 
     @staticmethod
     def _combined(attention: MultiHeadAttention, heads: Tensor, dtype: torch.dtype) -> Tensor:
