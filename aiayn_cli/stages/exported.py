@@ -5,13 +5,12 @@ import json
 from pathlib import Path
 
 from aiayn_cli.checkpoint import Checkpoint
-from aiayn_cli.cpu import adds_8_bits_in_32
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.interop.ctranslate2_engine import CTranslate2Engine
 from aiayn_cli.interop.ctranslate2_export import check_expressible
-from aiayn_cli.interop.ctranslate2_package import load_package
+from aiayn_cli.interop.ctranslate2_package import load_package, multiplies_slowly
 
 EXPORTED = "exported.json"  # in the folder, beside the format's own files
 
@@ -66,6 +65,6 @@ def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8:
         device=str(device.device), int8=int8, workers=device.threads,
     )  # fmt: skip
     precision = "weights in 8 bits" if int8 else "fp32"
-    if int8 and device.device.type == "cpu" and not adds_8_bits_in_32():
+    if int8 and device.device.type == "cpu" and multiplies_slowly():
         precision += " (slow on this processor, where fast sums of them overflow: --engine torch may be faster)"
     return engine, f"engine: CTranslate2 {package.__version__}, {device.device}, {precision}; {folder}"

@@ -99,7 +99,7 @@ def test_a_processor_whose_8_bit_sums_overflow_is_said_to_be_slow_without_them(
     exact: bool, exported: Path, translate: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("aiayn_cli.stages.exported.adds_8_bits_in_32", lambda: exact)
+    monkeypatch.setattr("aiayn_cli.stages.exported.multiplies_slowly", lambda: not exact)
     translate(exported, engine="ctranslate2", int8=True)
     translate(exported, engine="ctranslate2")
     [in_8_bits, in_32] = [line for line in capsys.readouterr().err.split("\n") if line.startswith("engine:")]
