@@ -1,11 +1,11 @@
 """Beam search: a pure search over a scorer's log-probabilities, without a model and without text.
 
 One hypothesis is ranked by log p / ((5 + n) / 6) ** alpha, where n counts its tokens with EOS (Wu et al. 2016,
-Section 7; the paper's Section 6.1 uses alpha 0.6). A sentence has `beam_size` places. At each step the best
-continuations of its live hypotheses fill the places that are still free; one that ends in EOS keeps its place to
-the end, so that `beam_size` hypotheses are followed from the first token to the last and a beam of 1 is greedy
-search. The search of a sentence ends when no live hypothesis can still come among the best `n_best`: log p only
-falls and the penalty only grows, so log p now / penalty at the longest length is the best that it can reach.
+Section 7; the paper's Section 6.1 uses alpha 0.6). At each step the `beam_size` best continuations without EOS of a
+sentence's live hypotheses are the live ones of the next step. One with EOS is an output if it is among the `beam_size`
+best of all; it takes no place from the live ones, and the best `n_best` outputs are kept. The search of a sentence ends
+when no live hypothesis can still come among these: log p only falls and the penalty only grows, so log p now / penalty
+at the longest length is the best that it can reach. A beam of 1 is greedy search, which ends with its first output.
 
 At the longest length every live hypothesis is ended with EOS, at the probability that the model gives EOS there:
 a score is always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
@@ -163,11 +163,25 @@ class _Group(Generic[Scorer]):
         return slice(self.taken - count, self.taken)
 
 
-class _Beams:
-    """All places of all sentences that are searched together, each after a number of steps of its own.
+# Tensors of _Beams with one row for each sentence.
+_STATE = (
+    "max_lengths",
+    "last_penalties",
+    "done",
+    "tokens",
+    "log_probs",
+    "best_tokens",
+    "best_log_probs",
+    "best_scores",
+)
 
-    Shapes: sentences [batch]; tokens [batch, beams, steps of the longest]; log_probs and scores [batch, beams]. A
-    place is live (log_prob above -inf, score -inf), ended (score above -inf) or empty (both -inf). Before the first
+
+class _Beams:
+    """All hypotheses of all sentences that are searched together, each after a number of steps of its own.
+
+    Shapes: sentences [batch]; tokens [batch, beams, steps of the longest] and log_probs [batch, beams] of the live
+    hypotheses, whose log p is -inf where there is none; best_tokens [batch, n_best, steps of the longest],
+    best_log_probs and best_scores [batch, n_best] of the outputs so far, -inf where there is none. Before the first
     step there is one beam.
     """
 
@@ -190,14 +204,14 @@ class _Beams:
         self.n_steps = [0] * len(sentences)
         self.since_asked = 0
         device = like.device
-        self.places = torch.arange(beam_size, device=device)
         longest = [max_lengths[sentence] for sentence in sentences]
         self.max_lengths = torch.tensor(longest, device=device)
         self.last_penalties = self._penalties(longest, like)  # at the longest length
         self.tokens = self.max_lengths.new_empty((len(sentences), 1, 0))
         self.log_probs = like.new_zeros((len(sentences), 1))
-        self.scores = like.new_full((len(sentences), beam_size), -torch.inf)
-        self.ended = torch.zeros_like(self.scores, dtype=torch.bool)
+        self.best_tokens = self.tokens.expand(-1, n_best, -1)
+        self.best_log_probs = like.new_full((len(sentences), n_best), -torch.inf)
+        self.best_scores = self.best_log_probs.clone()
         self.done = torch.zeros_like(self.max_lengths, dtype=torch.bool)
 
     def _penalties(self, lengths: Sequence[int], like: Tensor) -> Tensor:
@@ -218,36 +232,35 @@ class _Beams:
         by_sentence = next_log_probs.view(batch, beams, -1)
         self.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
         self.n_steps = [n + 1 for n in self.n_steps]
-        live = self.log_probs if beams == 1 else self.log_probs.masked_fill(self.ended, -torch.inf)
-        eos_log_probs = live + by_sentence[:, :, EOS_ID]
-        log_probs, tokens, parents = self._best_continuations(live, by_sentence)
-
-        # The best continuation goes to the first place that is free, and so on; ended places stay as they are.
-        free = ~self.ended
-        rank = free.cumsum(1).sub_(1).clamp_(min=0)
-        log_probs, tokens, parents = log_probs.gather(1, rank), tokens.gather(1, rank), parents.gather(1, rank)
         at_limit = (self.max_lengths == n_read + 1).unsqueeze(1)
-        own = self.places.clamp(max=beams - 1).expand(batch, -1)
-        log_probs = torch.where(at_limit, eos_log_probs.gather(1, own), log_probs)
-        if beams == 1:  # one hypothesis to end, not beam_size copies of it
-            log_probs = log_probs.masked_fill(at_limit & (self.places > 0), -torch.inf)
-        tokens = torch.where(at_limit, EOS_ID, tokens)
-        parents = torch.where(at_limit | self.ended, own, parents)
-        self.log_probs = torch.where(free, log_probs, self.log_probs)
+        ends = self.log_probs + by_sentence[:, :, EOS_ID]
+        by_sentence[:, :, EOS_ID] = -torch.inf
+        log_probs, tokens, parents = self._best_continuations(by_sentence)
+        self.log_probs = log_probs.masked_fill(at_limit, -torch.inf)
+        least = torch.cat([self.log_probs, ends], dim=1).topk(self.beam_size).values[:, -1:]
+        ends = ends.masked_fill(ends < least, -torch.inf)
 
-        possible = free & (log_probs > -torch.inf)
-        ending = possible & (tokens == EOS_ID)
-        tokens = tokens.masked_fill(~possible, PAD_ID)
-        room = max(self.n_steps) - self.tokens.shape[2]
-        history = functional.pad(self.tokens, (0, room), value=PAD_ID) if room > 0 else self.tokens
-        history = history.gather(1, parents.unsqueeze(2).expand(-1, -1, history.shape[2]))
-        newest = n_read.view(-1, 1, 1).expand(-1, self.beam_size, 1)
-        self.tokens = history.scatter_(2, newest, tokens.unsqueeze(2))
-        penalties = self._penalties(self.n_steps, self.scores).unsqueeze(1)
-        self.scores = torch.where(ending, log_probs / penalties, self.scores)
-        self.ended = self.ended | ending
+        self._make_room(max(self.n_steps))
+        newest = n_read.view(-1, 1, 1)
+        self._keep_best(self.tokens.scatter(2, newest.expand(-1, beams, 1), EOS_ID), ends)
+        history = self.tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
+        tokens = tokens.masked_fill(self.log_probs == -torch.inf, PAD_ID)
+        self.tokens = history.scatter_(2, newest.expand(-1, self.beam_size, 1), tokens.unsqueeze(2))
         self._stop()
         return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
+
+    def _keep_best(self, tokens: Tensor, log_probs: Tensor) -> None:
+        """Choose the outputs to keep, among those so far and new ones.
+
+        Args:
+            tokens: [batch, beams, steps of the longest], with EOS.
+            log_probs: [batch, beams]; -inf where there is none.
+        """
+        scores = log_probs / self._penalties(self.n_steps, log_probs).unsqueeze(1)
+        self.best_scores, chosen = torch.cat([self.best_scores, scores], dim=1).topk(self.n_best)
+        self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, chosen)
+        outputs = torch.cat([self.best_tokens, tokens], dim=1)
+        self.best_tokens = outputs.gather(1, chosen.unsqueeze(2).expand(-1, -1, tokens.shape[2]))
 
     def last_tokens(self) -> Tensor:
         """What each place reads next, [batch, beams]."""
@@ -272,11 +285,10 @@ class _Beams:
         """Which sentences have reached their longest length."""
         return [n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True)]
 
-    def _best_continuations(self, live: Tensor, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _best_continuations(self, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best beam_size of all continuations of each sentence, best first.
 
         Args:
-            live: [batch, beams], log p of each live hypothesis; -inf where there is none.
             next_log_probs: [batch, beams, vocab].
 
         Returns:
@@ -284,46 +296,43 @@ class _Beams:
         """
         per_beam = min(self.beam_size, next_log_probs.shape[2])
         values, tokens = top_k(next_log_probs, per_beam)  # no beam can fill more places than there are
-        values = (values + live.unsqueeze(2)).flatten(1)
+        values = (values + self.log_probs.unsqueeze(2)).flatten(1)
         missing = self.beam_size - values.shape[1]
         if missing > 0:
             values = functional.pad(values, (0, missing), value=-torch.inf)
             tokens = functional.pad(tokens.flatten(1), (0, missing))
         log_probs, index = values.topk(self.beam_size)
-        return log_probs, tokens.flatten(1).gather(1, index), index.clamp(max=live.shape[1] * per_beam - 1) // per_beam
+        beams = index.clamp(max=next_log_probs.shape[1] * per_beam - 1) // per_beam
+        return log_probs, tokens.flatten(1).gather(1, index), beams
 
     def _stop(self) -> None:
-        """Mark the sentences whose n_best outputs can no longer change, and empty their live places."""
-        live = self.log_probs.masked_fill(self.ended, -torch.inf)
-        reachable = live.amax(1) / self.last_penalties
-        last_kept = self.scores.topk(self.n_best).values[:, -1]
-        self.done = ~(reachable > last_kept)  # also done where the scorer gave no number
-        self.log_probs = self.log_probs.masked_fill(self.done.unsqueeze(1) & ~self.ended, -torch.inf)
+        """Mark the sentences whose n_best outputs can no longer change, and drop their live hypotheses."""
+        reachable = self.log_probs.amax(1) / self.last_penalties
+        self.done = ~(reachable > self.best_scores[:, -1])  # also done where the scorer gave no number
+        if self.beam_size == 1:
+            self.done = self.done | (self.best_scores[:, 0] > -torch.inf)
+        self.log_probs = self.log_probs.masked_fill(self.done.unsqueeze(1), -torch.inf)
 
     def collect(self, found: list[list[Hypothesis]]) -> None:
         """Write the outputs of the sentences that are done to their places in `found`."""
         done = self.done.nonzero().squeeze(1)
-        scores, order = self.scores[done].sort(dim=1, descending=True, stable=True)
-        log_probs = self.log_probs[done].gather(1, order)
-        tokens = self.tokens[done].gather(1, order.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
-        rows = zip(done.tolist(), scores.tolist(), log_probs.tolist(), tokens.tolist(), strict=True)
-        for sentence, sentence_scores, sentence_log_probs, outputs in rows:
+        kept = (self.best_scores[done].tolist(), self.best_log_probs[done].tolist(), self.best_tokens[done].tolist())
+        for sentence, *outputs in zip(done.tolist(), *kept, strict=True):
             found[self.sentences[sentence]] = [
-                Hypothesis(tuple(output[: output.index(EOS_ID)]), log_prob, score)
-                for output, log_prob, score in zip(outputs, sentence_log_probs, sentence_scores, strict=True)
+                Hypothesis(tuple(tokens[: tokens.index(EOS_ID)]), log_prob, score)
+                for score, log_prob, tokens in zip(*outputs, strict=True)
                 if score > -torch.inf
-            ][: self.n_best]
+            ]
 
     def take(self, places: Tensor, other: "_Beams", chosen: slice) -> None:
         """Go on with some sentences of another search in the given places, [taken]."""
         numbers = range(chosen.start, chosen.stop)
         for place, number in zip(places.tolist(), numbers, strict=True):
             self.sentences[place], self.n_steps[place] = other.sentences[number], other.n_steps[number]
-        steps = max(self.n_steps)
-        self.tokens = functional.pad(self.tokens, (0, steps - self.tokens.shape[2]), value=PAD_ID)
-        others = functional.pad(other.tokens, (0, steps - other.tokens.shape[2]), value=PAD_ID)
-        self.tokens[places] = others[chosen]
-        for name in ("max_lengths", "last_penalties", "log_probs", "scores", "ended", "done"):
+        steps = max(self.tokens.shape[2], other.tokens.shape[2])
+        self._make_room(steps)
+        other._make_room(steps)
+        for name in _STATE:
             getattr(self, name)[places] = getattr(other, name)[chosen]
 
     def keep(self, places: Tensor) -> None:
@@ -331,10 +340,12 @@ class _Beams:
         kept = places.tolist()
         self.sentences = [self.sentences[place] for place in kept]
         self.n_steps = [self.n_steps[place] for place in kept]
-        self.max_lengths = self.max_lengths[places]
-        self.last_penalties = self.last_penalties[places]
-        self.tokens = self.tokens[places]
-        self.log_probs = self.log_probs[places]
-        self.scores = self.scores[places]
-        self.ended = self.ended[places]
-        self.done = self.done[places]
+        for name in _STATE:
+            setattr(self, name, getattr(self, name)[places])
+
+    def _make_room(self, steps: int) -> None:
+        """Lengthen `tokens` and `best_tokens` to so many steps, if they are shorter."""
+        self.tokens, self.best_tokens = (
+            functional.pad(tokens, (0, max(steps - tokens.shape[2], 0)), value=PAD_ID)
+            for tokens in (self.tokens, self.best_tokens)
+        )

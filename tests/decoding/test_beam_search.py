@@ -31,7 +31,7 @@ def exhaustive_search(
 def plain_beam_search(
     next_log_probs: NextLogProbs, sentence: int, n_words: int, max_length: int, beam: int, alpha: float, n_best: int
 ) -> list[tuple[Prefix, float]]:
-    """The documented search written out with lists, and never stopped early."""
+    """The documented search written out with lists; only a beam of 1 is stopped early."""
     live: list[tuple[Prefix, float]] = [((), 0.0)]
     ended: list[tuple[Prefix, float]] = []
     for n in range(1, max_length + 1):
@@ -41,9 +41,11 @@ def plain_beam_search(
             for tokens, log_prob in live
             for word in choices
         ]
-        possible = sorted((c for c in candidates if c[1] > -math.inf), key=lambda c: -c[1])[: beam - len(ended)]
-        ended += [(tokens[:-1], lp / ((5 + n) / 6) ** alpha) for tokens, lp in possible if tokens[-1] == EOS_ID]
-        live = [(tokens, lp) for tokens, lp in possible if tokens[-1] != EOS_ID]
+        possible = sorted((c for c in candidates if c[1] > -math.inf), key=lambda c: -c[1])
+        ended += [(tokens[:-1], lp / ((5 + n) / 6) ** alpha) for tokens, lp in possible[:beam] if tokens[-1] == EOS_ID]
+        live = [(tokens, lp) for tokens, lp in possible if tokens[-1] != EOS_ID][:beam]
+        if beam == 1 and ended:
+            break
     return sorted(ended, key=lambda output: -output[1])[:n_best]
 
 
@@ -187,6 +189,21 @@ def test_the_first_finished_output_does_not_win_when_a_longer_one_scores_better(
     assert with_penalty.score == pytest.approx(math.log(0.45 * 0.98 * 0.99) / (8 / 6))
     [[without]] = beam_search(TableScorer(table, [0]), [4], beam_size=2, alpha=0.0)
     assert without.tokens == ()
+
+
+def test_an_output_leaves_as_many_hypotheses_live_as_before() -> None:
+    table = table_of(
+        {
+            (): {EOS_ID: 0.32, 4: 0.4, 5: 0.28},
+            (4,): {4: 0.5, 5: 0.5},
+            (5,): {5: 1.0},
+            (5, 5): {EOS_ID: 1.0},
+            **{(4, word): {EOS_ID: 0.2, 4: 0.8} for word in (4, 5)},
+        }
+    )
+    [[best]] = beam_search(TableScorer(table, [0]), [9], beam_size=2, alpha=1.0)
+    assert best.tokens == (5, 5)  # log 0.28 / (8 / 6) = -0.95 beats log 0.32 = -1.14
+    assert best.score == pytest.approx(math.log(0.28) / (8 / 6))
 
 
 def test_search_ends_as_soon_as_no_live_hypothesis_can_win() -> None:
