@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, Norm, Positions, ShareEmbeddings
 from aiayn_cli.errors import DataError
@@ -43,6 +44,17 @@ def test_every_documented_shape() -> None:
     cache = model.start(memory, src_mask)
     assert cache.lengths == [0] * 4
     assert model.step(tgt_in[:, :2], cache).shape == (4, _VOCAB)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 64, 511, 512, 513])
+def test_a_projection_in_blocks_of_words_is_the_one_of_all_words(rows: int) -> None:
+    torch.manual_seed(rows)
+    model = build_transformer(_config(), 1_700)
+    hidden = torch.randn(rows, 12)
+    with torch.inference_mode():
+        logits = model.project(hidden)
+        torch.testing.assert_close(logits, functional.linear(hidden, model.output.weight))
+        assert torch.equal(model.project(hidden.view(rows, 1, 12)), logits.view(rows, 1, -1))
 
 
 def test_the_full_pass_is_encode_decode_and_project() -> None:
