@@ -10,10 +10,14 @@ def has_bf16() -> bool:
     return _can("avx512_bf16", "amx_bf16", "bf16")
 
 
-def adds_8_bits_in_32() -> bool:
-    """True where the CPU adds products of 8 bits in 32 bits; in older x86 ones the sum of two may overflow 16."""
+def adds_8_bits_in_32(*, by_avx512: bool = False) -> bool:
+    """True where the CPU adds products of 8 bits in 32 bits; in older x86 ones the sum of two may overflow 16.
+
+    Args:
+        by_avx512: for a library that knows the instructions of AVX-512 alone, and not what smaller processors have.
+    """
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-    return not is_x86 or _can("avx512_vnni", "avx_vnni", "amx_int8")
+    return not is_x86 or _can("avx512_vnni", *(() if by_avx512 else ("avx_vnni", "amx_int8")))
 
 
 def _can(*names: str) -> bool:

@@ -14,6 +14,15 @@ def test_processors_are_known_that_add_8_bits_in_32(instruction: str, monkeypatc
     assert cpu.adds_8_bits_in_32()
 
 
+def test_a_library_that_knows_avx512_alone_adds_in_16_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    capabilities = {"avx2": True, "avx_vnni": True, "avx512_vnni": False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert not cpu.adds_8_bits_in_32(by_avx512=True)
+    capabilities["avx512_vnni"] = True
+    assert cpu.adds_8_bits_in_32(by_avx512=True)
+
+
 def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)

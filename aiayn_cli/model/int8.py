@@ -6,6 +6,8 @@ belong to torch itself.
 """
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,20 @@ _HINT = "leave --int8 away"
 _ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first, for many rows
 # FBGEMM starts sooner: for four rows it takes between a third and 0.8 of oneDNN's time, for 1,000 up to 1.3.
 _FEW_ROWS, _ENGINE_OF_FEW = 64, "fbgemm"
+_BY_AVX512 = ("x86", "fbgemm")  # what smaller processors have instead is not used by FBGEMM, nor by what chooses it
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Weights as one engine multiplies them.
+
+    Attributes:
+        parts: torch's own objects, no tensors: they are neither moved nor saved with the module.
+        reduce_range: whether what is multiplied takes one bit less, so that no sum overflows.
+    """
+
+    parts: Mapping[tuple[int, int], object]
+    reduce_range: bool
 
 
 class Int8Linear(nn.Module):
@@ -38,28 +54,26 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         parts = parts or ((0, len(weight)),)
-        # Packed objects of torch's own, no tensors: they are neither moved nor saved with the module.
-        self._many = {part: _pack(weight, bias, part, _engine()) for part in parts}
-        self._few = self._many
+        self._many = self._few = _packed(weight, bias, parts, _engine())
         if _ENGINE_OF_FEW in torch.backends.quantized.supported_engines:
-            self._few = {part: _pack(weight, bias, part, _ENGINE_OF_FEW) for part in parts}
+            self._few = _packed(weight, bias, parts, _ENGINE_OF_FEW)
         self._multiply = torch.ops.quantized.linear_relu_dynamic if rectifies else torch.ops.quantized.linear_dynamic
-        self._reduce_range = not adds_8_bits_in_32()  # what is multiplied takes one bit less
 
     def forward(self, x: Tensor) -> Tensor:
         """float32 [..., in_features] -> float32 [..., out_features]."""
-        packed = self._packed(x)
-        products = [self._multiply(x, part, self._reduce_range) for part in packed.values()]
+        packed = self._packed_for(x)
+        products = [self._multiply(x, part, packed.reduce_range) for part in packed.parts.values()]
         return products[0] if len(products) == 1 else torch.cat(products, dim=-1)
 
     def rows(self, x: Tensor, first: int, last: int) -> Tensor:
         """Output features first .. last - 1 only."""
-        part = self._packed(x).get((first, last))
+        packed = self._packed_for(x)
+        part = packed.parts.get((first, last))
         if part is None:
             return self.forward(x)[..., first:last]
-        return self._multiply(x, part, self._reduce_range)  # type: ignore[no-any-return]
+        return self._multiply(x, part, packed.reduce_range)  # type: ignore[no-any-return]
 
-    def _packed(self, x: Tensor) -> dict[tuple[int, int], object]:
+    def _packed_for(self, x: Tensor) -> _Packed:
         return self._few if x.numel() <= _FEW_ROWS * self.in_features else self._many
 
 
@@ -87,6 +101,11 @@ def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) 
         if isinstance(module, FeedForward):
             module.w_1_rectifies = True
     model.vocab_projection = Int8Linear(model.output.weight, None)
+
+
+def _packed(weight: Tensor, bias: Tensor | None, parts: tuple[tuple[int, int], ...], engine: str) -> _Packed:
+    reduce_range = not adds_8_bits_in_32(by_avx512=engine in _BY_AVX512)
+    return _Packed({part: _pack(weight, bias, part, engine) for part in parts}, reduce_range)
 
 
 def _pack(weight: Tensor, bias: Tensor | None, part: tuple[int, int], engine: str) -> object:

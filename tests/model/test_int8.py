@@ -38,6 +38,22 @@ def test_few_rows_and_many_are_multiplied_alike() -> None:
         assert off.max() < 0.3  # a number in the middle between two of 8 bits may go either way
 
 
+@pytest.mark.skipif("fbgemm" not in torch.backends.quantized.supported_engines, reason="this torch has no FBGEMM")
+@pytest.mark.parametrize("engines", [("onednn",), ("fbgemm",)])
+def test_few_rows_do_not_overflow_on_processors_whose_instructions_fbgemm_does_not_know(
+    engines: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx_vnni": True})
+    monkeypatch.setattr("aiayn_cli.model.int8._ENGINES", engines)
+    rounded = Int8Linear(torch.ones(48, 64), None, ((0, 10), (10, 48)))
+    x = torch.ones(4, 64)
+    x[:, ::2] = 0.5  # 64 of 127 in 7 bits; in 8 bits it would be 128 of 255, and the sums of two too large for 16
+    expected = torch.full((4, 48), 32 * (1 + 64 / 127))
+    torch.testing.assert_close(rounded(x), expected)
+    torch.testing.assert_close(rounded.rows(x, 10, 48), expected[:, 10:])
+
+
 def test_a_range_that_was_not_packed_by_itself_is_a_part_of_the_whole() -> None:
     rounded = Int8Linear(torch.randn(48, 64), None)
     x = torch.randn(3, 64)
