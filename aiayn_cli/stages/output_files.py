@@ -76,13 +76,20 @@ def write_whole(path: Path, text: str, hint: str) -> None:
                 unfinished.unlink(missing_ok=True)
 
 
-def is_read(path: Path, inputs: Iterable[str | Path | None]) -> bool:
-    """Whether a file is one of those that are read.
+def read_place(path: Path, inputs: Iterable[str | Path | None]) -> Path | None:
+    """Where writing a file would overwrite one of those that are read; None = nowhere.
 
     Args:
-        path: a file to write.
+        path: a file to write, which check_writable() allows.
         inputs: names of files to read; "-" is stdin, None is none.
+    Returns:
+        The file itself, or the name that it has until it is whole.
     """
+    names = list(inputs)
+    return next((place for place in (path, unfinished_path(path)) if _is_read(place, names)), None)
+
+
+def _is_read(path: Path, inputs: Iterable[str | Path | None]) -> bool:
     try:
         there = path.stat()
     except OSError:  # a new one

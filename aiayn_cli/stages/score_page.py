@@ -13,7 +13,7 @@ from pathlib import Path
 from aiayn_cli import __version__
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.evaluation.differences import Piece, differences
-from aiayn_cli.stages.output_files import check_writable, is_read, write_whole
+from aiayn_cli.stages.output_files import check_writable, read_place, write_whole
 from aiayn_cli.stages.score_result import SIGNIFICANT, PartScores, ScoreResult, Sentence
 
 _STYLE = """
@@ -90,9 +90,11 @@ def check_place(path: Path, inputs: Iterable[str]) -> None:
         raise UsageError("--html - is no file, and stdout has the scores", "name a file, such as --html compare.html")
     if path.is_dir():
         raise AiaynError(f"{path} is a folder, but --html writes a file", f"name a file in it: {path / 'compare.html'}")
-    if is_read(path, inputs):
-        raise UsageError(f"--html {path} is one of the files that are scored", "give the page a name of its own")
     check_writable(path)
+    place = read_place(path, inputs)
+    if place is not None:
+        first = "" if place == path else f", but {place}, where it is written until it is whole,"
+        raise UsageError(f"--html {path}{first} is one of the files that are scored", "give the page a name of its own")
 
 
 def page(result: ScoreResult, parts: Sequence[PartScores], sentences: Sequence[Sentence]) -> str:

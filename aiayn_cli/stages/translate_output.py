@@ -15,7 +15,7 @@ from aiayn_cli.data.input_lines import InputLine, LineFormat
 from aiayn_cli.data.text import write_records
 from aiayn_cli.decoding.translation import Details, Translation
 from aiayn_cli.errors import AiaynError, UsageError
-from aiayn_cli.stages.output_files import check_writable, is_read, put_in_place, unfinished_path
+from aiayn_cli.stages.output_files import check_writable, put_in_place, read_place, unfinished_path
 
 Result = TypeVar("Result")
 
@@ -95,10 +95,16 @@ def check_outputs(*outputs: Path | None, inputs: Iterable[str | Path | None] = (
                 f"{output} would hold plain text", "leave the suffix away, or write to stdout and compress that"
             )
         check_writable(output)
-        if output.resolve() in (other.resolve() for other in named[:number]):
-            raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
-        if is_read(output, inputs):
-            raise UsageError(f"{output} is read, and cannot be an output at once", "give another name")
+        for other in named[:number]:
+            # What one has until it is whole may be the name of the other.
+            if output.resolve() == other.resolve():
+                raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
+            if output.resolve() == unfinished_path(other) or unfinished_path(output) == other.resolve():
+                raise UsageError(f"{output} and {other} would be written to one file", "give one another name")
+        place = read_place(output, inputs)
+        if place is not None:
+            first = "" if place == output else f", where {output} is written until it is whole"
+            raise UsageError(f"{place} is read, and cannot be an output at once{first}", "give another name")
 
 
 @contextmanager

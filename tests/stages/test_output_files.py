@@ -7,7 +7,7 @@ from translation_models import feed_stdin
 
 from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.stages.output_files import is_read, unfinished_path, write_whole
+from aiayn_cli.stages.output_files import read_place, unfinished_path, write_whole
 from aiayn_cli.stages.translate_output import open_writer
 
 FULL = Path("/dev/full")  # Linux's disk that is always full
@@ -71,8 +71,33 @@ def test_what_is_read_cannot_be_written(
         assert main(["translate", "-m", str(model), "-i", "in", option, "link"]) == 2
         assert "link is read, and cannot be an output at once" in capsys.readouterr().err
     assert Path("in").read_text() == "hund\n"
-    assert not is_read(Path("new"), ["in", "-", None])
-    assert not is_read(Path("/dev/null"), ["/dev/null"])
+    assert read_place(Path("new"), ["in", "-", None]) is None
+    assert read_place(Path("/dev/null"), ["/dev/null"]) is None
+
+
+def test_what_is_read_is_no_place_for_an_output_that_is_not_whole_yet(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    left = Path("out.unfinished")  # of a run that was interrupted
+    left.write_text("hund\n")
+    with left.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        for arguments in (
+            ["-i", str(left), "-o", "out"],
+            ["-o", "out"],
+            ["-i", "new", "--prefix", str(left), "--report", "out"],
+            ["-i", "new", "--score-against", str(left), "-o", "out"],
+        ):
+            assert main(["translate", "-m", str(model), *arguments]) == 2
+            err = capsys.readouterr().err
+            assert "out.unfinished is read, and cannot be an output at once, where out is written until it is" in err
+    for first, second in (("out", str(left)), (str(left), "out")):
+        assert main(["translate", "-m", str(model), "-i", "new", "-o", first, "--report", second]) == 2
+        assert f"{second} and {first} would be written to one file" in capsys.readouterr().err
+    assert main(["score", str(left), "--hyp", str(left), "--html", "out"]) == 2
+    assert "--html out, but " in capsys.readouterr().err
+    assert left.read_text() == "hund\n"
 
 
 @pytest.mark.parametrize("option", ["-o", "--report", "--attention"])
