@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
-from aiayn_cli.data.parallel import begin_process
+from aiayn_cli.data.parallel import begin_process, starting_processes
 from aiayn_cli.errors import AiaynError
 
 Info = TypeVar("Info")
@@ -101,7 +101,8 @@ class Processes(Generic[Info, Item, Result]):
             for name, each in zip(names, arguments, strict=True):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
-                process.start()
+                with starting_processes():
+                    process.start()
                 theirs.close()  # so that the end of the process is the end of what it says
                 self._workers.append(_Worker(name, process, ours))
             self.info = cast(list[Info], [worker.answer() for worker in self._workers])[0]
