@@ -1,5 +1,7 @@
 """What the processor computes in hardware, as far as torch knows."""
 
+import platform
+
 import torch
 
 
@@ -10,7 +12,8 @@ def has_bf16() -> bool:
 
 def adds_8_bits_in_32() -> bool:
     """True where the CPU adds products of 8 bits in 32 bits; in older x86 ones the sum of two may overflow 16."""
-    return _can("avx512_vnni", "avx_vnni", "amx_int8")
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+    return not is_x86 or _can("avx512_vnni", "avx_vnni", "amx_int8")
 
 
 def _can(*names: str) -> bool:

@@ -6,6 +6,7 @@ from aiayn_cli import cpu
 
 @pytest.mark.parametrize("instruction", ["avx512_vnni", "avx_vnni", "amx_int8"])
 def test_processors_are_known_that_add_8_bits_in_32(instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "AMD64")
     capabilities = {"avx2": True, "avx512_bf16": True, instruction: False}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     assert not cpu.adds_8_bits_in_32()
@@ -14,6 +15,14 @@ def test_processors_are_known_that_add_8_bits_in_32(instruction: str, monkeypatc
 
 
 def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert not cpu.adds_8_bits_in_32()
     assert not cpu.has_bf16()
+
+
+@pytest.mark.parametrize("machine", ["arm64", "aarch64"])
+def test_only_x86_ever_added_8_bits_in_16(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"neon": True, "dotprod": False})
+    assert cpu.adds_8_bits_in_32()

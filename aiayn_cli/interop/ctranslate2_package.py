@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import platform
 from typing import Any
 
 from aiayn_cli.cpu import adds_8_bits_in_32
@@ -11,11 +10,7 @@ from aiayn_cli.errors import AiaynError
 
 def multiplies_slowly() -> bool:
     """True where load_package() chose exact products in 8 bits instead of fast ones, and the user chose nothing."""
-    return _is_x86() and not adds_8_bits_in_32() and os.environ.get("CT2_USE_MKL") == "1"
-
-
-def _is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
+    return not adds_8_bits_in_32() and os.environ.get("CT2_USE_MKL") == "1"
 
 
 def load_package(module: str = "ctranslate2") -> Any:
@@ -27,7 +22,7 @@ def load_package(module: str = "ctranslate2") -> Any:
     Raises:
         AiaynError: it is not installed.
     """
-    if _is_x86() and not adds_8_bits_in_32():
+    if not adds_8_bits_in_32():
         os.environ.setdefault("CT2_USE_MKL", "1")  # read once, when it is imported
     try:
         return importlib.import_module(module)

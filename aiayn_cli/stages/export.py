@@ -1,15 +1,16 @@
 """What `aiayn export` does: a checkpoint in another program's format, and a proof that it says the same there."""
 
 import json
+import os
 import random
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
-from aiayn_cli.checkpoint_files import UNFINISHED
+from aiayn_cli.checkpoint_files import UNFINISHED, flush, remove, replace_directory
 from aiayn_cli.data.codec import Codec
 from aiayn_cli.data.text import RecordReader, display_name, is_blank, open_text_bytes
 from aiayn_cli.decoding.translator import Translator
@@ -80,16 +81,9 @@ def run_export(
     network = load_network(checkpoint)
     if not isinstance(network, Transformer):
         raise AiaynError(f"CTranslate2 has no {checkpoint.model.kind} models", "only Transformers can be exported")
-    temporary = folder.with_name(f"{UNFINISHED}{folder.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
-        temporary.mkdir(parents=True)
-        temporary.rmdir()
-    except OSError as error:
-        raise AiaynError(f"cannot write {folder}: {error.strerror}", "give another --out") from error
-    try:
+    sources = [ids[: network.max_positions - 1] for ids in _check_sources(check, codec)]  # room for EOS
+    with _whole(folder) as temporary:
         export(network, checkpoint.model, source_pieces(codec), target_pieces(codec), temporary, int8=int8)
-        sources = [ids[: network.max_positions - 1] for ids in _check_sources(check, codec)]  # room for EOS
         result = _check(checkpoint, network, codec, temporary, int8, sources)
         content = {
             "format": 1,
@@ -102,12 +96,33 @@ def run_export(
             "mean_difference": result.mean_difference,
         }
         (temporary / EXPORTED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return replace(result, folder=folder)
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """Give the name of a folder to create, which takes the place of `folder` when it is whole; until then that stays.
+
+    Raises:
+        AiaynError: it cannot be written.
+    """
+    place = Path(os.path.realpath(folder))  # a link stays one, and "." has a name
+    temporary = place.with_name(f"{UNFINISHED}{place.name}")
+    try:
+        remove(temporary)
+        temporary.mkdir(parents=True)
+        temporary.rmdir()
+        yield temporary
+        for item in (*temporary.rglob("*"), temporary):
+            flush(item)
+        replace_directory(temporary, place)
+    except OSError as error:
+        raise AiaynError(
+            f"cannot write {folder}: {error.strerror or error}",
+            "give another --out, or free some space there; an export that was there before is whole",
+        ) from error
+    finally:
+        remove(temporary)
 
 
 def _check_sources(check: str | None, codec: Codec) -> list[list[int]]:

@@ -180,7 +180,6 @@ def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_use
     exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctranslate2_package, "adds_8_bits_in_32", lambda: exact)
-    monkeypatch.setattr(ctranslate2_package, "_is_x86", lambda: True)
     # It is not imported here, since it looks only once how to multiply, for all tests that follow.
     monkeypatch.setattr(ctranslate2_package.importlib, "import_module", lambda module: module)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
@@ -193,7 +192,6 @@ def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_use
 
 
 def test_other_processors_than_x86_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctranslate2_package, "adds_8_bits_in_32", lambda: False)
     monkeypatch.setattr("platform.machine", lambda: "arm64")
     monkeypatch.setattr(ctranslate2_package.importlib, "import_module", lambda module: module)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was

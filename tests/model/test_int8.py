@@ -76,3 +76,18 @@ def test_a_torch_without_8_bit_products_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("aiayn_cli.model.int8._ENGINES", ("abacus",))
     with pytest.raises(AiaynError, match="no 8-bit products for this processor"):
         Int8Linear(torch.randn(3, 4), None)
+
+
+@pytest.mark.skipif("qnnpack" not in torch.backends.quantized.supported_engines, reason="this torch has no qnnpack")
+def test_on_a_mac_8_bits_stay_8_and_torch_warns_of_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"neon": True})
+    monkeypatch.setattr("aiayn_cli.model.int8._ENGINES", ("qnnpack",))
+    monkeypatch.setattr("aiayn_cli.model.int8._ENGINE_OF_FEW", "qnnpack")
+    torch.manual_seed(3)
+    weight, x = torch.randn(48, 64), torch.randn(5, 64)
+    expected = x @ weight.T
+    assert (Int8Linear(weight, None)(x) - expected).abs().max() < 0.03 * expected.abs().max()
+    assert capfd.readouterr().err == "", "a bit less was asked for, which qnnpack ignores and says so"

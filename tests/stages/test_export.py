@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import shutil
@@ -147,6 +148,61 @@ def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
         run_export(path, out=tmp_path / "file" / "in")
+
+
+@pytest.mark.parametrize("name", [".", "link"])
+def test_an_export_is_renewed_under_any_name_that_leads_to_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path, out=tmp_path / "out")
+    (tmp_path / "out" / "left over").touch()
+    monkeypatch.chdir(tmp_path / "out")
+    (tmp_path / "link").symlink_to("out")
+    run_export(path, out=Path(name) if name == "." else tmp_path / name)
+    assert not (tmp_path / "out" / "left over").exists()
+    assert (tmp_path / "link" / "exported.json").is_file()
+    assert (tmp_path / "link").is_symlink()
+    assert [each.name for each in tmp_path.iterdir() if "unfinished" in each.name] == []
+
+
+def test_an_export_that_is_killed_leaves_the_old_one_whole_or_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path, out=tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    real = shutil.rmtree
+
+    def killed(folder: Path, ignore_errors: bool = False) -> None:
+        if (folder / "exported.json").exists():  # the export that is to be replaced, half removed
+            (folder / "exported.json").unlink()
+            raise SystemExit(137)
+        real(folder, ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(SystemExit):
+        run_export(path, out=tmp_path / "out")
+    monkeypatch.undo()
+    found = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    assert found.keys() == before.keys()
+    assert found["model.bin"] == before["model.bin"]
+    run_export(path, out=tmp_path / "out")
+
+
+def test_a_full_disk_is_said_and_the_export_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path)
+    before = (path / "ctranslate2" / "model.bin").read_bytes()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(stage, "export", full)
+    with pytest.raises(AiaynError, match=r"cannot write .*ctranslate2: No space left on device"):
+        run_export(path)
+    assert (path / "ctranslate2" / "model.bin").read_bytes() == before
+    assert sorted(entry.name for entry in path.iterdir() if "ctranslate2" in entry.name) == ["ctranslate2"]
 
 
 def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
