@@ -1,11 +1,13 @@
 """Beam search by CTranslate2, on what ctranslate2_export.py wrote."""
 
+import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli.errors import CheckpointError
+from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.interop.ctranslate2_export import SINUSOIDAL_POSITIONS
 from aiayn_cli.interop.ctranslate2_package import load_package
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
@@ -49,7 +51,7 @@ class CTranslate2Engine:
                 compute_type="int8" if int8 else "float32", **threads,
             )  # fmt: skip
         except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{folder} cannot be loaded: {error}", "export the model again") from error
+            raise CheckpointError(f"{folder} cannot be loaded: {error}", _hint("export the model again")) from error
         self._src_pieces, self._tgt_pieces = list(src_pieces), list(tgt_pieces)
         self._ids = {piece: number for number, piece in enumerate(tgt_pieces)}
 
@@ -84,29 +86,33 @@ class CTranslate2Engine:
             n_best: outputs for each sentence.
             min_length: tokens without EOS that an output has at least.
             no_repeat_ngram: length of the sequences of tokens that no output holds twice; 0 = no ban.
+        Raises:
+            AiaynError: CTranslate2 refuses, such as for what its environment variables say.
+            MemoryError: there is none left.
         """
 
         def search(chosen: Sequence[int], max_length: int) -> list[Found]:
             given = [[self._tgt_pieces[i] for i in prefixes[number]] for number in chosen]
             longest = max(len(sources[number]) for number in chosen) + 1
             share = -(-len(chosen) // self._translator.num_translators)  # or some workers would have nothing to do
-            results = self._translator.translate_batch(
-                [[self._src_pieces[i] for i in sources[number]] for number in chosen],
-                target_prefix=given if any(given) else None,
-                beam_size=beam_size,
-                num_hypotheses=n_best,
-                length_penalty=alpha,
-                min_decoding_length=min(min_length, max_length - 1),
-                max_decoding_length=max(max_length - 1, 1),  # what it cuts has no EOS
-                max_input_length=0,
-                no_repeat_ngram_size=no_repeat_ngram,
-                disable_unk=True,
-                suppress_sequences=[[self._tgt_pieces[PAD_ID]], [self._tgt_pieces[BOS_ID]]],
-                return_end_token=True,
-                return_scores=True,
-                max_batch_size=max(min(_SENTENCES_TOGETHER, _MOST_TOKENS // longest, share), 1),
-                batch_type="examples",
-            )
+            with _refusal_named():
+                results = self._translator.translate_batch(
+                    [[self._src_pieces[i] for i in sources[number]] for number in chosen],
+                    target_prefix=given if any(given) else None,
+                    beam_size=beam_size,
+                    num_hypotheses=n_best,
+                    length_penalty=alpha,
+                    min_decoding_length=min(min_length, max_length - 1),
+                    max_decoding_length=max(max_length - 1, 1),  # what it cuts has no EOS
+                    max_input_length=0,
+                    no_repeat_ngram_size=no_repeat_ngram,
+                    disable_unk=True,
+                    suppress_sequences=[[self._tgt_pieces[PAD_ID]], [self._tgt_pieces[BOS_ID]]],
+                    return_end_token=True,
+                    return_scores=True,
+                    max_batch_size=max(min(_SENTENCES_TOGETHER, _MOST_TOKENS // longest, share), 1),
+                    batch_type="examples",
+                )
             return [self._found(result, alpha) for result in results]
 
         if not sources:
@@ -128,16 +134,20 @@ class CTranslate2Engine:
         """Natural log p of each token of given outputs, and of EOS at the end; ids without special tokens.
 
         Each pair is scored by itself: its numbers would else depend, in the last digits, on what is beside it.
+
+        Raises:
+            AiaynError, MemoryError: as in search().
         """
         if not pairs:
             return []
-        results = self._translator.score_batch(
-            [[self._src_pieces[i] for i in src] for src, _ in pairs],
-            [[self._tgt_pieces[i] for i in tgt] for _, tgt in pairs],
-            max_batch_size=1,
-            batch_type="examples",
-            max_input_length=0,
-        )
+        with _refusal_named():
+            results = self._translator.score_batch(
+                [[self._src_pieces[i] for i in src] for src, _ in pairs],
+                [[self._tgt_pieces[i] for i in tgt] for _, tgt in pairs],
+                max_batch_size=1,
+                batch_type="examples",
+                max_input_length=0,
+            )
         return [list(result.log_probs) for result in results]
 
     def _found(self, result: Any, alpha: float) -> Found:
@@ -147,3 +157,20 @@ class CTranslate2Engine:
             log_prob = score * max(len(tokens), 1) ** alpha  # its score is log p / n ** alpha, EOS counted
             found.append((tokens[:-1] if tokens[-1:] == (EOS_ID,) else tokens, log_prob))
         return found
+
+
+@contextmanager
+def _refusal_named() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if "out of memory" in str(error):  # of a GPU
+            raise MemoryError(str(error)) from error
+        raise AiaynError(f"CTranslate2 cannot go on: {error}", _hint("translate with --engine torch")) from error
+
+
+def _hint(otherwise: str) -> str:
+    """What a user can do, told of the environment variables that CTranslate2 reads."""
+    ours = "CT2_USE_MKL"  # set by load_package()
+    names = sorted(name for name in os.environ if name.startswith("CT2_") and name != ours)
+    return f"{otherwise}; or look at {', '.join(names)} in the environment" if names else otherwise

@@ -199,3 +199,50 @@ def test_other_processors_than_x86_are_told_nothing(monkeypatch: pytest.MonkeyPa
     ctranslate2_package.load_package()
     assert "CT2_USE_MKL" not in os.environ
     assert not ctranslate2_package.multiplies_slowly()
+
+
+@pytest.mark.parametrize("how", ["search", "score"])
+def test_what_the_environment_makes_it_refuse_is_said(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, engine = make_engine(tmp_path)
+    real = engine._translator
+
+    class Refusing:
+        num_translators = 1
+
+        def translate_batch(self, *_: object, **__: object) -> None:
+            raise ValueError("Invalid CPU ISA: FOO")
+
+        score_batch = translate_batch
+
+    engine._translator = Refusing()
+    monkeypatch.setenv("CT2_USE_MKL", "1")
+    monkeypatch.setenv("CT2_FORCE_CPU_ISA", "FOO")
+
+    def run() -> None:
+        engine.search([[5]], [[]], [9], **SEARCH) if how == "search" else engine.token_log_probs([([5], [6])])  # type: ignore[arg-type]
+
+    with pytest.raises(AiaynError, match="CTranslate2 cannot go on: Invalid CPU ISA: FOO") as error:
+        run()
+    assert error.value.hint == "translate with --engine torch; or look at CT2_FORCE_CPU_ISA in the environment"
+    monkeypatch.delenv("CT2_FORCE_CPU_ISA")
+    with pytest.raises(AiaynError) as error:
+        run()
+    assert error.value.hint == "translate with --engine torch"
+    engine._translator = real
+    run()
+
+
+def test_memory_of_a_gpu_that_runs_out_is_told_as_such(tmp_path: Path) -> None:
+    _, engine = make_engine(tmp_path)
+
+    class Full:
+        num_translators = 1
+
+        def translate_batch(self, *_: object, **__: object) -> None:
+            raise RuntimeError("CUDA failed with error out of memory")
+
+    engine._translator = Full()
+    with pytest.raises(MemoryError, match="out of memory"):
+        engine.search([[5]], [[]], [9], **SEARCH)  # type: ignore[arg-type]
