@@ -95,6 +95,7 @@ class Processes(Generic[Info, Item, Result]):
     ) -> None:
         self._todo: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
         self._workers: list[_Worker] = []
+        self._drivers: list[threading.Thread] = []
         # Fresh processes and no forks: a fork would share this one's threads' locks, and what CUDA has set up.
         context = multiprocessing.get_context("spawn")
         try:
@@ -110,7 +111,9 @@ class Processes(Generic[Info, Item, Result]):
             self._end(kindly=False)
             raise
         for worker in self._workers:
-            threading.Thread(target=self._drive, args=(worker,), name=worker.name, daemon=True).start()
+            driver = threading.Thread(target=self._drive, args=(worker,), name=worker.name, daemon=True)
+            driver.start()
+            self._drivers.append(driver)
 
     def __enter__(self) -> Self:
         return self
@@ -176,6 +179,8 @@ class Processes(Generic[Info, Item, Result]):
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
+        for driver in self._drivers:  # it may be the one that is told how its process ended
+            driver.join(_SECONDS_TO_END)
 
 
 def _serve(connection: Connection, make: Maker[Any, Any, Any], arguments: tuple[Any, ...]) -> None:
