@@ -39,7 +39,7 @@ types: setup  ## check the types
 check: lint types test  ## lint, types and tests
 
 # Those that need neither data nor a model, and minutes; tests/benchmarks/README.md has all, with their commands.
-BENCHMARKS := startup score attention prepare
+BENCHMARKS := startup score attention prepare search_steps
 bench: setup  ## print this machine's figures of the short benchmarks; tests/benchmarks/README.md has all
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
 

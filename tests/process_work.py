@@ -9,7 +9,10 @@ from aiayn_cli.errors import AiaynError, UsageError
 
 
 def make(rank: int, at_start: str = "") -> tuple[str, Callable[[str], tuple[int, str]]]:
-    """Work that says who did it; "sleep", "error", "bug" and "kill" do these instead."""
+    """Work that says who did it; "sleep", "error", "bug" and "kill" do these instead.
+
+    "deaf" says whether Ctrl-C is kept away.
+    """
     _act(at_start)
     return f"info of {rank}", lambda item: (rank, _act(item))
 
@@ -26,6 +29,8 @@ def _act(item: str) -> str:
             raise ZeroDivisionError("our own")
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "deaf":
+            return str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
         case "exit":
             os._exit(3)
     return item

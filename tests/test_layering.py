@@ -29,7 +29,8 @@ GROUP_OF_MODULE = {
 MAY_IMPORT_WITHIN_ROW = {("config", "errors")}
 LIGHT = {"__main__", "app", "commands", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
-FUNCTION_LEVEL_ELSEWHERE = {("logs", "rich"), ("app", "importlib")}  # by module and what it imports, with reason there
+# By module and what it imports, with reason there.
+FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib")}
 FURTHER_STAGES = {"train": ("launch", "verify_resume")}  # of a command, for options that make something else of it
 READS_LINES = "data/text.py"
 

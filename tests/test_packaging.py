@@ -55,7 +55,7 @@ def test_the_wheel_holds_every_module_and_every_recipe(wheel: Path) -> None:
     (licence,) = wheel.glob("*.dist-info/licenses/LICENSE")
     assert licence.read_text() == (CHECKOUT / "LICENSE").read_text()
     (entry_points,) = wheel.glob("*.dist-info/entry_points.txt")
-    assert "aiayn = aiayn_cli.app:main" in entry_points.read_text()
+    assert "aiayn = aiayn_cli.__main__:main" in entry_points.read_text()
 
 
 def test_the_wheel_finds_its_recipes_from_any_folder(wheel: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -59,6 +60,19 @@ def default_workers() -> int:
     return min(available_cores(), MOST_WORKERS)
 
 
+@contextmanager
+def starting_processes() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C, not even while they load libraries for begin_process().
+
+    This one hears what comes meanwhile a moment later.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def begin_process() -> None:
     """What a process does first whose parent works on with its results: it leaves Ctrl-C to that, and ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
@@ -79,7 +93,8 @@ def _map_in_processes(
     pending: deque[tuple[Item, Future[Result]]] = deque()
     try:
         for item in items:
-            pending.append((item, executor.submit(_work, item)))
+            with starting_processes():  # the first item does
+                pending.append((item, executor.submit(_work, item)))
             if len(pending) >= workers * ITEMS_IN_FLIGHT:
                 item, future = pending.popleft()
                 yield item, future.result()

@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
-from aiayn_cli.data.parallel import begin_process
+from aiayn_cli.data.parallel import begin_process, starting_processes
 from aiayn_cli.errors import AiaynError
 
 Info = TypeVar("Info")
@@ -95,13 +95,15 @@ class Processes(Generic[Info, Item, Result]):
     ) -> None:
         self._todo: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
         self._workers: list[_Worker] = []
+        self._drivers: list[threading.Thread] = []
         # Fresh processes and no forks: a fork would share this one's threads' locks, and what CUDA has set up.
         context = multiprocessing.get_context("spawn")
         try:
             for name, each in zip(names, arguments, strict=True):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
-                process.start()
+                with starting_processes():
+                    process.start()
                 theirs.close()  # so that the end of the process is the end of what it says
                 self._workers.append(_Worker(name, process, ours))
             self.info = cast(list[Info], [worker.answer() for worker in self._workers])[0]
@@ -109,7 +111,9 @@ class Processes(Generic[Info, Item, Result]):
             self._end(kindly=False)
             raise
         for worker in self._workers:
-            threading.Thread(target=self._drive, args=(worker,), name=worker.name, daemon=True).start()
+            driver = threading.Thread(target=self._drive, args=(worker,), name=worker.name, daemon=True)
+            driver.start()
+            self._drivers.append(driver)
 
     def __enter__(self) -> Self:
         return self
@@ -175,6 +179,8 @@ class Processes(Generic[Info, Item, Result]):
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
+        for driver in self._drivers:  # it may be the one that is told how its process ended
+            driver.join(_SECONDS_TO_END)
 
 
 def _serve(connection: Connection, make: Maker[Any, Any, Any], arguments: tuple[Any, ...]) -> None:

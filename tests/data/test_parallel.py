@@ -49,6 +49,17 @@ def test_a_process_that_is_killed_is_an_error_and_no_hang(monkeypatch: pytest.Mo
     assert caught.value.hint == "try --workers 1; what is done stays done"
 
 
+def make_hearing() -> Callable[[int], tuple[bool, bool]]:
+    blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # as it was when the process began
+    return lambda item: (blocked, signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
+
+
+def test_processes_never_hear_ctrl_c_and_this_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 1)
+    assert {heard for _, heard in map_in_order(make_hearing, (), iter(range(9)), 2)} == {(True, True)}
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def test_an_error_in_a_process_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 1)
     with pytest.raises(ZeroDivisionError):

@@ -38,6 +38,11 @@ def test_results_come_in_the_order_of_the_items_whoever_is_faster_and_errors_in_
     assert multiprocessing.active_children() == []
 
 
+def test_processes_never_hear_ctrl_c_not_even_while_they_load_libraries() -> None:
+    with start("", "") as processes:
+        assert {result for _, (_, result) in processes.map(["deaf"] * 9)} == {"True"}
+
+
 def test_a_result_is_given_before_the_next_item_is_there_and_few_items_are_taken_ahead() -> None:
     read = threading.Event()
     taken = 0
