@@ -19,7 +19,7 @@ ROWS: list[list[str]] = [
     ["stages"],
     ["training", "decoding", "evaluation", "interop"],
     ["data", "model", "checkpoint", "recipe", "device"],
-    ["config", "errors", "special_tokens", "logs", "cpu"],
+    ["config", "errors", "special_tokens", "logs", "loading", "cpu"],
 ]
 GROUP_OF_MODULE = {
     "recipe_file": "recipe",
@@ -27,7 +27,16 @@ GROUP_OF_MODULE = {
     "run_checkpoints": "checkpoint",
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {("config", "errors")}
-LIGHT = {"__main__", "app", "commands", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
+LIGHT = {
+    "__main__",
+    "app",
+    "commands",
+    "config",
+    "errors",
+    "special_tokens",
+    "logs",
+    "loading",
+}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
 FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib")}

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.loading import loading
 
 
 def average(
@@ -42,7 +43,8 @@ def average(
     as_json: JsonOption = False,
 ) -> None:
     """Average the weights of a run's checkpoints into one model (paper, Section 6.1)."""
-    from aiayn_cli.stages.average import run_average  # here, because it imports torch
+    with loading():  # here, because it imports torch
+        from aiayn_cli.stages.average import run_average
 
     start_logs(quiet, verbose)
     result = run_average(

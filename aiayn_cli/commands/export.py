@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.loading import loading
 
 
 def export(
@@ -35,7 +36,8 @@ def export(
     A check set is translated with both engines; where they disagree nothing is written.
     """
     start_logs(quiet, verbose)
-    from aiayn_cli.stages.export import run_export  # here, because it imports torch
+    with loading():  # here, because it imports torch
+        from aiayn_cli.stages.export import run_export
 
     assert target_format == "ctranslate2"
     print_result(run_export(model, int8=int8, out=out, check=check), as_json)

@@ -13,6 +13,7 @@ from aiayn_cli.data.corpora import LIKE
 from aiayn_cli.data.corpus_list import CorpusList
 from aiayn_cli.data.corpus_table import CORPORA
 from aiayn_cli.errors import UsageError
+from aiayn_cli.loading import loading
 
 _DEFAULTS = DataConfig()
 
@@ -309,7 +310,8 @@ def prepare(
     if list_corpora:
         print_result(CorpusList.of(CORPORA.values()), as_json)
         return
-    from aiayn_cli.stages.prepare import run_prepare  # here, because it imports numpy and sentencepiece
+    with loading():  # here, because it imports numpy and sentencepiece
+        from aiayn_cli.stages.prepare import run_prepare
 
     given = {
         "vocab_size": vocab_size,

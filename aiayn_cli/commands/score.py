@@ -10,6 +10,7 @@ import typer
 from aiayn_cli import logs
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, print_text, start_logs
 from aiayn_cli.errors import UsageError
+from aiayn_cli.loading import loading
 
 
 def score(
@@ -107,8 +108,8 @@ def score(
     All text is plain: detokenised, cased, one line for each sentence.
     """
     start_logs(quiet, verbose)
-    # Here, because it imports sacrebleu.
-    from aiayn_cli.stages.score import run_echo, run_score, run_score_brackets
+    with loading():  # here, because it imports sacrebleu
+        from aiayn_cli.stages.score import run_echo, run_score, run_score_brackets
 
     if parameters is not None and not brackets:
         raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")

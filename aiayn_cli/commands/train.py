@@ -10,6 +10,7 @@ from aiayn_cli import logs
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.errors import UsageError
+from aiayn_cli.loading import loading
 
 
 def train(
@@ -60,7 +61,8 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on prepared data; run again, it goes on where it stopped."""
-    from aiayn_cli.stages.train import run_train  # here, because it imports torch
+    with loading():  # here, because it imports torch
+        from aiayn_cli.stages.train import run_train
 
     start_logs(quiet, verbose)
     named = {"seed": seed, "precision": precision, "compile": compile_layers}
@@ -104,7 +106,8 @@ def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> l
 
 
 def _verify_resume(arguments: list[str], recipe: str, out: Path | None) -> object:
-    from aiayn_cli.stages.verify_resume import run_verify_resume  # here, because it imports torch
+    with loading():  # here, because it imports torch
+        from aiayn_cli.stages.verify_resume import run_verify_resume
 
     return run_verify_resume(arguments, recipe, out)
 
@@ -118,6 +121,7 @@ def _launch(
     gpus: int,
     max_restarts: int,
 ) -> None:
-    from aiayn_cli.stages.launch import run_launch  # here, because it imports torch
+    with loading():  # here, because it imports torch
+        from aiayn_cli.stages.launch import run_launch
 
     run_launch(arguments, recipe, overrides, data=data, device_name=device, processes=gpus, max_restarts=max_restarts)

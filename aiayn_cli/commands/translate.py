@@ -9,6 +9,7 @@ from aiayn_cli import logs
 from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.loading import loading
 
 _DEFAULTS = DecodingConfig()
 _OF_SCORE_AGAINST = {
@@ -184,7 +185,8 @@ def translate(
     start_logs(quiet, verbose)
     if score_against is not None:
         _refuse_others(context)
-    from aiayn_cli.stages.translate import run_score_against, run_translate  # here, because it imports torch
+    with loading():  # here, because it imports torch
+        from aiayn_cli.stages.translate import run_score_against, run_translate
 
     if str(output) == "-":
         output = None

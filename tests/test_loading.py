@@ -1,0 +1,54 @@
+"""Loading goes without garbage collection, and leaves the process as it was."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.loading import loading
+
+
+@pytest.fixture(autouse=True)
+def _frees_what_was_frozen() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_collects_nothing_while_it_loads_and_freezes_what_was_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made_for_this_test.py").write_text("import gc\nenabled = gc.isenabled()\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    frozen_before = gc.get_freeze_count()
+    with loading():
+        import made_for_this_test
+    monkeypatch.delitem(sys.modules, "made_for_this_test")
+    assert not made_for_this_test.enabled
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > frozen_before
+
+
+def test_freezes_nothing_where_all_is_loaded() -> None:
+    frozen_before = gc.get_freeze_count()
+    with loading():
+        import json  # noqa: F401
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen_before
+
+
+def test_collects_again_after_an_import_that_fails() -> None:
+    with pytest.raises(ModuleNotFoundError), loading():
+        import no_module_of_this_name  # type: ignore[import-not-found]  # noqa: F401
+    assert gc.isenabled()
+
+
+def test_leaves_collection_off_where_it_was_off() -> None:
+    gc.disable()
+    try:
+        with loading():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
