@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from aiayn_cli.loading import leave_out_shapes_of_torch
+
 _INTERRUPTED = 128 + signal.SIGINT
 _SECONDS_BETWEEN_TRIES = 0.05
 _STAGES = str(Path(__file__).parent / "stages") + os.sep  # what commands do, once they have loaded it
@@ -23,6 +25,8 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored, as behind nohup
         signal.signal(signal.SIGINT, _interrupt)
     try:
+        if sys.argv[1:2] == ["translate"]:
+            leave_out_shapes_of_torch()
         from aiayn_cli.app import main as run  # here, since it loads libraries
 
         return run()

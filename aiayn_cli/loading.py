@@ -1,9 +1,16 @@
-"""Loading a command's libraries in less time."""
+"""Loading a command's libraries in less time; tests/benchmarks/startup.py says how much less."""
 
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+_SHAPES_OF_TORCH = "torch._meta_registrations"
+_VERSIONS_TRIED = ("2.13",)  # of torch, in which nothing that translates asks for the above
 
 
 @contextmanager
@@ -11,7 +18,7 @@ def loading() -> Iterator[None]:
     """Import without a search for garbage meanwhile, nor ever again in what was imported.
 
     torch alone makes several hundred thousand objects that stay and hardly any that do not; to look through them again
-    and again takes a sixth of the time (tests/benchmarks/startup.py).
+    and again takes a sixth of the time.
     """
     modules_before = len(sys.modules)
     was_enabled = gc.isenabled()
@@ -23,3 +30,28 @@ def loading() -> Iterator[None]:
             gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+def leave_out_shapes_of_torch() -> bool:
+    """Have this process import torch without what tells the shape of a result without computing it.
+
+    It takes a fifth of the time of the import, and only torch.compile and torch.export ask for it; a process that left
+    it out can do neither. So this is for one that does nothing but translate, and for versions of torch with which that
+    was tried: any other is imported whole.
+
+    Returns:
+        Whether it will be left out.
+    """
+    if "torch" in sys.modules or not _version_of_torch().startswith(tuple(f"{tried}." for tried in _VERSIONS_TRIED)):
+        return False
+    sys.modules[_SHAPES_OF_TORCH] = ModuleType(_SHAPES_OF_TORCH, "Left out: see aiayn_cli/loading.py.")
+    return True
+
+
+def _version_of_torch() -> str:
+    """As its files say, since to import it is what takes the time; "" where they do not."""
+    spec = find_spec("torch")
+    file = Path(spec.origin).with_name("version.py") if spec is not None and spec.origin is not None else None
+    text = file.read_text(encoding="utf-8") if file is not None and file.exists() else ""
+    found = re.search(r"^__version__ = '([^']*)'", text, re.MULTILINE)
+    return found[1] if found is not None else ""

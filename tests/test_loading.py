@@ -1,13 +1,25 @@
-"""Loading goes without garbage collection, and leaves the process as it was."""
+"""Loading collects no garbage, and leaves the process as it was; what translates leaves a part of torch out."""
 
 import gc
+import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from translation_models import LINES, best, make_checkpoint, translations
 
-from aiayn_cli.loading import loading
+import aiayn_cli.loading
+from aiayn_cli.loading import leave_out_shapes_of_torch, loading
+
+PROGRAM = """
+import atexit, sys
+shapes = "torch._meta_registrations"
+atexit.register(lambda: print("torch" in sys.modules, hasattr(sys.modules[shapes], "device_hint"), file=sys.stderr))
+from aiayn_cli.__main__ import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +64,57 @@ def test_leaves_collection_off_where_it_was_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def run_fresh(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, which ends by saying whether it has torch, and all of it."""
+    command = [sys.executable, "-c", PROGRAM, *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("how", [[], ["--int8"], ["--precision", "bf16"]], ids=" ".join)
+def test_translate_needs_nothing_of_what_it_leaves_out(how: list[str], tmp_path: Path) -> None:
+    model = make_checkpoint(tmp_path / "model", seed=1)
+    text = "".join(f"{line}\n" for line in LINES)
+    done = run_fresh("translate", "--quiet", "--model", str(model), *how, text=text)
+    assert done.stderr.splitlines()[-1] == "True False"
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == len(LINES)
+    if not how:
+        assert done.stdout == best(translations([model], LINES))
+
+
+def test_other_commands_have_all_of_torch(tmp_path: Path) -> None:
+    done = run_fresh("average", str(tmp_path / "nothing"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "True True"
+
+
+def test_the_installed_torch_is_one_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a new one: run the tests with it added to those tried, and compare `translate` with and without."""
+    assert aiayn_cli.loading._version_of_torch() == version("torch")
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setitem(sys.modules, "torch._meta_registrations", None)  # put back afterwards
+    assert leave_out_shapes_of_torch()
+    assert sys.modules["torch._meta_registrations"] is not None
+
+
+@pytest.mark.parametrize("found", ["2.12.1", "2.130.0", "3.0", ""])
+def test_a_torch_that_was_not_tried_is_loaded_whole(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(aiayn_cli.loading, "_version_of_torch", lambda: found)
+    before = sys.modules.get("torch._meta_registrations")
+    assert not leave_out_shapes_of_torch()
+    assert sys.modules.get("torch._meta_registrations") is before
+
+
+def test_a_torch_that_is_loaded_stays_whole() -> None:
+    import torch._meta_registrations as shapes
+
+    assert not leave_out_shapes_of_torch()
+    assert sys.modules["torch._meta_registrations"] is shapes
+
+
+def test_no_torch_at_all_is_no_fault_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiayn_cli.loading, "find_spec", lambda _name: None)
+    assert aiayn_cli.loading._version_of_torch() == ""
