@@ -23,6 +23,28 @@ def test_a_library_that_knows_avx512_alone_adds_in_16_where_there_is_none(monkey
     assert cpu.adds_8_bits_in_32(by_avx512=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_limited"),
+    [
+        ("ONEDNN_MAX_CPU_ISA", "AVX2", True),
+        ("ONEDNN_MAX_CPU_ISA", "default", False),
+        ("DNNL_MAX_CPU_ISA", "AVX512_CORE", True),
+        ("FBGEMM_ENABLE_INSTRUCTIONS", "AVX2", True),
+        ("FBGEMM_ENABLE_INSTRUCTIONS", "", False),
+    ],
+)
+def test_a_library_that_may_not_use_all_instructions_is_taken_for_an_older_processor(
+    name: str, value: str, is_limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": True})
+    monkeypatch.setenv(name, value)
+    assert cpu.adds_8_bits_in_32() != is_limited
+    assert cpu.adds_8_bits_in_32(by_avx512=True) != is_limited
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert cpu.adds_8_bits_in_32()
+
+
 def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
