@@ -1,11 +1,13 @@
 """Files that a user names for results: whole or not there, and never in the place of a device or of an input."""
 
+import fcntl
 import os
 import stat
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from aiayn_cli.errors import AiaynError
 
@@ -44,6 +46,46 @@ def unfinished_path(path: Path) -> Path:
         return path
     place = path.resolve()  # a symbolic link stays one
     return place.with_name(f"{place.name}.unfinished")
+
+
+def open_unfinished(path: Path) -> BinaryIO:
+    """Open the file that is written until it is whole, empty; nobody else's work in it is touched.
+
+    Raises:
+        AiaynError: another process is writing it.
+        OSError: it cannot be written.
+    """
+    unfinished = unfinished_path(path)
+    if unfinished == path:
+        return path.open("wb")
+    while True:
+        file = unfinished.open("ab")
+        try:
+            _lock(file, path)
+            if _is_still_at(file, unfinished):
+                file.truncate(0)
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # another process has finished and renamed it between opening and locking
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        why = f"another process is writing {unfinished_path(path)}"
+        raise AiaynError(f"cannot write {path}: {why}", "wait for it, or give another name") from None
+    except OSError:
+        pass  # a file system without locks
+
+
+def _is_still_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def put_in_place(unfinished: Path, path: Path) -> None:

@@ -15,7 +15,7 @@ from aiayn_cli.data.input_lines import InputLine, LineFormat
 from aiayn_cli.data.text import write_records
 from aiayn_cli.decoding.translation import Details, Translation
 from aiayn_cli.errors import AiaynError, UsageError
-from aiayn_cli.stages.output_files import check_writable, put_in_place, read_place, unfinished_path
+from aiayn_cli.stages.output_files import check_writable, open_unfinished, put_in_place, read_place, unfinished_path
 
 Result = TypeVar("Result")
 
@@ -121,7 +121,7 @@ def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callab
     if output is not None:
         unfinished = unfinished_path(output)
         with _refusal_named(output):
-            sink = unfinished.open("wb")
+            sink = open_unfinished(output)
 
     def write(records: Iterable[str]) -> None:
         if not silent:
@@ -133,8 +133,9 @@ def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callab
         yield write
         if output is not None and unfinished is not None:
             with _refusal_named(output):
+                sink.flush()
+                put_in_place(unfinished, output)  # while it is open, and locked
                 sink.close()
-                put_in_place(unfinished, output)
     except BaseException:
         if output is not None:
             with suppress(OSError):  # of a disk that is full, which was said

@@ -7,7 +7,7 @@ from translation_models import feed_stdin
 
 from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.stages.output_files import read_place, unfinished_path, write_whole
+from aiayn_cli.stages.output_files import open_unfinished, read_place, unfinished_path, write_whole
 from aiayn_cli.stages.translate_output import open_writer
 
 FULL = Path("/dev/full")  # Linux's disk that is always full
@@ -38,6 +38,46 @@ def test_a_link_stays_one_and_the_file_that_it_leads_to_is_replaced(tmp_path: Pa
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "link").read_text() == "newer\n"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "link"]
+
+
+def test_two_at_once_never_write_one_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with open_writer(out) as write:
+        write(["first"])
+        with pytest.raises(AiaynError, match=r"cannot write .*out: another process is writing .*out\.unfinished"):
+            open_unfinished(out)
+        with open_writer(tmp_path / "other") as write_other:
+            write_other(["other"])
+        write(["second"])
+    assert out.read_text() == "first\nsecond\n"
+    with open_writer(out) as write:
+        write(["third"])
+    assert out.read_text() == "third\n"
+
+
+def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out.unfinished").write_text("a longer text than the new one\n")
+    with open_writer(tmp_path / "out") as write:
+        write(["new"])
+    assert (tmp_path / "out").read_text() == "new\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_that_is_finished_before_it_is_locked_is_not_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, unfinished = tmp_path / "out", tmp_path / "out.unfinished"
+    unfinished.write_text("whole\n")
+
+    def finish_first(file: int, operation: int) -> None:
+        monkeypatch.undo()
+        unfinished.replace(out)
+
+    monkeypatch.setattr("fcntl.flock", finish_first)
+    with open_unfinished(out) as file:
+        file.write(b"new\n")
+    assert out.read_text() == "whole\n"
+    assert unfinished.read_text() == "new\n"
 
 
 @needs_full
