@@ -84,13 +84,17 @@ class Checkpoint:
         """The vocabulary inside the checkpoint."""
         return self.path / "vocab.model"
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self, *, checked: bool = True) -> dict[str, Tensor]:
         """Float32 weights by parameter name, memory-mapped.
 
+        Args:
+            checked: read them all to see whether they are as they were written; if not, nothing but their names,
+                shapes and types is read before they are used.
         Raises:
             CheckpointError: the file is missing or damaged, or a number is not finite.
         """
-        return finite(self.path / _WEIGHTS, read_tensors(self.path / _WEIGHTS, self.files.get(_WEIGHTS)))
+        path = self.path / _WEIGHTS
+        return finite(path, read_tensors(path, self.files.get(_WEIGHTS))) if checked else read_tensors(path)
 
     def moving_average(self) -> dict[str, Tensor]:
         """The moving average of the weights by parameter name, float32; empty where the checkpoint has none.
@@ -103,13 +107,13 @@ class Checkpoint:
         found = finite(self.path / _MOMENTS, read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX))
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
-    def load_into(self, model: nn.Module) -> None:
-        """Give the weights to a model of the same shape: see put_into().
+    def load_into(self, model: nn.Module, *, checked: bool = True) -> None:
+        """Give the weights to a model of the same shape: see put_into(), and weights().
 
         Raises:
             CheckpointError: a weight is missing, left over, or of another shape or type.
         """
-        put_into(model, self._weights_for(dict(model.named_parameters())))
+        put_into(model, self._weights_for(dict(model.named_parameters()), checked=checked))
 
     def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
         """Copy the weights into tensors of the same names and shapes, which need no gradient here.
@@ -121,8 +125,8 @@ class Checkpoint:
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
 
-    def _weights_for(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        weights = self.weights()
+    def _weights_for(self, parameters: Mapping[str, Tensor], *, checked: bool = True) -> dict[str, Tensor]:
+        weights = self.weights(checked=checked)
         if weights.keys() != parameters.keys():
             odd = sorted(weights.keys() ^ parameters.keys())
             raise CheckpointError(f"{self.path}: weights and model differ in {odd[0]}", "the checkpoint is damaged")

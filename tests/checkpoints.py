@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -80,6 +81,13 @@ def change_tensors(path: Path, change: Callable[[dict[str, Tensor]], object]) ->
     change(tensors)
     save_file(tensors, path)
     assert path.stat().st_size == size
+
+
+def copy_damaged(model: Path, path: Path) -> Path:
+    """Copy a checkpoint, and change a sign among its weights."""
+    shutil.copytree(model, path)
+    change_tensors(path / "weights.safetensors", lambda tensors: next(iter(tensors.values())).view(-1)[:1].neg_())
+    return path
 
 
 def fail_at(patch: pytest.MonkeyPatch, owner: object, name: str, number: int, act: Callable[[], None]) -> list[int]:

@@ -19,7 +19,7 @@ from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.stages.devices import device_of_each
 from aiayn_cli.stages.translate_attention import AttentionPicture
-from aiayn_cli.stages.translate_input import check_inputs, followed, groups, opened
+from aiayn_cli.stages.translate_input import check_inputs, followed, groups, is_typed, opened
 from aiayn_cli.stages.translate_models import Engine, Search, make_sampling
 from aiayn_cli.stages.translate_output import OutputStyle, check_outputs, give_unfinished, open_writer
 from aiayn_cli.stages.translate_scores import run_score_against
@@ -200,6 +200,7 @@ def run_translate(
         on_suspect=on_suspect,
         markup=markup,
         verbosity=logs.verbosity(),
+        check_beside=is_typed(source),
     )
     devices = device_of_each(gpus, device)
     picture = AttentionPicture(attention)
@@ -242,7 +243,7 @@ def run_translate(
         tasks = (Task(group, picture.room) for group in groups(lines, len(devices)))
         numbered = ((len(task.lines), (task, answer)) for task, answer in answers(work_time.taken(tasks)))
         try:
-            for task, answer in followed(numbered, lines, file):
+            for task, answer in followed(numbered, lines, file, source):
                 session.take(task, answer)
                 work_time.put_out()
         except (AiaynError, OSError, KeyboardInterrupt) as error:

@@ -29,7 +29,7 @@ def groups(lines: InputLines, workers: int = 1) -> Iterator[Sequence[InputLine]]
 
 
 def followed(
-    answers: Iterable[tuple[int, Answer]], lines: InputLines, file: BinaryIO, doing: str = "translating"
+    answers: Iterable[tuple[int, Answer]], lines: InputLines, file: BinaryIO, source: str, doing: str = "translating"
 ) -> Iterator[Answer]:
     """Give the answers, and show how far it is: a prompt after each on a terminal, progress elsewhere.
 
@@ -37,9 +37,10 @@ def followed(
         answers: each with the number of its lines.
         lines: where they come from.
         file: the same, not read yet.
+        source: its name.
         doing: what is done.
     """
-    if lines.reader.name == "stdin" and sys.stdin.isatty():
+    if is_typed(source):
         logs.notice("type a line to translate it; Ctrl-D ends")
         try:
             logs.prompt(_PROMPT)
@@ -60,6 +61,11 @@ def followed(
         for count, answer in answers:
             yield answer
             progress.advance(count)
+
+
+def is_typed(source: str) -> bool:
+    """Whether somebody types the lines: they are read from a terminal."""
+    return source == "-" and sys.stdin.isatty()
 
 
 def check_inputs(source: str, second: Path | None) -> None:

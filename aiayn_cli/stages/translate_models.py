@@ -1,7 +1,8 @@
 """Which models `aiayn translate` uses, and how they search."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -98,12 +99,15 @@ class LoadedModels:
         codec: their vocabulary.
         translator: all of them, as an ensemble where there are several.
         glossary: the terms that they must use.
+        confirm: to be called before the first output: waits for the check of their weights, and raises CheckpointError
+            where they are damaged.
     """
 
     checkpoints: Sequence[Checkpoint]
     codec: Codec
     translator: Translator
     glossary: Glossary | None = None
+    confirm: Callable[[], None] = lambda: None
 
 
 def load_models(
@@ -116,6 +120,7 @@ def load_models(
     glossary: Path | None = None,
     notices: LineNotices | None = None,
     scores_again: bool = False,
+    check_beside: bool = False,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
@@ -128,6 +133,8 @@ def load_models(
         glossary: file of terms, as in load_glossary().
         notices: as in Translator.
         scores_again: as in SentenceSearch.
+        check_beside: leave the check of the weights, which takes most of the time, to a thread (LoadedModels.confirm);
+            not where all of them are read for something else before.
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
             installed, has no exported model, or cannot do what is asked for.
@@ -163,7 +170,8 @@ def load_models(
             "as long as the words of a line let them be",
             "leave it away, or add --no-tree-rules",
         )
-    networks = list(map(load_network, checkpoints))
+    check_beside = check_beside and engine == "torch" and not int8
+    networks = [load_network(checkpoint, checked=not check_beside) for checkpoint in checkpoints]
     other: SearchEngine | None = None
     if engine == "ctranslate2":
         other, label = load_exported(first, codec, chosen, int8=int8)
@@ -184,7 +192,22 @@ def load_models(
         splits=not first.text.trees,
         tree_grammar=grammar,
     )  # fmt: skip
+    if check_beside:
+        return LoadedModels(checkpoints, codec, translator, terms, _checked_beside(checkpoints))
     return LoadedModels(checkpoints, codec, translator, terms)
+
+
+def _checked_beside(checkpoints: Sequence[Checkpoint]) -> Callable[[], None]:
+    """Start to check weights in a thread; what is returned waits for it, and raises what it found."""
+    thread = ThreadPoolExecutor(max_workers=1)
+    checks = [thread.submit(checkpoint.weights) for checkpoint in checkpoints]
+    thread.shutdown(wait=False)  # it ends with the last of them
+
+    def confirm() -> None:
+        for check in checks:
+            check.result()
+
+    return confirm
 
 
 def _check_engine_can(search: Search, n_models: int, precision: Precision, has_glossary: bool) -> None:
@@ -224,8 +247,8 @@ def _use_int8(networks: Sequence[TranslationModel], chosen: Device) -> Device:
     return replace(chosen, dtype=torch.float32, explanation=f"{chosen.explanation}; weights in 8 bits")
 
 
-def load_network(checkpoint: Checkpoint) -> TranslationModel:
-    """The model of a checkpoint, in evaluation mode, with the weights in its memory-mapped file."""
+def load_network(checkpoint: Checkpoint, *, checked: bool = True) -> TranslationModel:
+    """The model of a checkpoint, in evaluation mode, with the weights in its memory-mapped file; see weights()."""
     model = build_empty(checkpoint.model, checkpoint.vocab_size).eval()  # drawing weights takes longer than all else
-    checkpoint.load_into(model)
+    checkpoint.load_into(model, checked=checked)
     return model

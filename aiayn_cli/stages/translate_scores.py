@@ -123,7 +123,7 @@ def run_score_against(
             )
 
         try:
-            for records in followed(scored, lines, file, "scoring"):
+            for records in followed(scored, lines, file, source, "scoring"):
                 write(records)
         except (AiaynError, OSError, KeyboardInterrupt) as error:
             give_unfinished(error, result, take_unfinished)

@@ -42,6 +42,7 @@ class WorkPlan:
         on_suspect: what is done about outputs that look wrong.
         markup: whether tags, placeholders and addresses are carried through.
         verbosity: of logs.
+        check_beside: as in load_models(), for somebody who waits to type the first line.
     """
 
     models: Sequence[Path]
@@ -57,6 +58,7 @@ class WorkPlan:
     on_suspect: OnSuspect
     markup: bool
     verbosity: int
+    check_beside: bool
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def make_work(
         plan.glossary,
         notices,
         plan.shows_scores,
+        plan.check_beside,
     )
     first = loaded.checkpoints[0]
     check_abilities(
@@ -159,6 +162,7 @@ class _Work:
     def __init__(self, plan: WorkPlan, loaded: LoadedModels, notices: RecordedNotices) -> None:
         first = loaded.checkpoints[0]
         self._plan = plan
+        self._confirm = loaded.confirm
         self._glossary = loaded.glossary
         self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if plan.markup else loaded.translator
         self._second_pass = loaded.translator.second_pass()
@@ -172,8 +176,9 @@ class _Work:
         """Do it.
 
         Raises:
-            AiaynError: memory ran out, or the models give NaN.
+            AiaynError: memory ran out, or the models are damaged or give NaN.
         """
+        self._confirm()
         try:
             return self._answer(task)
         except Exception as error:

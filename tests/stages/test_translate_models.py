@@ -4,9 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checkpoints import copy_damaged
 from translation_models import DECODING, LINES, best, feed_stdin, make_checkpoint, translations
 
 from aiayn_cli.app import main
+from aiayn_cli.errors import CheckpointError
+from aiayn_cli.stages.translate_models import Search, load_models
 
 
 def test_without_a_model_the_newest_run_is_taken_and_named(
@@ -70,3 +73,23 @@ def test_a_vocabulary_that_is_not_the_models_is_refused(tmp_path: Path, capsys: 
     (tmp_path / "in").write_text("hund\n")
     assert main(["translate", "-m", str(changed), "-i", str(tmp_path / "in")]) == 1
     assert "is not the vocabulary that the model was trained with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_weights_checked_beside_other_work_are_confirmed_before_they_are_used(
+    others: int, model: Path, tmp_path: Path
+) -> None:
+    sound = [model] * others
+    load_models([model, *sound], Search(), "cpu", "fp32", check_beside=True).confirm()
+    loaded = load_models([*sound, copy_damaged(model, tmp_path / "model")], Search(), "cpu", "fp32", check_beside=True)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"model.weights\.safetensors is not as it was written"):
+            loaded.confirm()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"int8": True, "check_beside": True}], ids=str)
+def test_weights_are_checked_as_they_are_loaded_where_all_of_them_are_read(
+    arguments: dict[str, bool], model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="is not as it was written"):
+        load_models([copy_damaged(model, tmp_path / "model")], Search(), "cpu", "fp32", **arguments)
