@@ -50,13 +50,16 @@ def until_ready(model: Path) -> float:
     start = time.perf_counter()
     streams = {"stdin": side_of_the_command, "stdout": side_of_the_command, "stderr": side_of_the_command}
     process = subprocess.Popen([sys.executable, *TRANSLATE, "-m", model], **streams)
+    os.close(side_of_the_command)  # else the end of a command that fails would not be seen
     shown = b""
     while not shown.endswith(PROMPT):
-        shown += os.read(terminal, 1024)
+        try:
+            shown += os.read(terminal, 1024)
+        except OSError:  # what a terminal says that nobody writes to any more
+            sys.exit(f"translate ended before it was ready: {shown.decode()}")
     seconds = time.perf_counter() - start
     process.kill()
     process.wait()
-    os.close(side_of_the_command)
     os.close(terminal)
     return seconds
 
@@ -70,9 +73,11 @@ def until_answered(model: Path) -> float:
     assert process.stdout is not None
     process.stdin.write(b"a short line\n")
     process.stdin.flush()
-    process.stdout.readline()
+    is_answered = process.stdout.readline().endswith(b"\n")
     seconds = time.perf_counter() - start
     process.communicate()
+    if not is_answered:
+        sys.exit("translate ended without an answer")
     return seconds
 
 
