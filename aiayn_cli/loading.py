@@ -5,11 +5,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _SHAPES_OF_TORCH = "torch._meta_registrations"
+_COMPILER_OF_TORCH = "torch._dynamo"
 _VERSIONS_TRIED = ("2.13",)  # of torch, in which nothing that translates asks for the above
 
 
@@ -35,17 +38,42 @@ def loading() -> Iterator[None]:
 def leave_out_shapes_of_torch() -> bool:
     """Have this process import torch without what tells the shape of a result without computing it.
 
-    It takes a fifth of the time of the import, and only torch.compile and torch.export ask for it; a process that left
-    it out can do neither. So this is for one that does nothing but translate, and for versions of torch with which that
-    was tried: any other is imported whole.
+    It takes a fifth of the time of the import. torch.compile and torch.export ask for it, and so may a plug-in that
+    torch loads with itself; when they do it is loaded late. Operations on torch's meta device may ask for it too, and
+    fail, until then. So this is for a process that does nothing but translate, and for versions of torch with which
+    that was tried: any other is imported whole.
 
     Returns:
         Whether it will be left out.
     """
     if "torch" in sys.modules or not _version_of_torch().startswith(tuple(f"{tried}." for tried in _VERSIONS_TRIED)):
         return False
-    sys.modules[_SHAPES_OF_TORCH] = ModuleType(_SHAPES_OF_TORCH, "Left out: see aiayn_cli/loading.py.")
+    sys.modules[_SHAPES_OF_TORCH] = _LeftOut(_SHAPES_OF_TORCH)
+    sys.meta_path.insert(0, _BeforeTheCompiler())
     return True
+
+
+class _LeftOut(ModuleType):
+    """Stands for the module until one of its names is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what is asked of any module
+            raise AttributeError(name)
+        return getattr(_load_late(), name)
+
+
+class _BeforeTheCompiler:
+    """Finds nothing, but hears of the import of torch's compiler, which would fail without what was left out."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == _COMPILER_OF_TORCH:
+            _load_late()
+
+
+def _load_late() -> ModuleType:
+    if isinstance(sys.modules[_SHAPES_OF_TORCH], _LeftOut):
+        del sys.modules[_SHAPES_OF_TORCH]
+    return import_module(_SHAPES_OF_TORCH)
 
 
 def _version_of_torch() -> str:
