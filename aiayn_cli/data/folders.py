@@ -1,7 +1,6 @@
 """A folder that appears whole or not at all, and that an interrupted call goes on with where it stopped."""
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from aiayn_cli.data.locked_file import open_locked
 from aiayn_cli.errors import AiaynError, DataError, Terminated
 
 _LOCK = ".lock"  # its lock goes with the process that holds it, even after kill -9
@@ -169,23 +169,15 @@ def _make_and_lock(partial: Path, path: Path) -> BinaryIO:
         except OSError as error:
             raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
         try:
-            lock = (partial / _LOCK).open("ab")
-        except FileNotFoundError:
-            continue  # another process has just renamed or removed the folder
-        except OSError as error:
-            raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock.fileno()), (partial / _LOCK).stat()):
-                return lock
+            return open_locked(partial / _LOCK)
         except BlockingIOError:
-            lock.close()
             raise DataError(
                 f"{path} is being written by another process", "wait for it, or give another --out"
             ) from None
         except FileNotFoundError:
-            pass
-        lock.close()  # between opening and locking, another process has finished, and renamed the folder
+            continue  # another process has just renamed or removed the folder
+        except OSError as error:
+            raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
 
 
 def _is_ours(partial: Path) -> bool:

@@ -4,7 +4,6 @@ The two survive every interruption, and go on from there the next time.
 """
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from aiayn_cli.data.corpus import Archive
+from aiayn_cli.data.locked_file import open_locked
 from aiayn_cli.errors import DataError
 
 _READ_BYTES = 1 << 20
@@ -135,19 +135,11 @@ class PartFile:
         self._notes.unlink(missing_ok=True)
 
     def _open_and_lock(self) -> BinaryIO:
-        while True:
-            file = self.path.open("ab", buffering=0)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self.path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                    return file
-            except BlockingIOError:
-                file.close()
-                problem = f"{self._whole} is being downloaded by another process"
-                raise DataError(problem, "wait for it, or choose another folder with --downloads") from None
-            except FileNotFoundError:
-                pass
-            file.close()  # another process has finished and renamed it between opening and locking
+        try:
+            return open_locked(self.path, buffering=0)
+        except BlockingIOError:
+            problem = f"{self._whole} is being downloaded by another process"
+            raise DataError(problem, "wait for it, or choose another folder with --downloads") from None
 
     def _read_notes(self) -> dict[str, Any]:
         try:

@@ -1,6 +1,5 @@
 """Files that a user names for results: whole or not there, and never in the place of a device or of an input."""
 
-import fcntl
 import os
 import stat
 import sys
@@ -9,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from aiayn_cli.data.locked_file import open_locked
 from aiayn_cli.errors import AiaynError
 
 _NO_FILES = ("/dev/", "/proc/")  # what is there is a device, or a link to what some process has open
@@ -58,34 +58,13 @@ def open_unfinished(path: Path) -> BinaryIO:
     unfinished = unfinished_path(path)
     if unfinished == path:
         return path.open("wb")
-    while True:
-        file = unfinished.open("ab")
-        try:
-            _lock(file, path)
-            if _is_still_at(file, unfinished):
-                file.truncate(0)
-                return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # another process has finished and renamed it between opening and locking
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file = open_locked(unfinished)
     except BlockingIOError:
-        why = f"another process is writing {unfinished_path(path)}"
+        why = f"another process is writing {unfinished}"
         raise AiaynError(f"cannot write {path}: {why}", "wait for it, or give another name") from None
-    except OSError:
-        pass  # a file system without locks
-
-
-def _is_still_at(file: BinaryIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+    file.truncate(0)
+    return file
 
 
 def put_in_place(unfinished: Path, path: Path) -> None:

@@ -461,7 +461,7 @@ def test_a_file_that_another_process_finished_is_left_as_it_is(
             part.rename(tmp_path / "corpus.tgz")
         flock(file, how)
 
-    monkeypatch.setattr("aiayn_cli.data.part_file.fcntl.flock", rename_before_locking)
+    monkeypatch.setattr("fcntl.flock", rename_before_locking)
     assert fetch(tmp_path, archive(server.put("/corpus.tgz", Answer(status=404)))).read_bytes() == BODY
     assert names(tmp_path) == ["corpus.tgz"]
 
