@@ -134,7 +134,7 @@ def load_models(
         notices: as in Translator.
         scores_again: as in SentenceSearch.
         check_beside: leave the check of the weights, which takes most of the time, to a thread (LoadedModels.confirm);
-            not where all of them are read for something else before.
+            not for 8 bits or another engine, which would take them as they are before that.
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
             installed, has no exported model, or cannot do what is asked for.
