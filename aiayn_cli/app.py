@@ -19,13 +19,13 @@ import typer
 from typer.core import TyperGroup
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.commands.average import average
-from aiayn_cli.commands.export import export
-from aiayn_cli.commands.prepare import PrepareCommand, prepare
-from aiayn_cli.commands.score import score
-from aiayn_cli.commands.train import train
-from aiayn_cli.commands.translate import translate
+from aiayn_cli.average.command import average
 from aiayn_cli.errors import AiaynError, SaidElsewhere
+from aiayn_cli.export.command import export
+from aiayn_cli.prepare.command import PrepareCommand, prepare
+from aiayn_cli.score.command import score
+from aiayn_cli.train.command import train
+from aiayn_cli.translate.command import translate
 
 WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
 

@@ -29,7 +29,7 @@ class TextConfig:
 
     normalise_punctuation: bool = False  # quotation marks, dashes and the like, as the Moses script does
     moses_tokenise: bool = False  # blanks around punctuation, as the Moses script does
-    trees: bool = False  # the target side is constituency trees, written as sequences (data/tree_text.py)
+    trees: bool = False  # the target side is constituency trees, written as sequences (parsing/tree_text.py)
     tree_tags: bool = True  # with the part of speech of each word
     tree_words: bool = False  # with the words themselves
 
@@ -46,14 +46,14 @@ class DataConfig:
     corpus: str = "wmt14-en-de"  # prepared/CORPUS is what `train` reads without --data
     vocab_size: int = 37_000  # joint sub-word vocabulary, special tokens included (Section 5.1)
     max_length: int = 250  # sub-word tokens on either side; a longer training pair is dropped
-    max_ratio: float = 1.5  # longer side / shorter side in tokens; see data/clean.py for short pairs
+    max_ratio: float = 1.5  # longer side / shorter side in tokens; see prepare/clean.py for short pairs
     max_words: int = 250  # words between blanks on either side; a longer training pair is dropped; 0 = no limit
     dedupe: bool = True  # drop a training pair that was seen before
     drop_identical: bool = True  # drop a training pair whose sides are the same text
     drop_no_letters: bool = True  # drop a training pair with a side that has no letter
     drop_wrong_script: bool = True  # drop a training pair with a side in a script its language is not written in
     drop_overlap: bool = True  # drop a training pair of which a side is in the validation or test text
-    drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see data/drift.py
+    drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see prepare/drift.py
     case_copies: float = 0.05  # share of the training pairs of which a copy in upper or title case is added
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses

@@ -1,6 +1,6 @@
 """What a person reads while a command runs: notices and progress, on stderr, from rank 0 only.
 
-Results never pass through here; they go to stdout (commands/options.py).
+Results never pass through here; they go to stdout (command_line.py).
 """
 
 import io

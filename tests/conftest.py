@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 from loopback import Loopback, serve
 
+pytest_plugins = ["small_run"]  # prepared data, a recipe and a model, all small
+
 hypothesis.settings.register_profile("aiayn", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.load_profile("aiayn")
 

@@ -1,4 +1,4 @@
-"""Work for the processes of tests/decoding/test_processes.py, which import it by its name."""
+"""Work for the processes of tests/test_process_pool.py, which import it by its name."""
 
 import os
 import signal

@@ -15,7 +15,7 @@ import typer
 import aiayn_cli.app
 from aiayn_cli import __version__, logs
 from aiayn_cli.app import main
-from aiayn_cli.commands.options import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated, UsageError, did_you_mean
 
 AIAYN = [sys.executable, "-m", "aiayn_cli"]

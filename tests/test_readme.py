@@ -14,7 +14,7 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from aiayn_cli.app import main
-from aiayn_cli.data.corpora import find_corpus
+from aiayn_cli.corpora.names import find_corpus
 
 CHECKOUT = Path(__file__).parent.parent
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
@@ -131,7 +131,7 @@ def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.M
         asked.append(options)
         raise Asked
 
-    monkeypatch.setattr("aiayn_cli.stages.prepare.run_prepare", run_prepare)
+    monkeypatch.setattr("aiayn_cli.prepare.session.run_prepare", run_prepare)
     for command in commands:
         with pytest.raises(Asked):
             main(command.split())
@@ -145,7 +145,7 @@ def test_the_commands_for_test_sets_name_what_there_is(monkeypatch: pytest.Monke
     section = README.partition("## Averages and scores")[2].partition("\n## ")[0]
     commands = re.findall(r"aiayn (score -t [^<|\n]*)", section)
     asked: list[tuple[str, str]] = []
-    monkeypatch.setattr("aiayn_cli.stages.score.load_set", lambda name, langs, _: asked.append((name, langs)) or 1 / 0)
+    monkeypatch.setattr("aiayn_cli.score.session.load_set", lambda name, langs, _: asked.append((name, langs)) or 1 / 0)
     for command in commands:
         with pytest.raises(ZeroDivisionError):
             main(command.split())

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from aiayn_cli.average.session import run_average
 from aiayn_cli.checkpoint import load_checkpoint, load_training
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.metrics import read_metrics
 from aiayn_cli.run_checkpoints import list_checkpoints
-from aiayn_cli.stages import train_session as session_module
-from aiayn_cli.stages.average import run_average
-from aiayn_cli.training.gradient import GradientOfUpdates
-from aiayn_cli.training.metrics import read_metrics
+from aiayn_cli.train import session as session_module
+from aiayn_cli.train.gradient import GradientOfUpdates
 
 Train = Callable[..., Any]  # a TrainResult, or of a dry run its own
 

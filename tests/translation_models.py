@@ -10,13 +10,13 @@ import torch
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
-from aiayn_cli.data.codec import Codec
-from aiayn_cli.data.vocab import Vocab
-from aiayn_cli.data.vocab_training import train_vocab
-from aiayn_cli.decoding.translation import Translation
-from aiayn_cli.decoding.translator import Translator
 from aiayn_cli.device import Device
 from aiayn_cli.model.build import build_model
+from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.vocab import Vocab
+from aiayn_cli.translate.translation import Translation
+from aiayn_cli.translate.translator import Translator
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from aiayn_cli.config import ModelConfig, TrainingConfig
-from aiayn_cli.training.trainer import Trainer
+from aiayn_cli.train.trainer import Trainer
 
 CONFIG = TrainingConfig(
     batch_tokens=120, max_tokens=1_000, max_updates=6, warmup_steps=4, save_every_steps=2, log_every_steps=1, seed=5

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig, TextConfig
-from aiayn_cli.data.codec import TGT_VOCAB, VOCAB, Codec
-from aiayn_cli.data.corpus_table import CORPORA
+from aiayn_cli.corpora.table import CORPORA
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.data.text import read_file
 from aiayn_cli.errors import DataError, did_you_mean
+from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, Codec
+from aiayn_cli.text.lines import read_file
 
 FORMAT = "aiayn-prepared"
 FORMAT_VERSION = 1  # goes up when an older reader would misread the folder

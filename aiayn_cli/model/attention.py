@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.model.dropout import dropout
+from aiayn_cli.model.cpu.dropout import dropout
+from aiayn_cli.model.cpu.packed_attention import PackedPattern, packed_attention, project_apart
 from aiayn_cli.model.masks import Causal, additive, causal_mask
-from aiayn_cli.model.packed_attention import PackedPattern, packed_attention, project_apart
 from aiayn_cli.model.windowed_attention import Window, from_blocks, to_blocks
 
 WholeMask = Tensor | Window | Causal | None  # of sequences side by side

@@ -8,8 +8,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.convolutional import build_convolutional
-from aiayn_cli.model.recurrent import build_recurrent
+from aiayn_cli.model.rivals.convolutional import build_convolutional
+from aiayn_cli.model.rivals.recurrent import build_recurrent
 from aiayn_cli.model.transformer import build_transformer
 from aiayn_cli.model.translation_model import TranslationModel
 

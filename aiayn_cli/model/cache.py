@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.model.left_behind import LeftBehind
 from aiayn_cli.model.masks import additive, causal_mask, contiguous, padding_mask
+from aiayn_cli.model.window_cache import LeftBehind
 
 _GROWTH = 16  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
 

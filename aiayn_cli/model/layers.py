@@ -8,10 +8,10 @@ from torch.nn import functional
 
 from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend_in_step
 from aiayn_cli.model.cache import LayerCache, NewSlots
-from aiayn_cli.model.dropout import dropout, dropout_add
-from aiayn_cli.model.fused_feed_forward import fused_feed_forward
+from aiayn_cli.model.cpu.dropout import dropout, dropout_add
+from aiayn_cli.model.cpu.fused_feed_forward import fused_feed_forward
+from aiayn_cli.model.cpu.packed_attention import PackedPattern
 from aiayn_cli.model.masks import contiguous
-from aiayn_cli.model.packed_attention import PackedPattern
 
 
 class FeedForward(nn.Module):

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import Mask, MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
+from aiayn_cli.model.cpu.packed_attention import PackedPattern
 from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,
@@ -17,7 +18,6 @@ from aiayn_cli.model.embeddings import (
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from aiayn_cli.model.masks import Causal, causal_mask, padding_mask
-from aiayn_cli.model.packed_attention import PackedPattern
 from aiayn_cli.model.packing import Packing
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 from aiayn_cli.model.windowed_attention import Window

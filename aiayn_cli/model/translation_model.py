@@ -48,7 +48,7 @@ class TranslationModel(nn.Module, ABC):
     Attributes:
         encoder_layers, decoder_layers: what torch.compile is given, layer by layer.
         output: its weight [vocab, d_model] turns what the decoder makes into logits.
-        replays_graphs: whether its compiled layers are CUDA graphs (training/compilation.py).
+        replays_graphs: whether its compiled layers are CUDA graphs (train/compilation.py).
     """
 
     encoder_layers: nn.ModuleList

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from aiayn_cli.data.text import read_file
-from aiayn_cli.data.trees import Close, Event, Leaf, Open, Tree, read_trees, reduce_tree, to_text
-from aiayn_cli.evaluation.bracketing import BracketScore, SentenceScore, score_brackets, summarise
-from aiayn_cli.evaluation.bracketing_rules import BracketRules, read_rules
+from aiayn_cli.parsing.bracketing import BracketScore, SentenceScore, score_brackets, summarise
+from aiayn_cli.parsing.bracketing_rules import BracketRules, read_rules
+from aiayn_cli.parsing.trees import Close, Event, Leaf, Open, Tree, read_trees, reduce_tree, to_text
+from aiayn_cli.text.lines import read_file
 
 EVALB_COLUMNS = (1, 2, 5, 6, 7, 8, 9, 10)  # length, status, matched, gold, test, crossing, words, tags
 STOP = Leaf(".", ".")

@@ -19,9 +19,9 @@ from pathlib import Path
 from command_line import aiayn
 from short_runs import short_schedule
 
-from aiayn_cli.data.text import read_file, write_records
-from aiayn_cli.data.vocab import Vocab
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.text.lines import read_file, write_records
+from aiayn_cli.text.vocab import Vocab
 
 
 def main() -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 from translate import read
 
 from aiayn_cli import logs
-from aiayn_cli.decoding.beam_search import length_penalty
-from aiayn_cli.decoding.translation import Translation
-from aiayn_cli.decoding.translator import Translator
-from aiayn_cli.evaluation.metrics import MetricOptions, SacreMetric
-from aiayn_cli.evaluation.significance import compare
-from aiayn_cli.stages.translate_models import LoadedModels, Search, load_models
+from aiayn_cli.score.metrics import MetricOptions, SacreMetric
+from aiayn_cli.score.significance import compare
+from aiayn_cli.translate.models import LoadedModels, Search, load_models
+from aiayn_cli.translate.search.beam import length_penalty
+from aiayn_cli.translate.translation import Translation
+from aiayn_cli.translate.translator import Translator
 
 KINDS = {"fp32": ("fp32", False), "bf16": ("bf16", False), "int8": ("auto", True)}  # precision, 8-bit weights
 

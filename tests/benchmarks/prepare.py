@@ -29,12 +29,11 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from aiayn_cli import logs
-from aiayn_cli.data import folders
-from aiayn_cli.data.parallel import available_cores
-from aiayn_cli.data.text import read_file
-from aiayn_cli.stages import prepare_steps
-from aiayn_cli.stages.prepare import run_prepare
+from aiayn_cli import folders, logs
+from aiayn_cli.parallel import available_cores
+from aiayn_cli.prepare import steps as prepare_steps
+from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.text.lines import read_file
 
 EXTRAPOLATE_TO = 40_000_000  # pairs
 PAIRS_AT_ONCE = 50_000

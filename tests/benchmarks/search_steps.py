@@ -5,8 +5,9 @@
 A step reads one token of each hypothesis, of a model with random weights: `small` with a vocabulary of 8,000, `base`
 with 37,000. The projection to the vocabulary is multiplied as a whole, and in blocks of words as the toolkit does for
 up to 512 rows (model/translation_model.py); 8-bit products are oneDNN's alone, and for up to 64 rows FBGEMM's as the
-toolkit has them (model/int8.py). A ratio below 1 says how much of the time is left. Both forms of a pair take turns,
-and the fastest of each counts. `search` is the part of a step, in fp32, that is not the model's: choosing hypotheses.
+toolkit has them (model/cpu/int8.py). A ratio below 1 says how much of the time is left. Both forms of a pair take
+turns, and the fastest of each counts. `search` is the part of a step, in fp32, that is not the model's: choosing
+hypotheses.
 """
 
 import argparse
@@ -17,14 +18,14 @@ import torch
 from translate import SIZES
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.decoding.beam_search import beam_search
-from aiayn_cli.decoding.scorer import ModelScorer
 from aiayn_cli.device import choose_device
 from aiayn_cli.model import translation_model
 from aiayn_cli.model.build import build_model
-from aiayn_cli.model.int8 import Int8Linear, use_int8
+from aiayn_cli.model.cpu.int8 import Int8Linear, use_int8
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
+from aiayn_cli.translate.search.beam import beam_search
+from aiayn_cli.translate.search.scorer import ModelScorer
 
 VOCAB = {"small": 8_000, "base": 37_000}
 SRC_LEN = 16

@@ -87,9 +87,9 @@ def base_model(folder: Path) -> Path:
 
     from aiayn_cli.checkpoint import Checkpoint, save_checkpoint
     from aiayn_cli.config import DecodingConfig, ModelConfig
-    from aiayn_cli.data.vocab import Vocab
-    from aiayn_cli.data.vocab_training import train_vocab
     from aiayn_cli.model.build import build_model
+    from aiayn_cli.prepare.vocab_training import train_vocab
+    from aiayn_cli.text.vocab import Vocab
 
     chance = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz"

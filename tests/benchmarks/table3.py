@@ -31,10 +31,10 @@ from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
 from aiayn_cli.run_checkpoints import list_checkpoints
-from aiayn_cli.stages.changed_settings import changed_settings
-from aiayn_cli.stages.score import run_score
-from aiayn_cli.stages.train import run_train
-from aiayn_cli.stages.translate import run_translate
+from aiayn_cli.score.session import run_score
+from aiayn_cli.train.changed_settings import changed_settings
+from aiayn_cli.train.run import run_train
+from aiayn_cli.translate.run import run_translate
 
 # Recipe of each row: perplexity, BLEU, millions of parameters as printed (newstest2013, en-de).
 PAPER: dict[str, tuple[float, float, int | None]] = {

@@ -120,7 +120,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     from aiayn_cli.device import choose_device
     from aiayn_cli.model.translation_model import count_parameters
-    from aiayn_cli.training.state import TrainingState
+    from aiayn_cli.train.state import TrainingState
 
     device = choose_device("auto", arguments.precision)
     rate = matmul_gflops(device.device, device.dtype)
@@ -175,12 +175,12 @@ def make_trainer(
 
     from aiayn_cli.config import ModelConfig, TrainingConfig
     from aiayn_cli.data.prepared import PreparedData
+    from aiayn_cli.metrics import MetricsLog
     from aiayn_cli.model.build import build_model
-    from aiayn_cli.training.distributed import Worker
-    from aiayn_cli.training.metrics import MetricsLog
-    from aiayn_cli.training.optimizer import MasterAdam
-    from aiayn_cli.training.state import TrainingState
-    from aiayn_cli.training.trainer import Hooks, Trainer
+    from aiayn_cli.train.distributed import Worker
+    from aiayn_cli.train.optimizer import MasterAdam
+    from aiayn_cli.train.state import TrainingState
+    from aiayn_cli.train.trainer import Hooks, Trainer
 
     data = PreparedData.load(arguments.data)
     shape = ModelConfig(**SIZES[size])
@@ -214,7 +214,7 @@ def make_trainer(
 def compare_with_fp32(arguments: argparse.Namespace, size: str) -> None:
     """Train the same updates from the same weights in bf16 and fp32; print the loss of each tenth of them."""
     from aiayn_cli.device import choose_device
-    from aiayn_cli.training.metrics import read_metrics
+    from aiayn_cli.metrics import read_metrics
 
     losses = {}
     every = max(1, arguments.curve // 10)

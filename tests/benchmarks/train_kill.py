@@ -57,7 +57,7 @@ TIMES = ("seconds", "saved_seconds")  # of a state: what no two runs share
 
 def prepare(folder: Path) -> Path:
     """Some 150 pairs that mean nothing."""
-    from aiayn_cli.stages.prepare import run_prepare
+    from aiayn_cli.prepare.session import run_prepare
 
     chance = random.Random(5)
     files = {}
@@ -150,10 +150,10 @@ def where(run: Path) -> str:
 
 def outcome(run: Path) -> dict[str, str]:
     """What two equal runs share, as digests by name."""
+    from aiayn_cli.average.session import run_average
     from aiayn_cli.checkpoint import load_checkpoint, load_training
+    from aiayn_cli.metrics import read_metrics, standing
     from aiayn_cli.run_checkpoints import list_checkpoints
-    from aiayn_cli.stages.average import run_average
-    from aiayn_cli.training.metrics import read_metrics, standing
 
     checkpoints = list_checkpoints(run)
     training = load_training(checkpoints[-1])

@@ -19,7 +19,7 @@ counted once, looked at in a pass that is not timed. The first pass over the tex
 product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
 processor, 64 sentences in a batch (fewer where there are too few for all). Where its 8-bit sums would overflow, it
-multiplies by MKL (interop/ctranslate2_package.py); CT2_USE_MKL=0 before the command leaves it its own choice. `first`
+multiplies by MKL (translate/ctranslate2_package.py); CT2_USE_MKL=0 before the command leaves it its own choice. `first`
 is the median time to the answer to one short line in a warm process. BLEU is that of the trained model's outputs; where
 weights are random it is the agreement with torch in fp32, whose outputs are taken as reference, so that its own is 100.
 `changed` counts the outputs that differ from those of torch in fp32; with random weights the next tokens are nearly as
@@ -106,7 +106,7 @@ def main() -> None:
 
 def read(path: str) -> list[str]:
     """The lines of a file, compressed or not."""
-    from aiayn_cli.data.text import RecordReader, open_text_bytes
+    from aiayn_cli.text.lines import RecordReader, open_text_bytes
 
     with open_text_bytes(path) as file:
         return [line or "" for block in RecordReader(file, path).blocks() for line in block]
@@ -121,13 +121,13 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
 
     from aiayn_cli.checkpoint import load_checkpoint, save_checkpoint
     from aiayn_cli.config import ModelConfig
-    from aiayn_cli.data.codec import Codec
-    from aiayn_cli.interop.ctranslate2_export import export
     from aiayn_cli.model.build import build_model
     from aiayn_cli.run_checkpoints import find_model
     from aiayn_cli.special_tokens import EOS_ID
-    from aiayn_cli.stages.exported import EXPORTED, fingerprint, source_pieces, target_pieces
-    from aiayn_cli.stages.translate_models import load_network
+    from aiayn_cli.text.codec import Codec
+    from aiayn_cli.translate.ctranslate2_export import export
+    from aiayn_cli.translate.exported import EXPORTED, fingerprint, source_pieces, target_pieces
+    from aiayn_cli.translate.models import load_network
 
     path = folder / size
     checkpoint = load_checkpoint(find_model(trained))
@@ -160,8 +160,8 @@ def compare(
 ) -> None:
     """Measure all engines with one model on one text, and print a table."""
     from aiayn_cli.checkpoint import load_checkpoint
-    from aiayn_cli.data.codec import load_vocabs
-    from aiayn_cli.evaluation.bleu import bleu
+    from aiayn_cli.score.bleu import bleu
+    from aiayn_cli.text.codec import load_vocabs
 
     lengths = [len(ids) + 1 for ids in load_vocabs(model)[0].encode(lines)]
     tokens = sum(lengths)
@@ -262,8 +262,8 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
 def ours(task: dict[str, Any]) -> Any:
     """What `aiayn translate` does for a group of lines."""
     from aiayn_cli import logs
-    from aiayn_cli.decoding.translation import SearchOptions
-    from aiayn_cli.stages.translate_models import Search, load_models
+    from aiayn_cli.translate.models import Search, load_models
+    from aiayn_cli.translate.translation import SearchOptions
 
     logs.setup(logs.QUIET)
     steps = task["steps"]
@@ -288,9 +288,9 @@ def ours(task: dict[str, Any]) -> Any:
 def direct(task: dict[str, Any]) -> Any:
     """translate_batch of CTranslate2, whose time alone counts."""
     from aiayn_cli.checkpoint import load_checkpoint
-    from aiayn_cli.data.codec import Codec
-    from aiayn_cli.interop.ctranslate2_package import load_package
     from aiayn_cli.special_tokens import BOS_ID, PAD_ID
+    from aiayn_cli.text.codec import Codec
+    from aiayn_cli.translate.ctranslate2_package import load_package
 
     checkpoint = load_checkpoint(Path(task["model"]))
     codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)

@@ -18,13 +18,13 @@ from torch import distributed as dist
 
 from aiayn_cli.checkpoint import load_checkpoint
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.decoding.translator import Translator
-from aiayn_cli.evaluation.bleu import bleu
 from aiayn_cli.model.build import build_model
+from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.run_checkpoints import list_checkpoints
-from aiayn_cli.stages.prepare import run_prepare
-from aiayn_cli.stages.train import run_train
-from aiayn_cli.training.distributed import Worker
+from aiayn_cli.score.bleu import bleu
+from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.run import run_train
+from aiayn_cli.translate.translator import Translator
 
 
 def resume(setting: Setting) -> Figures:

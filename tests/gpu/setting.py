@@ -9,12 +9,12 @@ import torch
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device
+from aiayn_cli.metrics import MetricsLog
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.training.distributed import Worker
-from aiayn_cli.training.metrics import MetricsLog
-from aiayn_cli.training.optimizer import MasterAdam
-from aiayn_cli.training.trainer import Hooks, Trainer, TrainingState
+from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.trainer import Hooks, Trainer, TrainingState
 
 SMALL = ModelConfig(n_encoder_layers=4, n_decoder_layers=4, d_model=256, d_ff=1024, n_heads=4)
 TINY = ModelConfig(n_encoder_layers=2, n_decoder_layers=2, d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16)

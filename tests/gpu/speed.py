@@ -16,12 +16,12 @@ from padding import padding
 
 from aiayn_cli.config import Compile, ModelConfig, TrainingConfig
 from aiayn_cli.device import matmul_rate
+from aiayn_cli.metrics import MetricsLog, Record, read_metrics
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.training.compilation import compile_layers, is_compiled, problem_with_graphs
-from aiayn_cli.training.metrics import MetricsLog, Record, read_metrics
-from aiayn_cli.training.state import TrainingState
+from aiayn_cli.train.compilation import compile_layers, is_compiled, problem_with_graphs
+from aiayn_cli.train.state import TrainingState
 
 GOALS = {"base": 0.40, "big": 0.50}  # MFU on one H100, as a share of its measured rate in large products
 

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, ModelKind
 from aiayn_cli.model.build import build_empty, build_model
-from aiayn_cli.model.convolutional import ConvolutionalModel
-from aiayn_cli.model.recurrent import AdditiveAttention, RecurrentModel
+from aiayn_cli.model.rivals.convolutional import ConvolutionalModel
+from aiayn_cli.model.rivals.recurrent import AdditiveAttention, RecurrentModel
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel, count_parameters
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID

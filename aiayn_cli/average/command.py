@@ -1,0 +1,53 @@
+"""The command `aiayn average`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.loading import loading
+
+
+def average(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="A run, or checkpoints; default: the newest run.", metavar="RUN|CHECKPOINT"),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option(help="How many of the newest checkpoints; default: the recipe's average_last.", min=1)
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="A range of updates instead, such as 3000-6000.", metavar="FROM-TO")
+    ] = None,
+    best: Annotated[
+        int | None, typer.Option(help="How many of the best checkpoints by validation instead.", min=1)
+    ] = None,
+    ema: Annotated[
+        bool, typer.Option("--ema", help="The moving average that training kept (training.ema_decay) instead.")
+    ] = False,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search",
+            help="Try averages on the validation set, print a table, keep the best; with --last or --steps, of those.",
+        ),
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Prepared data for --search; default: what the run was trained on.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="For --search: auto, cpu, cuda or cuda:N.", metavar="NAME")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder to write the model to; default: RUN/averaged.")] = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Average the weights of a run's checkpoints into one model (paper, Section 6.1)."""
+    with loading():  # here, because it imports torch
+        from aiayn_cli.average.session import run_average
+
+    start_logs(quiet, verbose)
+    result = run_average(
+        paths or (), last=last, steps=steps, best=best, ema=ema, search=search, data=data, device=device, out=out
+    )
+    print_result(result, as_json)

@@ -1,0 +1,157 @@
+"""Brings archives to this machine: from a folder where they are already, or from the first address that gives them.
+
+They are kept in one folder (prepared/.downloads in the working folder, unless told otherwise), so that each is
+fetched once for all corpora and languages; `rm -r` gives the space back when the data is prepared.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aiayn_cli import logs
+from aiayn_cli.corpora.corpus import Archive
+from aiayn_cli.corpora.http import Network, TransferError
+from aiayn_cli.corpora.part_file import Fingerprint, PartFile
+from aiayn_cli.corpora.transfer import SPARE_BYTES, fetch
+from aiayn_cli.errors import DataError
+
+DOWNLOADS_FOLDER = Path("prepared") / ".downloads"  # in the working folder
+
+
+class Downloads:
+    """Archives on this machine, and those still to be fetched.
+
+    Args:
+        folder: where they are kept.
+        from_folder: where some are already, under the names of their addresses; nothing is written there.
+        network: how servers are spoken to.
+    """
+
+    def __init__(self, folder: Path, from_folder: Path | None = None, network: Network | None = None) -> None:
+        self._folder = folder
+        self._from_folder = from_folder
+        self._network = network or Network()
+        self._checked: dict[str, tuple[Path, str]] = {}  # by Archive.file: path and SHA-256
+
+    def fetch(self, archives: Sequence[Archive]) -> None:
+        """Bring archives here, one after the other, and check each.
+
+        Raises:
+            DataError: one cannot be had, is not what it should be, or the disk has no space for all.
+        """
+        if self._from_folder is not None and not self._from_folder.is_dir():
+            raise DataError(f"{self._from_folder} is not a folder", "--from names a folder with archives")
+        missing = [archive for archive in archives if not self._is_here(archive)]
+        if not missing:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"{self._folder} cannot be made: {error.strerror}"
+            raise DataError(problem, "choose another folder with --downloads") from error
+        self._check_space(missing)
+        for archive in missing:
+            self._download(archive)
+
+    def path(self, archive: Archive) -> Path:
+        """Find an archive that was fetched: itself, or what was taken instead."""
+        return self._checked[archive.file][0]
+
+    def sha256(self, archive: Archive) -> str:
+        """Give the hash of the file at `path`."""
+        return self._checked[archive.file][1]
+
+    def _is_here(self, archive: Archive) -> bool:
+        """Look for a whole file, and check it."""
+        if archive.file in self._checked:
+            return True
+        for candidate in _with_instead(archive):
+            for path in self._places(candidate):
+                if path.is_file():
+                    self._checked[archive.file] = path, _check(path, candidate)
+                    return True
+        return False
+
+    def _places(self, archive: Archive) -> Iterator[Path]:
+        if self._from_folder is not None:
+            yield self._from_folder / archive.file
+            for url in archive.urls:
+                yield self._from_folder / url.rpartition("/")[2]
+        yield self._folder / archive.file
+
+    def _check_space(self, archives: Sequence[Archive]) -> None:
+        sizes = [archive.bytes for archive in archives]
+        known = sum(size for size in sizes if size is not None)
+        more = " or more" if None in sizes else ""
+        files = "1 file" if len(archives) == 1 else f"{len(archives)} files"
+        size = f", {_megabytes(known)}{more}," if known else ""
+        logs.notice(f"downloading {files}{size} to {self._folder}")
+        here = sum(path.stat().st_size for archive in archives if (path := self._part(archive)).exists())
+        free = shutil.disk_usage(self._folder).free
+        if free < known - here + SPARE_BYTES:
+            problem = f"the downloads need {_megabytes(known - here)}{more}, but the disk of {self._folder} has "
+            problem += f"{_megabytes(free)} free"
+            raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
+
+    def _part(self, archive: Archive) -> Path:
+        return self._folder / f"{archive.file}.part"
+
+    def _download(self, archive: Archive) -> None:
+        failures = []
+        unknown = True  # everywhere
+        for candidate in _with_instead(archive):
+            path = self._folder / candidate.file
+            with PartFile(path) as part:
+                if self._is_here(archive):  # another process had it when this one looked first
+                    return
+                for url in candidate.urls:
+                    try:
+                        fingerprint = fetch(url, candidate, part, self._network)
+                    except TransferError as error:
+                        logs.notice(f"{url}: {error}")
+                        failures.append(f"{url}: {error}")
+                        unknown &= error.is_unknown
+                        continue
+                    _remark_on_trust(candidate, url, fingerprint)
+                    part.finish()
+                    self._checked[archive.file] = path, fingerprint.sha256
+                    return
+        names = " or ".join(candidate.urls[0].rpartition("/")[2] for candidate in _with_instead(archive))
+        way_out = (
+            "check the name of the corpus, its version and its languages"
+            if unknown
+            else "run this again: it goes on where it stopped"
+        )
+        raise DataError(
+            f"{archive.file} cannot be downloaded ({'; '.join(failures)})",
+            f"{way_out}; or fetch {names} elsewhere and give its folder with --from",
+        )
+
+
+def _with_instead(archive: Archive) -> Iterator[Archive]:
+    candidate: Archive | None = archive
+    while candidate is not None:
+        yield candidate
+        candidate = candidate.instead
+
+
+def _check(path: Path, archive: Archive) -> str:
+    """Compare a file with what it should be, and give its SHA-256."""
+    fingerprint = Fingerprint(archive)
+    fingerprint.add_file(path)
+    if mismatch := fingerprint.mismatch():
+        raise DataError(
+            f"{path} {mismatch}", "remove it, or name another folder; it may be another version, or damaged"
+        )
+    return fingerprint.sha256
+
+
+def _remark_on_trust(archive: Archive, url: str, fingerprint: Fingerprint) -> None:
+    if archive.sha256 or archive.md5:
+        return
+    no_tls = "" if url.startswith("https:") else ", and it came without TLS"
+    logs.notice(f"{archive.file}: nobody has published its hash{no_tls}; it has SHA-256 {fingerprint.sha256}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 10e6 else f"{size / 1e6:.1f} MB"

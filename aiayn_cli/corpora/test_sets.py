@@ -1,0 +1,155 @@
+"""The test sets that sacreBLEU knows, through our downloader: hashes are checked, and what broke off goes on.
+
+sacreBLEU's table says where a set is and what is in it; its own downloader reads whole archives into memory, extracts
+them all, and ends the process where a hash is wrong. Lines come out as from sacreBLEU: white space is collapsed where
+it does so.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from sacrebleu.dataset import DATASETS
+
+from aiayn_cli.corpora.corpus import Archive
+from aiayn_cli.corpora.members import open_member
+from aiayn_cli.errors import DataError, UsageError, did_you_mean
+from aiayn_cli.text.lines import open_text_bytes, read_records
+
+if TYPE_CHECKING:  # it loads requests, which `aiayn score` of files starts without
+    from aiayn_cli.corpora.download import Downloads
+
+_SEGMENT = re.compile(r"<seg.*?>(.*)</seg>")
+_ARCHIVES = (".tgz", ".tar.gz", ".zip", ".tar")
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set in one direction.
+
+    Attributes:
+        name: sacreBLEU's, such as "wmt14/full".
+        langs: such as "en-de".
+        source: lines to translate.
+        references: by sacreBLEU's name of the field, "ref" or "ref:...": as many lines each.
+    """
+
+    name: str
+    langs: str
+    source: list[str]
+    references: dict[str, list[str]]
+
+
+def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestSet:
+    """Bring a test set here, unless it is here already, and read it.
+
+    Args:
+        name: sacreBLEU's.
+        langs: such as "en-de".
+        downloads: where archives are kept.
+    Raises:
+        DataError: there is no such set, or it cannot be had or read.
+        UsageError: it does not have these languages.
+    """
+    if name not in DATASETS:
+        raise DataError(f"unknown test set {name!r}", did_you_mean(name, DATASETS))
+    dataset: Any = DATASETS[name]
+    if langs is None or langs not in dataset.langpairs:
+        known = ", ".join(dataset.langpairs)
+        what = "no language pair is named" if langs is None else f"the test set {name} has no pair {langs!r}"
+        raise UsageError(what, f"add --langs with one of {known}")
+    archives = {url: _archive(url, md5) for url, md5 in zip(dataset.data, dataset.md5 or [], strict=False)}
+    kind, entry = type(dataset).__name__, dataset.langpairs[langs]
+    if kind == "WMTXMLDataset":
+        fields = _read_xml(dataset, langs, entry, archives, downloads)
+    else:
+        names = [field for field in dataset.fieldnames(langs) if field.startswith(("src", "ref"))]
+        fields = {
+            field: _read_field(dataset, kind, field, member, archives, downloads)
+            for field, member in zip(names, entry, strict=True)
+        }
+    source = fields.pop("src")
+    for field, lines in fields.items():
+        if len(lines) != len(source):
+            raise DataError(
+                f"{name} {langs} has {len(source):,} source lines, but {len(lines):,} of {field}",
+                "another version of the archive? remove it from the folder of downloads",
+            )
+    return TestSet(name, langs, source, fields)
+
+
+def _archive(url: str, md5: str) -> Archive:
+    # One archive serves many sets; its hash tells it from others of the same name.
+    return Archive(f"sacrebleu-{md5[:8]}-{url.rpartition('/')[2]}", (url,), md5=md5)
+
+
+def _read_field(
+    dataset: Any, kind: str, field: str, entry: str, archives: dict[str, Archive], downloads: "Downloads"
+) -> list[str]:
+    column: int | None = None
+    member = entry
+    if kind == "TSVDataset":
+        number, _, member = entry.rpartition(":")
+        column = int(number) if number else int(field != "src")
+    with _opened(dataset, member, archives, downloads) as file:
+        records = list(read_records(file, member))
+    if column is not None:
+        return [_cell(record, column, f"{member}:{number}") for number, record in enumerate(records, start=1)]
+    if member.endswith((".sgm", ".xml")):
+        # Not an XML parser's work: some of these files are not well formed.
+        return [_collapsed(_SEGMENT.sub(r"\1", record)) for record in records if record.startswith("<seg ")]
+    return [record.rstrip() for record in records]
+
+
+def _cell(record: str, column: int, place: str) -> str:
+    cells = record.split("\t")
+    if column >= len(cells):
+        raise DataError(f"{place} has {len(cells)} columns, but column {column + 1} is asked for", "damaged? remove it")
+    return cells[column].rstrip()
+
+
+def _read_xml(
+    dataset: Any, langs: str, entry: Any, archives: dict[str, Archive], downloads: "Downloads"
+) -> dict[str, list[str]]:
+    """Read a set of WMT 2021 or later: one well-formed file with everything."""
+    member = entry["path"] if isinstance(entry, dict) else entry[0]
+    with _opened(dataset, member, archives, downloads) as file:
+        found = dataset._unwrap_wmt21_or_later(file)
+    wanted = dataset._get_langpair_allowed_refs(langs)
+    return {field: [_collapsed(line) for line in lines] for field, lines in found.items() if field in ("src", *wanted)}
+
+
+@contextmanager
+def _opened(dataset: Any, member: str, archives: dict[str, Archive], downloads: "Downloads") -> Iterator[BinaryIO]:
+    """Open what sacreBLEU's table calls `member`: a file inside one of the set's archives, or a download itself."""
+    alone = [url for url in archives if dataset._get_tarball_filename(url) == member]
+    folder = member.partition("/")[0]
+    # Sets with an archive for each language pair name it after the folder inside.
+    own = [url for url in archives if Path(url).name.partition(".")[0] == folder]
+    urls = alone or own or [url for url in archives if url.endswith(_ARCHIVES)]
+    downloads.fetch([archives[url] for url in urls])
+    if alone:
+        opened = open_text_bytes(downloads.path(archives[urls[0]]))
+    else:
+        opened = _open_in_one([downloads.path(archives[url]) for url in urls], member)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _open_in_one(paths: list[Path], member: str) -> BinaryIO:
+    for number, path in enumerate(paths, start=1):
+        try:
+            return open_member(path, member)
+        except DataError:
+            if number == len(paths):
+                raise
+    raise AssertionError("a set has an archive")
+
+
+def _collapsed(line: str) -> str:
+    return re.sub(r"\s+", " ", line.strip())

@@ -1,0 +1,43 @@
+"""The command `aiayn export`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.loading import loading
+
+
+def export(
+    model: Annotated[
+        Path | None, typer.Argument(help="A checkpoint or run; default: the newest run.", metavar="RUN|CHECKPOINT")
+    ] = None,
+    target_format: Annotated[
+        Literal["ctranslate2"], typer.Option("--format", help="What for: the engine CTranslate2, a package of its own.")
+    ] = "ctranslate2",
+    int8: Annotated[bool, typer.Option("--int8", help="Store the weights in 8 bits, a quarter of the size.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; default: one in the checkpoint, which `translate` finds.")
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Text in the source language, to be translated with both engines. Default: random sub-words.",
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model in another engine's format, and make sure that it says the same there.
+
+    A check set is translated with both engines; where they disagree nothing is written.
+    """
+    start_logs(quiet, verbose)
+    with loading():  # here, because it imports torch
+        from aiayn_cli.export.session import run_export
+
+    assert target_format == "ctranslate2"
+    print_result(run_export(model, int8=int8, out=out, check=check), as_json)

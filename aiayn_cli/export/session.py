@@ -1,0 +1,180 @@
+"""What `aiayn export` does: a checkpoint in another program's format, and a proof that it says the same there."""
+
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aiayn_cli import __version__, logs
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint_files import UNFINISHED, flush, remove, replace_directory
+from aiayn_cli.device import choose_device
+from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.special_tokens import N_SPECIAL_TOKENS
+from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.lines import RecordReader, display_name, is_blank, open_text_bytes
+from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
+from aiayn_cli.translate.ctranslate2_export import export
+from aiayn_cli.translate.ctranslate2_package import load_package
+from aiayn_cli.translate.exported import EXPORTED, default_folder, fingerprint, source_pieces, target_pieces
+from aiayn_cli.translate.models import load_network
+from aiayn_cli.translate.translator import Translator
+
+CHECK_SENTENCES = 100
+# Bounds on the natural log p of a token: rounding alone makes it differ by 1e-5, a matrix in a wrong place by far more.
+LARGEST_DIFFERENCE = 0.01  # of any token, in float32
+MEAN_DIFFERENCE_INT8 = 0.1  # over all tokens, in 8 bits
+LEAST_SAME = 0.95  # share of equal greedy translations, in float32
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What `aiayn export` prints.
+
+    Attributes:
+        folder: what ctranslate2.Translator reads.
+        int8: whether its weights have 8 bits.
+        check_sentences: translated with both engines, greedily.
+        same_translations: of them, those that came out the same.
+        largest_difference, mean_difference: of the natural log p that the engines give the same tokens.
+    """
+
+    folder: Path
+    int8: bool
+    check_sentences: int
+    same_translations: int
+    largest_difference: float
+    mean_difference: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.folder}: {self.same_translations} of {self.check_sentences} check sentences are translated alike; "
+            f"log p of a token differs by {self.mean_difference:.2g} on average, {self.largest_difference:.2g} at most"
+        )
+
+
+def run_export(
+    model: Path | None = None, *, int8: bool = False, out: Path | None = None, check: str | None = None
+) -> ExportResult:
+    """Export a checkpoint for CTranslate2, and translate a check set with both.
+
+    Args:
+        model: a checkpoint or run; None = the newest run of the working folder.
+        int8: store the weights in 8 bits.
+        out: folder to write; None = one in the checkpoint, where `aiayn translate` looks for it.
+        check: text file whose first lines are the check set; None = sub-words drawn at random.
+    Raises:
+        AiaynError: the model cannot be expressed, the engines disagree, or ctranslate2 is not installed.
+    """
+    load_package()
+    checkpoint = load_checkpoint(find_model(model))
+    folder = out or default_folder(checkpoint, int8)
+    if folder.exists() and not (folder / EXPORTED).is_file():
+        raise UsageError(f"{folder} exists, and is no export", "give another --out")
+    logs.notice(f"model: {checkpoint.path}, step {checkpoint.step:,}")
+    codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
+    network = load_network(checkpoint)
+    if not isinstance(network, Transformer):
+        raise AiaynError(f"CTranslate2 has no {checkpoint.model.kind} models", "only Transformers can be exported")
+    sources = [ids[: network.max_positions - 1] for ids in _check_sources(check, codec)]  # room for EOS
+    with _whole(folder) as temporary:
+        export(network, checkpoint.model, source_pieces(codec), target_pieces(codec), temporary, int8=int8)
+        result = _check(checkpoint, network, codec, temporary, int8, sources)
+        content = {
+            "format": 1,
+            "aiayn": __version__,
+            "weights_sha256": fingerprint(checkpoint),
+            "int8": int8,
+            "check_sentences": result.check_sentences,
+            "same_translations": result.same_translations,
+            "largest_difference": result.largest_difference,
+            "mean_difference": result.mean_difference,
+        }
+        (temporary / EXPORTED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return replace(result, folder=folder)
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[Path]:
+    """Give the name of a folder to create, which takes the place of `folder` when it is whole; until then that stays.
+
+    Raises:
+        AiaynError: it cannot be written.
+    """
+    place = Path(os.path.realpath(folder))  # a link stays one, and "." has a name
+    temporary = place.with_name(f"{UNFINISHED}{place.name}")
+    try:
+        remove(temporary)
+        temporary.mkdir(parents=True)
+        temporary.rmdir()
+        yield temporary
+        for item in (*temporary.rglob("*"), temporary):
+            flush(item)
+        replace_directory(temporary, place)
+    except OSError as error:
+        raise AiaynError(
+            f"cannot write {folder}: {error.strerror or error}",
+            "give another --out, or free some space there; an export that was there before is whole",
+        ) from error
+    finally:
+        remove(temporary)
+
+
+def _check_sources(check: str | None, codec: Codec) -> list[list[int]]:
+    if check is None:
+        draw = random.Random(1)
+        ids = range(N_SPECIAL_TOKENS, codec.src_size)
+        return [draw.choices(ids, k=draw.randint(1, 40)) for _ in range(CHECK_SENTENCES)]
+    with open_text_bytes(check) as file:
+        reader = RecordReader(file, display_name(check))
+        lines = []
+        for block in reader.blocks():
+            lines += [line for line in block if line is not None and not is_blank(line)]
+            if len(lines) >= CHECK_SENTENCES:
+                break
+    if not lines:
+        raise AiaynError(f"{check} has no text", "give a file with some lines of the source language")
+    return [ids[:100] for ids in codec.encode(lines[:CHECK_SENTENCES])]
+
+
+def _check(
+    checkpoint: Checkpoint,
+    network: Transformer,
+    codec: Codec,
+    folder: Path,
+    int8: bool,
+    sources: Sequence[Sequence[int]],
+) -> ExportResult:
+    device = choose_device("cpu", "fp32")
+    translator = Translator([network], codec, device, replace(checkpoint.decoding, beam_size=1))
+    ours = translator.search_ids(sources)
+    engine = CTranslate2Engine(folder, source_pieces(codec), target_pieces(codec), int8=int8, workers=device.threads)
+    theirs = Translator([network], codec, device, replace(checkpoint.decoding, beam_size=1), engine=engine).search_ids(
+        sources
+    )
+    pairs = list(zip(sources, ours, strict=True))
+    differences = [
+        abs(mine - other)
+        for forced, log_probs in zip(translator.second_pass().force(pairs), engine.token_log_probs(pairs), strict=True)
+        for mine, other in zip(forced.token_log_probs, log_probs, strict=True)
+    ]
+    result = ExportResult(
+        folder, int8, len(sources), sum(a == b for a, b in zip(ours, theirs, strict=True)),
+        max(differences), sum(differences) / len(differences),
+    )  # fmt: skip
+    wrong = (
+        not result.mean_difference <= MEAN_DIFFERENCE_INT8
+        if int8
+        else not result.largest_difference <= LARGEST_DIFFERENCE or result.same_translations < LEAST_SAME * len(sources)
+    )
+    if wrong:
+        raise AiaynError(
+            f"CTranslate2 does not say the same as torch: {str(result).partition(': ')[2]}",
+            "nothing was written; translate with --engine torch" + (", or export without --int8" if int8 else ""),
+        )
+    return result

@@ -1,0 +1,167 @@
+"""Multi-head attention over packed sequences, for CPUs, with its gradients written out.
+
+Beside the products there is one gather before and one after the grid (packing.py), and no other copy. The softmax
+runs in float32: with fewer numbers a row than a vector register holds, torch's bf16 softmax takes one at a time, and
+so takes longer than the products.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from aiayn_cli.model.cpu.dropout import kept_mask, lose, rounded_probability, scale_of_kept
+from aiayn_cli.model.masks import additive
+from aiayn_cli.model.packing import Packing
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPattern:
+    """Which packed tokens attend to which.
+
+    Attributes:
+        queries, memory: the sequences; the same object for self-attention.
+        mask: bool [sentences or 1, 1, tgt_len or 1, src_len] over the grids, True = may attend; no row all False.
+    """
+
+    queries: Packing
+    memory: Packing
+    mask: Tensor
+    _biases: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
+
+    def bias(self, heads: int, dtype: torch.dtype) -> Tensor:
+        """What to add to the scores: 0, or -inf where a query may not attend.
+
+        Returns:
+            [sentences * heads or 1, tgt_len or 1, src_len].
+        """
+        if (heads, dtype) not in self._biases:
+            bias = additive(self.mask, dtype)
+            if len(bias) > 1:
+                bias = bias.expand(-1, heads, -1, -1)
+            self._biases[heads, dtype] = bias.reshape(-1, *bias.shape[2:])
+        return self._biases[heads, dtype]
+
+
+def packed_attention(
+    queries: Tensor, memory: Tensor | None, pattern: PackedPattern, heads: int, dropout_probability: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(d_k)) v for all heads, from projections to what they read.
+
+    Args:
+        queries: [rows, heads * d_k], all heads' queries; for self-attention [rows, 3 * heads * d_k], followed by all
+            heads' keys, then values, which are as wide.
+        memory: [memory rows, 2 * heads * d_k], keys and values of what is attended to; None for self-attention.
+        pattern: who attends to whom.
+        heads: how many.
+        dropout_probability: of losing an attention weight.
+    Returns:
+        [rows, heads * d_k].
+    """
+    return _PackedAttention.apply(queries, memory, pattern, heads, dropout_probability)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def project_apart(
+    queries: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None, width: int
+) -> tuple[Tensor, Tensor]:
+    """Project queries by the first rows of a matrix and the memory by the others.
+
+    Args:
+        queries: [rows, d_model].
+        memory: [memory rows, d_model].
+        weight: [out, d_model].
+        bias: [out] or None.
+        width: how many rows of the matrix are the queries'.
+    Returns:
+        [rows, width] and [memory rows, out - width].
+    """
+    if bias is None:
+        return _ProjectApart.apply(queries, memory, weight, width)  # type: ignore[no-any-return,no-untyped-call]
+    q, kv = _ProjectApart.apply(queries, memory, weight, width)  # type: ignore[no-untyped-call]
+    return q + bias[:width], kv + bias[width:]
+
+
+class _ProjectApart(torch.autograd.Function):
+    """Slices of a weight would each give a gradient of the whole weight's size, filled up with zeros."""
+
+    @staticmethod
+    def forward(ctx, queries: Tensor, memory: Tensor, weight: Tensor, width: int) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(queries, memory, weight)
+        ctx.width = width
+        return queries @ weight[:width].T, memory @ weight[width:].T
+
+    @staticmethod
+    def backward(ctx, grad_q: Tensor, grad_kv: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # type: ignore[no-untyped-def]
+        queries, memory, weight = ctx.saved_tensors
+        grad_weight = torch.empty_like(weight)
+        torch.mm(grad_q.T, queries, out=grad_weight[: ctx.width])
+        torch.mm(grad_kv.T, memory, out=grad_weight[ctx.width :])
+        return grad_q @ weight[: ctx.width], grad_kv @ weight[ctx.width :], grad_weight, None
+
+
+class _PackedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, queries: Tensor, memory: Tensor | None, pattern: PackedPattern, heads: int, probability: float
+    ) -> Tensor:
+        if memory is None:
+            q, k, v = _to_grid(queries, pattern.queries, 3, heads)
+        else:
+            (q,), (k, v) = _to_grid(queries, pattern.queries, 1, heads), _to_grid(memory, pattern.memory, 2, heads)
+        scale = 1 / math.sqrt(q.shape[2])
+        scores = torch.baddbmm(pattern.bias(heads, q.dtype), q, k.transpose(1, 2), alpha=scale)
+        weights = torch.softmax(scores, dim=-1, dtype=_softmax_type(q)).to(q.dtype)
+        kept, used = None, weights
+        ctx.kept_scale = 1.0
+        if probability:
+            rounded = rounded_probability(probability)
+            kept, ctx.kept_scale = kept_mask(weights.shape, rounded, weights.dtype), scale_of_kept(rounded)
+            used = lose(weights, kept, ctx.kept_scale)
+        ctx.save_for_backward(q, k, v, weights, kept)
+        ctx.pattern, ctx.heads, ctx.scale, ctx.is_self = pattern, heads, scale, memory is None
+        return _from_grid(torch.bmm(used, v)[None], pattern.queries, heads)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:  # type: ignore[no-untyped-def]
+        q, k, v, weights, kept = ctx.saved_tensors
+        pattern, heads = ctx.pattern, ctx.heads
+        # Places without a token read the last row, whose gradient is 0 (no token, no loss).
+        (grad_out,) = _to_grid(grad, pattern.queries, 1, heads)
+        grads_q = q.new_empty((3 if ctx.is_self else 1, *q.shape))
+        grads_kv = grads_q[1:] if ctx.is_self else k.new_empty((2, *k.shape))
+        used = weights if kept is None else lose(weights, kept, ctx.kept_scale)
+        torch.bmm(used.transpose(1, 2), grad_out, out=grads_kv[1])
+        grad_weights = torch.bmm(grad_out, v.transpose(1, 2))
+        if kept is not None:
+            grad_weights = lose(grad_weights, kept, ctx.kept_scale)
+        wide = _softmax_type(q)
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_weights.to(wide), weights.to(wide), -1, wide).to(
+            q.dtype
+        )
+        # beta=0 ignores what is there, so that scaling costs no pass of its own.
+        grads_q[0].baddbmm_(grad_scores, k, beta=0, alpha=ctx.scale)
+        grads_kv[0].baddbmm_(grad_scores.transpose(1, 2), q, beta=0, alpha=ctx.scale)
+        grad_queries = _from_grid(grads_q, pattern.queries, heads)
+        return grad_queries, None if ctx.is_self else _from_grid(grads_kv, pattern.memory, heads), None, None, None
+
+
+def _to_grid(x: Tensor, packing: Packing, parts: int, heads: int) -> tuple[Tensor, ...]:
+    """[rows, parts * heads * d_k] -> for each part [sentences * heads, length, d_k]."""
+    there, _ = packing.indices(parts, heads)
+    d_k = x.shape[1] // (parts * heads)
+    gathered = x.reshape(-1, d_k).index_select(0, there)
+    return gathered.view(parts, packing.sentences * heads, packing.length, d_k).unbind()
+
+
+def _from_grid(grid: Tensor, packing: Packing, heads: int) -> Tensor:
+    """[parts, sentences * heads, length, d_k] -> [rows, parts * heads * d_k], 0 in rows without a token."""
+    parts, d_k = len(grid), grid.shape[3]
+    _, back = packing.indices(parts, heads)
+    x = grid.view(-1, d_k).index_select(0, back).view(packing.rows, parts * heads * d_k)
+    x[packing.tokens :] = 0
+    return x
+
+
+def _softmax_type(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype is torch.float64 else torch.float32

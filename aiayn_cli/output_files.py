@@ -1,0 +1,127 @@
+"""Files that a user names for results: whole or not there, and never in the place of a device or of an input."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.locked_file import open_locked
+
+_NO_FILES = ("/dev/", "/proc/")  # what is there is a device, or a link to what some process has open
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a name under which no file can be written, before any work is done for it.
+
+    Raises:
+        AiaynError: it is a folder, is in none, or may not be written.
+    """
+    try:
+        unfinished = unfinished_path(path)
+        folder = unfinished.parent
+        missing = next((each for each in (path.parent, folder) if not each.is_dir()), None)  # a link can lead elsewhere
+        if path.is_dir():
+            why, hint = "it is a folder", "name a file in it"
+        elif missing is not None:
+            why = f"{missing} is no folder" if missing.exists() else f"there is no folder {missing}"
+            hint = "make it, or give another name"
+        elif unfinished.is_dir():
+            why, hint = f"{unfinished} is a folder, and would be written first", "give another name"
+        elif not os.access(unfinished if unfinished.exists() else folder, os.W_OK):
+            why, hint = "no permission", "give another name"
+        else:
+            return
+    except (OSError, RuntimeError) as error:  # such as a name that is too long, or a circle of links
+        why, hint = getattr(error, "strerror", None) or "a link leads to itself", "give another name"
+    raise AiaynError(f"cannot write {path}: {why}", hint)
+
+
+def unfinished_path(path: Path) -> Path:
+    """Where a file is written until it is whole, and takes its place; a device or a named pipe is written to itself."""
+    if str(path.absolute()).startswith(_NO_FILES) or (path.exists() and not path.is_file()):
+        return path
+    place = path.resolve()  # a symbolic link stays one
+    return place.with_name(f"{place.name}.unfinished")
+
+
+def open_unfinished(path: Path) -> BinaryIO:
+    """Open the file that is written until it is whole, empty; nobody else's work in it is touched.
+
+    Raises:
+        AiaynError: another process is writing it.
+        OSError: it cannot be written.
+    """
+    unfinished = unfinished_path(path)
+    if unfinished == path:
+        return path.open("wb")
+    try:
+        file = open_locked(unfinished)
+    except BlockingIOError:
+        why = f"another process is writing {unfinished}"
+        raise AiaynError(f"cannot write {path}: {why}", "wait for it, or give another name") from None
+    file.truncate(0)
+    return file
+
+
+def put_in_place(unfinished: Path, path: Path) -> None:
+    """Give a whole file its name."""
+    if unfinished != path:
+        unfinished.replace(path.resolve())
+
+
+def write_whole(path: Path, text: str, hint: str) -> None:
+    """Write a text; what was there before stays until the new one is whole.
+
+    Args:
+        path: a file, a device or a named pipe.
+        text: what has no place in UTF-8 becomes a question mark.
+        hint: what to do where that is not possible.
+    Raises:
+        AiaynError: it cannot be written.
+    """
+    unfinished = unfinished_path(path)
+    try:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        put_in_place(unfinished, path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise AiaynError(f"cannot write {path}: {error.strerror}", hint) from error
+    finally:
+        if unfinished != path:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+
+
+def read_place(path: Path, inputs: Iterable[str | Path | None]) -> Path | None:
+    """Where writing a file would overwrite one of those that are read; None = nowhere.
+
+    Args:
+        path: a file to write, which check_writable() allows.
+        inputs: names of files to read; "-" is stdin, None is none.
+    Returns:
+        The file itself, or the name that it has until it is whole.
+    """
+    names = list(inputs)
+    return next((place for place in (path, unfinished_path(path)) if _is_read(place, names)), None)
+
+
+def _is_read(path: Path, inputs: Iterable[str | Path | None]) -> bool:
+    try:
+        there = path.stat()
+    except OSError:  # a new one
+        return False
+    if not stat.S_ISREG(there.st_mode):
+        return False
+    return any(_is_same(there, name) for name in inputs if name is not None)
+
+
+def _is_same(there: os.stat_result, name: str | Path) -> bool:
+    with suppress(OSError, ValueError):  # not there, or no file of the system
+        found = os.fstat(sys.stdin.fileno()) if str(name) == "-" else Path(name).stat()
+        return os.path.samestat(there, found)
+    return False

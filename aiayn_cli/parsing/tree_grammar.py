@@ -1,0 +1,334 @@
+"""Which sub-words may come next in an output that has to be a tree: an automaton over what sub-words write.
+
+A tree is a row of symbols with blanks between them (parsing/tree_text.py): a bracket that opens with a label, one that
+closes with a category, a tag, a word. A sub-word begins a symbol, or goes on with one; so a symbol is known to be
+complete only when the next one begins. What may come follows from the brackets that are open, the words that are left,
+and what is written of the symbol. Besides, what is still needed must fit into the longest output: the closing brackets,
+the tags and words that are left, and EOS, each in as few sub-words as the vocabulary has for it; a label that may go on
+counts as it stands.
+
+Where words are not written, nothing but their number ties the tags to them. A treebank that tags a comma as `,` then
+helps: such a tag may come for signs alone, and signs take no other (TagKind).
+
+Text is bytes in UTF-8 here, since a vocabulary with byte fallback writes a character in several sub-words.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from aiayn_cli.config import TextConfig
+from aiayn_cli.parsing.tree_state import Kind, Place, State, Word
+from aiayn_cli.parsing.tree_text import NO_TAG, TagKind, kind_of_tag, tags_for
+from aiayn_cli.parsing.trees import category
+from aiayn_cli.special_tokens import EOS_ID
+from aiayn_cli.text.piece_strings import BRACKETS, NEVER, Pieces, Spelling, split_piece
+from aiayn_cli.text.vocab import readable
+
+FREE = 0  # the row of the table that forbids nothing
+_REMEMBERED = 1 << 12  # texts whose spellings are kept
+_REMEMBERED_LABELS = 1 << 8  # of them, with a cost for each sub-word
+
+_Costs = npt.NDArray[np.int64]
+# What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may go on.
+_RowKey = tuple[Kind, bool, TagKind | None, int, Kind | TagKind | None]
+
+
+class TreeGrammar:
+    """The automaton for one vocabulary and form of trees. Threads may share it.
+
+    Args:
+        sub_words: what each sub-word of the target side writes, as in Vocab.written(); none reaches over a blank.
+        text: whether tags and words are written.
+        sign_tags: whether a sub-word for `,` can only be there since it is a tag.
+    """
+
+    def __init__(self, sub_words: Sequence[bytes], text: TextConfig, *, sign_tags: bool = False) -> None:
+        self.size = len(sub_words)
+        self._tags, self._words = text.tree_tags, text.tree_words
+        self._pieces = [split_piece(sub_word) for sub_word in sub_words]
+        self._starting = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and p[0])
+        self._inner = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and not p[0])
+        self._spelling = lru_cache(_REMEMBERED)(lambda text: Spelling(text, self._starting, self._inner))
+        self._closing = lru_cache(_REMEMBERED)(lambda label: self._spelling(b")" + _category(label)))
+        self._longer_labels = lru_cache(_REMEMBERED_LABELS)(self._cost_of_longer_labels)
+        self._blanks = self._starting.tokens.get(b"", [])
+        starting_texts, inner_texts = _by_tag(self._starting.texts()), _by_tag(self._inner.texts())
+        self._inner_tags = {kind for kind, tokens in inner_texts.items() if tokens}
+        in_two = 2 if self._blanks and TagKind.ANY in self._inner_tags else NEVER
+        self._text_cost = 1 if starting_texts[TagKind.ANY] else in_two
+        self._sign_tags = (
+            sign_tags
+            and self._tags
+            and not self._words
+            and {b",", b"."} <= self._starting.tokens.keys()
+            and bool(starting_texts[TagKind.WORD])
+        )
+        # Labels go on only with what closing brackets can go on with too, so that each bracket can be closed.
+        costs = {token: self._spelling(_category(b"?" + text)[1:]).left[0] for token, text in self._inner.texts()}
+        self._labels = [(token, text) for token, text in self._inner.texts() if costs[token] < NEVER]
+        self._most_longer = max((costs[token] for token, _ in self._labels), default=0)
+        first = list(self._closable(self._inner.texts()))
+        self._label_cost = min((cost for _, cost in first), default=NEVER)  # of a label, and of its closing bracket
+        self._first_labels = self._vector(first)
+        self._openings = {
+            Kind.START: self._vector(self._closable(self._starting.opening())),
+            Kind.BEGUN: self._vector(self._closable(self._inner.opening())),
+        }
+        self._least_opening = int(self._openings[Kind.BEGUN].min())  # after a blank
+        self._texts = {
+            (part, kind): self._vector((token, 0) for token in tokens)
+            for part, texts in ((Kind.START, starting_texts), (Kind.BEGUN, inner_texts))
+            for kind, tokens in texts.items()
+        }
+        self._any_label = self._vector((token, 0) for token, _ in self._labels)
+        vectors = (self._first_labels, *self._openings.values())
+        self._most_cost = max(int(vector[vector < NEVER].max(initial=1)) for vector in vectors)
+        self._ample_room = self._most_cost + self._most_longer + 1  # beside the next closing bracket
+        self._usual_choices: dict[tuple[Kind, bytes, TagKind | None, TagKind], tuple[int, list[int]]] = {}
+        self._lock = threading.Lock()
+        self._numbers: dict[_RowKey, int] = {}
+        self.table: list[Tensor] = [torch.zeros(self.size, dtype=torch.bool)]
+
+    def start(self, words: Sequence[str]) -> State:
+        """Nothing is written of the tree over some words, which are written as in a tree."""
+        known = [Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
+        tags = self._text_cost * len(words) if self._tags else 0
+        written = sum(self._word_cost(each.spelling) for each in known) if self._words or not self._tags else 0
+        place = Place(known, (), False, 0, False, tags + written + 1)
+        return State(Kind.START, place, place, place.need)
+
+    def follow(self, state: State, token: int) -> State | None:
+        """The state after one more token; None where it is none that the rules let through."""
+        piece = self._pieces[token] if token < len(self._pieces) else None
+        if piece is None:
+            return None
+        begins, text = piece
+        if begins and state.after is None:
+            return None
+        if begins and state.after is not None:
+            return self._begin(state.after, text) if text else self._blank(state.after)
+        if state.kind is Kind.BEGUN:
+            return self._begin(state.place, text)
+        if text[0] in BRACKETS or state.kind is Kind.START:
+            return None
+        if state.kind is Kind.LABEL:
+            return self._in_label(state.place, state.label + text)
+        if state.kind is Kind.TEXT:
+            return state if self._longer(state) in (TagKind.ANY, kind_of_tag(text)) else None
+        assert state.spelling is not None
+        return self._spelled(state.place, state.spelling, state.written, text)
+
+    def choices(self, state: State, left: int) -> tuple[int, list[int]]:
+        """What may come next.
+
+        Args:
+            state: of an output.
+            left: tokens that it may still get, EOS counted.
+        Returns:
+            The row of `table` that says what is forbidden, and tokens that may come all the same. FREE where no tree
+            fits into what is left.
+        """
+        if state.need > left:
+            return FREE, []
+        place = state.after
+        if self._words or not self._tags or place is None:
+            return self._choices(state, left)
+        # Where there is room for all, and no word to write, few states differ.
+        closing = place.brackets[-1] if place.brackets and not place.is_empty else b""
+        if left - state.need <= self._ample_room + len(closing):
+            return self._choices(state, left)
+        key = state.kind, closing, self._tag(place), self._longer(state)
+        found = self._usual_choices.get(key)
+        if found is None:
+            if len(self._usual_choices) >= _REMEMBERED:
+                self._usual_choices.clear()
+            found = self._usual_choices[key] = self._choices(state, left)
+        return found
+
+    def _choices(self, state: State, left: int) -> tuple[int, list[int]]:
+        tokens: list[int] = []
+        begun = state.kind is Kind.BEGUN
+        place = state.place if begun else state.after
+        part, opens, room = Kind.BEGUN if begun else Kind.START, False, 0
+        text: TagKind | None = None
+        if place is not None:
+            opens = not self._is_due(place)
+            text = self._tag(place) if left - place.need >= 1 - self._text_cost else None
+            room = left - place.need if opens else 0
+            tokens = self._tokens_to_begin(place, left, begun)
+        goes_on: Kind | TagKind | None = None
+        match state.kind:
+            case Kind.SPELLED if state.spelling is not None:
+                most = left - state.need + state.spelling.left[state.written]
+                tokens += [token for cost, token in state.spelling.steps[state.written] if cost <= most]
+            case Kind.TEXT if left > state.need:
+                goes_on = self._longer(state)
+            case Kind.LABEL if not state.label:
+                part, room = Kind.LABEL, left - state.place.need
+            case Kind.LABEL if left - state.need > self._most_longer:  # no piece can ask for more
+                goes_on = Kind.LABEL
+            case Kind.LABEL:
+                tokens += np.flatnonzero(self._longer_labels(state.label) <= left - state.place.need).tolist()
+        return self._row((part, opens, text, min(room, self._most_cost), goes_on)), tokens
+
+    def _tokens_to_begin(self, place: Place, left: int, begun: bool) -> list[int]:
+        """The few tokens that may come where a symbol begins, beside those that the table has.
+
+        Args:
+            place: where it begins.
+            left: as in choices().
+            begun: whether its blank is written.
+        """
+        tokens: list[int] = []
+        for spelling in self._expected(place):
+            most = left - place.need + spelling.start
+            tokens += [token for cost, token in (spelling.steps[0] if begun else spelling.first) if cost <= most]
+        if not begun:
+            if self._blanks and left > place.need + self._begun_cost(place):
+                tokens += self._blanks
+            if place.need == 1:
+                tokens.append(EOS_ID)
+        return tokens
+
+    def _begin(self, place: Place, text: bytes) -> State | None:
+        """The state where a symbol begins with a text."""
+        if text[:1] == b"(":
+            return self._in_label(place, text[1:]) if not self._is_due(place) else None
+        if text[:1] != b")" and (tag := self._tag(place)) is not None:
+            if tag is not TagKind.ANY and kind_of_tag(text) is not tag:
+                return None
+            after = self._after_text(place)
+            return State(Kind.TEXT, place, after, after.need)
+        for spelling in self._expected(place):
+            if found := self._spelled(place, spelling, 0, text):
+                return found
+        return None
+
+    def _blank(self, place: Place) -> State:
+        return State(Kind.BEGUN, place, None, place.need + self._begun_cost(place))
+
+    def _in_label(self, place: Place, label: bytes) -> State:
+        if not label:
+            return State(Kind.LABEL, place, None, place.need + self._label_cost)
+        closing = self._closing(label)
+        need = place.need + closing.start
+        after = Place(place.words, (*place.brackets, closing.text[1:]), True, place.n_words, False, need)
+        return State(Kind.LABEL, place, after, need, label)
+
+    def _spelled(self, place: Place, spelling: Spelling, written: int, text: bytes) -> State | None:
+        if not spelling.text.startswith(text, written):
+            return None
+        written += len(text)
+        after = None
+        need = place.need - spelling.start + spelling.left[written]
+        if written == len(spelling.text):
+            is_bracket = spelling.text[:1] == b")"
+            brackets = place.brackets[:-1] if is_bracket else place.brackets
+            n_words = place.n_words + (not is_bracket)
+            after = Place(place.words, brackets, False, n_words, False, need)
+        return State(Kind.SPELLED, place, after, need, spelling=spelling, written=written)
+
+    def _after_text(self, place: Place) -> Place:
+        """Where a tag leads, or a word that may be any."""
+        word_follows = self._tags and self._words and not place.has_tag
+        n_words = place.n_words + (not word_follows)
+        return Place(place.words, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
+
+    def _is_due(self, place: Place) -> bool:
+        """Whether a tag or word must come before any bracket opens, or there is none for it to hold."""
+        return place.has_tag or place.n_words == len(place.words)
+
+    def _tag(self, place: Place) -> TagKind | None:
+        """Which tag may come, or ANY for a word that may be any; None where neither may."""
+        if place.n_words == len(place.words):
+            return None
+        word = place.words[place.n_words]
+        return word.tag if (self._tags and not place.has_tag) or word.spelling is None else None
+
+    def _longer(self, state: State) -> TagKind:
+        """What the tag that is written can go on with: one of a sign with signs alone."""
+        is_sign = state.kind is Kind.TEXT and self._tag(state.place) is TagKind.SIGN
+        return TagKind.SIGN if is_sign else TagKind.ANY
+
+    def _expected(self, place: Place) -> list[Spelling]:
+        """What may come and is known: the closing bracket, the next word."""
+        expected = []
+        if place.brackets and not place.is_empty and not place.has_tag:
+            expected.append(self._spelling(b")" + place.brackets[-1]))
+        if place.n_words < len(place.words) and (place.has_tag or not self._tags):
+            spelling = place.words[place.n_words].spelling
+            expected += [] if spelling is None else [spelling]
+        return expected
+
+    def _begun_cost(self, place: Place) -> int:
+        """How many tokens more are needed after the blank of the next symbol than before it, at least."""
+        costs = [each.left[0] - each.start for each in self._expected(place)]
+        if self._tag(place) in self._inner_tags:
+            costs.append(1 - self._text_cost)
+        if not self._is_due(place):
+            costs.append(self._least_opening)
+        return min(costs, default=NEVER)
+
+    def _word(self, word: str) -> Spelling | None:
+        """What is written for a word; None = any text, as for tags, and where the vocabulary lacks a character."""
+        if self._tags and not self._words:
+            return None
+        spelling = self._spelling((readable(word) if self._words else NO_TAG).encode())
+        return spelling if spelling.start < NEVER else None
+
+    def _word_cost(self, word: Spelling | None) -> int:
+        return self._text_cost if word is None else word.start
+
+    def _closable(self, labels: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, int]]:
+        """Sub-words with the labels that they begin, or nothing of them: what they and all that they ask for take."""
+        for token, label in labels:
+            if (cost := self._closing(label).start if label else self._label_cost) < NEVER:
+                yield token, 1 + cost
+
+    def _cost_of_longer_labels(self, label: bytes) -> _Costs:
+        """For what can go on with a label, the tokens that it and the closing bracket take then."""
+        return self._vector((token, 1 + self._closing(label + text).start) for token, text in self._labels)
+
+    def _vector(self, costs: Iterable[tuple[int, int]]) -> _Costs:
+        vector = np.full(self.size, NEVER, np.int64)
+        for token, cost in costs:
+            vector[token] = cost
+        return vector
+
+    def _row(self, key: _RowKey) -> int:
+        """Number of the table's row for what may begin, the room for it, and what may go on."""
+        number = self._numbers.get(key)
+        if number is not None:
+            return number
+        part, opens, text, room, goes_on = key
+        allowed = np.zeros(self.size, np.bool_)
+        if part is Kind.LABEL:
+            allowed |= self._first_labels <= room
+        if opens:
+            allowed |= self._openings[part] <= room
+        if text is not None:
+            allowed |= self._texts[part, text] < NEVER
+        if goes_on is not None:
+            more = self._texts[Kind.BEGUN, goes_on] if isinstance(goes_on, TagKind) else self._any_label
+            allowed |= more < NEVER
+        with self._lock:
+            if key not in self._numbers:
+                self.table.append(torch.from_numpy(~allowed))
+                self._numbers[key] = len(self.table) - 1
+            return self._numbers[key]
+
+
+def _category(label: bytes) -> bytes:
+    return category(label.decode("latin-1")).encode("latin-1")  # it cuts at ASCII only, so that bytes are enough
+
+
+def _by_tag(texts: Sequence[tuple[int, bytes]]) -> dict[TagKind, list[int]]:
+    """The sub-words that can begin each kind of tag."""
+    found = {kind: [token for token, text in texts if kind_of_tag(text) is kind] for kind in TagKind}
+    return {**found, TagKind.ANY: [token for token, _ in texts]}

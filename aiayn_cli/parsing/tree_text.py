@@ -1,0 +1,210 @@
+"""Trees as sequences that a model writes, and back: `(S (NP PRP )NP (VP VBZ )VP . )S` (Vinyals et al. 2015).
+
+A token opens a constituent, closes one, or stands for a word. The words themselves are the source side, so that
+they need not be written: the n-th word token is the n-th word. A model may forget a bracket or a word; then what it
+wrote is repaired, and each repair is named.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from aiayn_cli.config import TextConfig
+from aiayn_cli.parsing.trees import TOP, Close, Event, Leaf, Open, Tree, category, escape, from_text, to_text
+from aiayn_cli.text.vocab import UNKNOWN, readable
+
+NO_TAG = "XX"  # stands for a word where neither its tag nor itself is written
+_PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these tags
+    ",": ",", "،": ",",
+    ".": ".", "!": ".", "?": ".", "。": ".",
+    ":": ":", ";": ":", "--": ":", "–": ":", "—": ":", "...": ":", "…": ":",
+    "``": "``", "“": "``", "''": "''", "”": "''",
+    "-LRB-": "-LRB-", "-RRB-": "-RRB-",
+}  # fmt: skip
+
+_SIGNS = frozenset({",", ".", "!", "?", "。", ":", ";", "--", "—", "...", "…", "“", "”", '"'})  # that are never words
+
+_WORD = re.compile(r"[^\s\x1f]+", re.ASCII)  # what a tree's word is, see trees.py
+_TOKEN = re.compile(r"[()][^\s\x1f()]*|[^\s\x1f()]+", re.ASCII)  # finds them too where a model left out a blank
+
+
+class TagKind(Enum):
+    """Which tags a word can have in a treebank that tags a comma as `,`, as the Penn Treebank does."""
+
+    ANY = auto()
+    SIGN = auto()  # one that is written as a sign: , . : `` ''
+    WORD = auto()  # another: one with letters, or one for money or numbers ($ and #)
+
+
+def tags_for(word: str) -> TagKind:
+    """What the tag of a word can be: of signs, and of words with a letter or digit, it is known."""
+    if word in _SIGNS:
+        return TagKind.SIGN
+    return TagKind.WORD if any(map(str.isalnum, word)) else TagKind.ANY
+
+
+def kind_of_tag(tag: bytes) -> TagKind:
+    """Whether a tag, or the beginning of one in UTF-8, is written as a sign."""
+    first = tag[:1]
+    return TagKind.WORD if first.isalnum() or first in (b"-", b"$", b"#") or first >= b"\x80" else TagKind.SIGN
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A tree that a model wrote.
+
+    Attributes:
+        tree: begins with TOP and has exactly the words of the source, whatever the model wrote.
+        repairs: how often something had to be put right, by what it was, such as "bracket left open".
+    """
+
+    tree: Tree
+    repairs: Counter[str]
+
+
+class TreeText:
+    """Turns bracketed trees into the sequences of a recipe, and sequences with their words into bracketed trees.
+
+    Args:
+        config: tree_tags: write the part of speech of each word; tree_words: write each word.
+    """
+
+    def __init__(self, config: TextConfig) -> None:
+        self._tags, self._words = config.tree_tags, config.tree_words
+
+    def apply(self, records: Sequence[str]) -> list[str]:
+        """Linearise trees, one a line.
+
+        Raises:
+            DataError: a line holds something else.
+        """
+        return [self.linearise(from_text(record)) for record in records]
+
+    def linearise(self, tree: Tree) -> str:
+        """Write a tree that begins with TOP as a sequence, without TOP itself."""
+        tokens: list[str] = []
+        open_labels: list[str] = []
+        for event in tree[1:-1]:
+            match event:
+                case Open(label):
+                    tokens.append(f"({label}")
+                    open_labels.append(label)
+                case Leaf(tag, word):
+                    tokens += [tag] if self._tags else []
+                    tokens += [word] if self._words else []
+                    tokens += [NO_TAG] if not (self._tags or self._words) else []
+                case Close():
+                    tokens.append(f"){category(open_labels.pop())}")
+        return " ".join(tokens)
+
+    def restore(self, line: str, sequence: str) -> Restored:
+        """Make a tree of a sequence and the words that it is about.
+
+        Args:
+            line: the source side: words with blanks between them.
+            sequence: what a model wrote.
+        """
+        builder = _Builder(words_of(line))
+        tokens = _TOKEN.findall(sequence)
+        i = 0
+        while i < len(tokens):
+            token = tokens[i]
+            i += 1
+            if token.startswith("("):
+                builder.open(token[1:])
+            elif token.startswith(")"):
+                builder.close(token[1:])
+            elif not self._words:
+                builder.leaf(token if self._tags else "", None)
+            elif not self._tags:
+                builder.leaf("", token)
+            elif i < len(tokens) and not tokens[i].startswith(("(", ")")):
+                builder.leaf(token, tokens[i])
+                i += 1
+            else:
+                builder.leaf(token, "")
+        return builder.finish()
+
+    def restore_text(self, line: str, sequence: str) -> tuple[str, Counter[str]]:
+        """Do the same, and write the tree on one line; give the repairs too. A line without words stays blank."""
+        restored = self.restore(line, sequence)
+        return to_text(restored.tree) if len(restored.tree) > 2 else "", restored.repairs
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a source line, as a tree writes them."""
+    return [escape(word) for word in _WORD.findall(line)]
+
+
+def _can_be(written: str, word: str) -> bool:
+    """Whether a model wrote a word, of which it may not know all characters, and cannot write some."""
+    if UNKNOWN not in written:
+        return written in (word, readable(word))
+    return re.fullmatch(".+".join(map(re.escape, written.split(UNKNOWN))), word) is not None
+
+
+class _Builder:
+    """Builds one tree from what a model wrote, and repairs it on the way."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+        self._next = 0
+        self._events: list[Event] = [Open(TOP)]
+        self._open: list[str] = []  # categories of the constituents that are open
+        self._repairs: Counter[str] = Counter()
+
+    def open(self, label: str) -> None:
+        """Begin a constituent."""
+        self._events.append(Open(label))
+        self._open.append(category(label))
+
+    def close(self, label: str) -> None:
+        """End the innermost constituent of a category, and with it those inside that were left open."""
+        label = category(label)
+        if label not in self._open:
+            self._repairs["closing bracket without an opening one"] += 1
+            return
+        while self._open[-1] != label:
+            self._repairs["bracket left open"] += 1
+            self._end()
+        self._end()
+
+    def leaf(self, tag: str, word: str | None) -> None:
+        """Place the next word.
+
+        Args:
+            tag: its part of speech; "" where none is written.
+            word: what was written for it; None where words are not.
+        """
+        if self._next == len(self._words):
+            self._repairs["word too many"] += 1
+            return
+        wanted = self._words[self._next]
+        if word is not None and not _can_be(word, wanted):
+            self._repairs["wrong word"] += 1
+        self._place(tag)
+
+    def finish(self) -> Restored:
+        """Place the words that are left where the writing broke off, and end all that is open."""
+        while self._next < len(self._words):
+            self._repairs["word left out"] += 1
+            self._place("")
+        while self._open:
+            self._repairs["bracket left open"] += 1
+            self._end()
+        return Restored((*self._events, Close()), self._repairs)
+
+    def _place(self, tag: str) -> None:
+        word = self._words[self._next]
+        self._next += 1
+        self._events.append(Leaf(tag or _PUNCTUATION.get(word, NO_TAG), word))
+
+    def _end(self) -> None:
+        self._open.pop()
+        if isinstance(self._events[-1], Open):
+            self._repairs["empty bracket"] += 1
+            self._events.pop()
+        else:
+            self._events.append(Close())

@@ -1,0 +1,178 @@
+"""Learns a joint sub-word vocabulary from the words of a text: byte-pair encoding (paper, Section 5.1) or a unigram
+language model (Kudo 2018).
+
+What both learn never reaches over a blank, so that words with their counts say as much as the text. They take far
+less memory, and the result depends neither on the order of the text nor on threads.
+"""
+
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import sentencepiece
+
+from aiayn_cli.config import VocabType
+from aiayn_cli.errors import DataError
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID, UNK_ID
+from aiayn_cli.text.vocab import readable
+
+COUNTED_WORDS = 1_000_000  # different words held at once; about 200 MB
+COUNTED_CHARACTERS = 16_000_000  # in these words; text without blanks has few but long ones
+LONGEST_WORD_BYTES = 4_192  # SentencePiece's own limit; what is longer is hardly a word
+COVERAGE = 0.9995  # of the text's characters, where there are too many different ones to have all
+BYTES = 256  # sub-words that byte fallback takes
+
+_LOOK_AFTER = 50_000  # new words between two looks at how many characters they hold
+
+
+class WordCounter:
+    """Counts the words of a text in bounded memory.
+
+    Where there are too many different words, half of the rarest are given up, and the others count double: any rare
+    word is as likely to stay as any other, so that what they have in common keeps its share. Which ones stay is
+    decided by a hash, the same in every run.
+
+    Attributes:
+        counts: occurrences by word.
+        forgotten: words that were given up.
+    """
+
+    def __init__(self, most_words: int = COUNTED_WORDS, most_characters: int = COUNTED_CHARACTERS) -> None:
+        self.counts: Counter[str] = Counter()
+        self.forgotten = 0
+        self._most_words, self._most_characters = most_words, most_characters
+        self._look_at = min(_LOOK_AFTER, most_words)
+        self._rounds = 0
+        self._characters: set[str] = set()  # of words that were given up
+
+    def add(self, records: Iterable[str], times: int = 1) -> None:
+        """Count the words of some records, each as often as told."""
+        words = readable(" ".join(records)).split(" ")
+        if times == 1:
+            self.counts.update(words)
+        else:
+            self.counts.update({word: times * n for word, n in Counter(words).items()})
+        del self.counts[""]
+        if len(self.counts) > self._look_at:
+            if not self._fits(1.0):
+                self._thin_out(0.5)
+            self._look_at = max(len(self.counts), min(len(self.counts) + _LOOK_AFTER, self._most_words))
+
+    def words(self) -> dict[str, int]:
+        """Give the words to learn from, half of the most that are counted; no character is missing."""
+        self._thin_out(0.5)
+        return dict.fromkeys(sorted(self._characters), 1) | self.counts
+
+    def _fits(self, share: float) -> bool:
+        return (
+            len(self.counts) <= share * self._most_words and sum(map(len, self.counts)) <= share * self._most_characters
+        )
+
+    def _thin_out(self, share: float) -> None:
+        rare = 1  # occurrences, at most
+        while not self._fits(share):
+            bit = 1 << self._rounds % 32  # a fresh one in each round
+            self._rounds += 1
+            gone = [word for word, n in self.counts.items() if n <= rare and zlib.crc32(word.encode()) & bit]
+            self._characters.update(*gone)
+            for word in gone:
+                del self.counts[word]
+            for word, n in self.counts.items():
+                if n <= rare:
+                    self.counts[word] = 2 * n
+            self.forgotten += len(gone)
+            rare *= 2
+
+
+def train_vocab(
+    counts: Mapping[str, int],
+    size: int,
+    vocab_type: VocabType = "bpe",
+    *,
+    byte_fallback: bool = False,
+    mixed_scripts: bool = False,
+) -> bytes:
+    """Learn a vocabulary; the same counts give the same bytes.
+
+    Args:
+        counts: occurrences by word, of both languages together.
+        size: sub-words wanted, special tokens included. Where the text does not have that many, the result has fewer.
+        vocab_type: "bpe" or "unigram".
+        byte_fallback: have a sub-word for each byte, so that no text is unknown.
+        mixed_scripts: let a sub-word hold letters beside signs, so that the brackets of trees, such as `(NP`, become
+            one sub-word each.
+    Returns:
+        A serialised SentencePiece model.
+    Raises:
+        DataError: there are no words, or none that the vocabulary has room for.
+    """
+    words = {word: n for word, n in counts.items() if len(word.encode()) <= LONGEST_WORD_BYTES}
+    if not words:
+        raise DataError("there is no word to learn a vocabulary from", "check the training text")
+    left_out, _ = choose_left_out(words, size, byte_fallback=byte_fallback)
+    if left_out:
+        words = _cut_before(left_out, words)
+    if not words:
+        raise DataError(f"a vocabulary of {size:,} sub-words has no room for this text", "take a larger --vocab-size")
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(f"{word}\t{n}" for word, n in sorted(words.items())),
+        input_format="tsv",
+        model_writer=model,
+        model_type=vocab_type,
+        vocab_size=size,
+        hard_vocab_limit=False,  # fewer where the text has fewer
+        byte_fallback=byte_fallback,
+        split_by_unicode_script=not mixed_scripts,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        pad_piece="<pad>",
+        unk_surface="\u2047",
+        num_threads=1,  # written into the file, which must not depend on the machine; more threads gain nothing here
+        minloglevel=2,  # errors only: SentencePiece would tell its whole story on stderr
+    )
+    return model.getvalue()
+
+
+def choose_left_out(counts: Mapping[str, int], size: int, *, byte_fallback: bool = False) -> tuple[set[str], float]:
+    """Choose the characters that a vocabulary goes without.
+
+    It has every character of the text, unless they would take more than half of it: then the rarest are left out, as
+    far as COVERAGE allows and `size` demands.
+
+    Args:
+        counts: occurrences by word.
+        size: sub-words of the vocabulary, special tokens included.
+        byte_fallback: whether bytes take a part of it.
+    Returns:
+        The characters, and their share of all characters of the text.
+    """
+    room = max(size - N_SPECIAL_TOKENS - 1 - BYTES * byte_fallback, 0)  # 1 for the blank
+    codes = np.frombuffer("".join(counts).encode("utf-32-le"), np.uint32)
+    lengths = np.fromiter(map(len, counts), np.int64, len(counts))
+    by_code = np.bincount(codes, np.repeat(np.fromiter(counts.values(), np.int64, len(counts)), lengths))
+    order = np.argsort(-by_code, kind="stable")[: np.count_nonzero(by_code)]  # the most frequent first
+    if len(order) <= room // 2:
+        return set(), 0.0
+    covered = np.concatenate([[0.0], np.cumsum(by_code[order]) / by_code.sum()])
+    enough = int(np.searchsorted(covered, COVERAGE))
+    kept = min(max(enough, room // 2), room, len(order))
+    return {chr(code) for code in order[kept:]}, float(1 - covered[kept])
+
+
+def _cut_before(characters: set[str], words: Mapping[str, int]) -> dict[str, int]:
+    """Keep of each word what comes before the first of some characters."""
+    pattern = re.compile("[" + "".join(map(re.escape, sorted(characters))) + "]")
+    cut: Counter[str] = Counter()
+    for word, n in words.items():
+        cut[pattern.split(word, 1)[0]] += n
+    del cut[""]
+    return cut

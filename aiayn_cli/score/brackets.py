@@ -1,0 +1,94 @@
+"""What `aiayn score --brackets` does: trees against reference trees, by EVALB's rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiayn_cli import logs
+from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.parsing.bracketing import BracketScore, SentenceScore, score_brackets, summarise
+from aiayn_cli.parsing.bracketing_rules import BracketRules, read_rules
+from aiayn_cli.text.lines import display_name, read_file
+
+_ERRORS_NAMED = 5  # one by one; the rest are only counted
+
+
+@dataclass(frozen=True)
+class BracketResult:
+    """How trees did.
+
+    Attributes:
+        hypotheses: the file, or "stdin".
+        reference: the file.
+        lines: of each of them.
+        cutoff: words of the longest sentence in `short`.
+        all: over all sentences.
+        short: over those of at most `cutoff` words.
+        signature: by which rules; two scores can be compared only where it is the same.
+    """
+
+    hypotheses: str
+    reference: str
+    lines: int
+    cutoff: int
+    all: BracketScore
+    short: BracketScore
+    signature: str
+
+    def __str__(self) -> str:
+        rows = zip(self.all.rows(), self.short.rows(), strict=True)
+        head = f"{'':<25}  {'all':>8}  {f'len<={self.cutoff}':>8}\n"
+        table = "\n".join(f"{name:<25}  {_write(a):>8}  {_write(b):>8}" for (name, a), (_, b) in rows)
+        return f"F1 = {self.all.f1:.2f}\n{head}{table}\n{self.signature}"
+
+
+def run_score_brackets(
+    references: Sequence[Path], *, hypotheses: str = "-", parameters: Path | None = None
+) -> BracketResult:
+    """Score trees against reference trees, both one a line.
+
+    Args:
+        references: one file.
+        hypotheses: the trees: a file, or "-" for stdin.
+        parameters: a parameter file of EVALB; None = as its COLLINS.prm, with ROOT and S1 counted as little as TOP.
+
+    Raises:
+        AiaynError: a file is missing or not text, line counts differ, a parameter is unknown.
+    """
+    if len(references) != 1:
+        raise UsageError(f"--brackets with {len(references)} references", "trees are scored against one file of trees")
+    named = [str(references[0]), hypotheses, *([str(parameters)] if parameters else [])]
+    if named.count("-") > 1:
+        raise UsageError("stdin is named more than once", "give the trees with --hyp FILE")
+    rules = read_rules(read_file(parameters), display_name(parameters)) if parameters else BracketRules()
+    gold, test = read_file(references[0]), read_file(hypotheses)
+    if len(gold) != len(test):
+        raise DataError(
+            f"{display_name(hypotheses)} has {len(test):,} lines, but {display_name(references[0])} has {len(gold):,}",
+            "score the trees of the same sentences, one a line",
+        )
+    scores = score_brackets(gold, test, rules)
+    _warn(scores)
+    return BracketResult(
+        hypotheses=display_name(hypotheses),
+        reference=display_name(references[0]),
+        lines=len(test),
+        cutoff=rules.cutoff,
+        all=summarise(scores),
+        short=summarise([score for score in scores if score.length <= rules.cutoff]),
+        signature=f"EVALB|labels:{'yes' if rules.labelled else 'no'}|parameters:{parameters or 'COLLINS+ROOT+S1'}",
+    )
+
+
+def _warn(scores: Sequence[SentenceScore]) -> None:
+    for status, what in ((1, "words differ from the reference's, or brackets do not match"), (2, "there is no word")):
+        lines = [number for number, score in enumerate(scores, start=1) if score.status == status]
+        for number in lines[:_ERRORS_NAMED]:
+            logs.warning(f"line {number:,} is not scored: {what}")
+        if len(lines) > _ERRORS_NAMED:
+            logs.warning(f"{len(lines):,} lines in all are not scored for this")
+
+
+def _write(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"

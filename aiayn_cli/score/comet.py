@@ -1,0 +1,119 @@
+"""COMET (Rei et al. 2020), where it is installed: a neural metric that reads the source too.
+
+It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore none of our
+extras: their pins have numpy 2. It downloads its own model from a hub, and unpickles it: whoever runs it trusts that
+hub. Nothing else of this toolkit does so, and nothing is loaded before COMET is asked for.
+"""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.score.metrics import Score, Statistics
+
+COMET_MODEL = "Unbabel/wmt22-comet-da"
+_LINES_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class _Total:
+    """A score in the form that sacreBLEU's tests ask for."""
+
+    name: str
+    score: float
+
+
+class _Signature:
+    """Key-value pairs in sacreBLEU's form, which its tests add theirs to."""
+
+    def __init__(self, model: str) -> None:
+        self._info = {"model": model, "version": metadata.version("unbabel-comet")}
+
+    def update(self, key: str, value: object) -> None:
+        self._info[key] = str(value)
+
+    def __str__(self) -> str:
+        return "|".join(f"{key}:{value}" for key, value in self._info.items())
+
+
+class CometMetric:
+    """COMET with one reference and the source.
+
+    Args:
+        references: exactly one translation of the whole.
+        sources: what was translated.
+        model: name on the hub, or a checkpoint's file.
+    Raises:
+        AiaynError: it is not installed, cannot be loaded, or lacks what it reads.
+    """
+
+    label = "COMET"
+    lower_is_better = False
+
+    def __init__(
+        self,
+        references: Sequence[Sequence[str]],
+        sources: Sequence[str] | None,
+        model: str = COMET_MODEL,
+    ) -> None:
+        if sources is None:
+            raise AiaynError("COMET reads the source too", "add --source FILE, or score a set with -t")
+        if len(references) != 1:
+            raise AiaynError(f"COMET takes one reference, not {len(references)}", "name one")
+        try:
+            package = importlib.import_module("comet")  # here, because few have it, and it loads much
+        except ImportError as error:
+            raise AiaynError(
+                "the metric comet needs the package unbabel-comet, which is not installed",
+                "pip install unbabel-comet (it needs numpy 1), or choose another --metric",
+            ) from error
+        try:
+            file = model if Path(model).is_file() else package.download_model(model)
+            self._model: Any = package.load_from_checkpoint(file)
+        except Exception as error:  # whatever its hub, network and format raise
+            raise AiaynError(
+                f"COMET's model {model} cannot be loaded: {error}", "give a model's file with --comet-model"
+            ) from error
+        self._name = model
+        self._gpus = min(1, importlib.import_module("torch").cuda.device_count())
+        self._sources, self._reference = sources, references[0]
+
+    def statistics(self, systems: Sequence[Sequence[str]]) -> list[Statistics]:
+        """The score of each line, times 100, and a one to divide their sum by."""
+        return [self._predict(hypotheses) for hypotheses in systems]
+
+    def _predict(self, hypotheses: Sequence[str]) -> Statistics:
+        samples = [
+            {"src": source, "mt": hypothesis, "ref": reference}
+            for source, hypothesis, reference in zip(self._sources, hypotheses, self._reference, strict=True)
+        ]
+        found = self._model.predict(samples, batch_size=_LINES_TOGETHER, gpus=self._gpus, progress_bar=False)
+        return [[100 * float(score), 1.0] for score in found.scores]
+
+    def score(self, statistics: Statistics) -> Score:
+        """The mean of the lines' scores."""
+        found = self._aggregate_and_compute(statistics)
+        return Score(metric=self.label, score=found.score, signature=str(self.get_signature()), detail="")
+
+    def sentence(self, counts: Sequence[float]) -> float:
+        """A line's score."""
+        return counts[0]
+
+    @property
+    def backend(self) -> Any:
+        """This, which has the methods that sacreBLEU's tests call."""
+        return self
+
+    def get_signature(self) -> Any:
+        """The model and the package's version."""
+        return _Signature(self._name)
+
+    def _aggregate_and_compute(self, statistics: Statistics) -> _Total:
+        return self._compute_score_from_stats([sum(column) for column in zip(*statistics, strict=True)])
+
+    def _compute_score_from_stats(self, totals: Sequence[float]) -> _Total:
+        return _Total(self.label, float(totals[0] / totals[1]))

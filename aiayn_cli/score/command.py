@@ -1,0 +1,166 @@
+"""`aiayn score`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from aiayn_cli import logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, print_text, start_logs
+from aiayn_cli.errors import UsageError
+from aiayn_cli.loading import loading
+
+
+def score(
+    references: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="REFERENCE", help="Plain-text references, one line for each sentence."),
+    ] = None,
+    hyp: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Translations to score; several times for several systems. Default: stdin."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(metavar="NAMES", help="What to compute: bleu, chrf, chrf++, ter, comet, with commas.")
+    ] = "bleu",
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="BLEU's tokeniser: 13a, intl, zh, ja-mecab, ko-mecab, char or none. Default: what suits the target "
+            "language, 13a for most.",
+        ),
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare BLEU and chrF without case.")] = False,
+    smooth: Annotated[
+        Literal["exp", "floor", "add-k", "none"], typer.Option(help="BLEU's smoothing of n-grams that never match.")
+    ] = "exp",
+    smooth_value: Annotated[float | None, typer.Option(help="Of floor (0.1) and add-k (1).", min=0.0)] = None,
+    langs: Annotated[
+        str | None,
+        typer.Option(
+            "--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from a name such as test.de, if it tells."
+        ),
+    ] = None,
+    test_set: Annotated[
+        str | None,
+        typer.Option("--test-set", "-t", metavar="NAME", help="One of sacreBLEU's sets, downloaded: wmt14/full."),
+    ] = None,
+    echo: Annotated[
+        Literal["src", "ref"] | None, typer.Option(help="Write this side of the test set to stdout, and stop.")
+    ] = None,
+    from_folder: Annotated[
+        Path | None, typer.Option("--from", metavar="DIR", help="Folder that has the test set's archive already.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What was translated: for --worst, --html, comet and checks.")
+    ] = None,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Add 95 % confidence intervals, by bootstrap resampling.")
+    ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Test each system against the first: paired bootstrap, approximate randomisation."
+        ),
+    ] = False,
+    resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=2)] = 1_000,
+    trials: Annotated[int, typer.Option(help="Trials of approximate randomisation.", min=2)] = 10_000,
+    compound_split: Annotated[
+        bool,
+        typer.Option("--compound-split", help="Add BLEU in the paper's convention: Moses tokens, hyphens split."),
+    ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="length|FILE", help="Add rows by length, or by a file with a label for each line."),
+    ] = None,
+    worst: Annotated[int, typer.Option(help="Add the lines with the worst scores, with what differs.", min=0)] = 0,
+    sentences: Annotated[
+        bool,
+        typer.Option("--sentences", help="Write JSON for each line to stdout instead; the score goes to stderr."),
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that shows one system, or compares two.")
+    ] = None,
+    comet_model: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="Model of the metric comet.")
+    ] = "Unbabel/wmt22-comet-da",
+    brackets: Annotated[
+        bool,
+        typer.Option("--brackets", help="Score constituency trees, one a line, by EVALB's rules: labelled bracket F1."),
+    ] = False,
+    parameters: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --brackets: a parameter file of EVALB. Default: as its COLLINS.prm, without the outermost "
+            "bracket, whatever its name.",
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Score translations as sacreBLEU computes it, and print each score with its signature.
+
+    All text is plain: detokenised, cased, one line for each sentence.
+    """
+    start_logs(quiet, verbose)
+    with loading():  # here, because it imports sacrebleu
+        from aiayn_cli.score.session import run_echo, run_score, run_score_brackets
+
+    if parameters is not None and not brackets:
+        raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")
+    if brackets:
+        if hyp is not None and len(hyp) > 1:
+            raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one after the other")
+        of_text = {
+            "--metric": metric != "bleu", "--compare": compare, "--confidence": confidence, "--by": by, "--html": html,
+            "--worst": worst, "--sentences": sentences, "--compound-split": compound_split, "-t": test_set,
+            "--source": source, "--echo": echo, "--tokenize": tokenize, "--lowercase": lowercase,
+        }  # fmt: skip
+        if given := [name for name, value in of_text.items() if value]:
+            raise UsageError(f"--brackets with {given[0]}, which is for text", "leave out one of the two")
+        trees = "-" if hyp is None else hyp[0]
+        print_result(run_score_brackets(references or (), hypotheses=trees, parameters=parameters), as_json)
+        return
+    if echo is not None:
+        if test_set is None:
+            raise UsageError("--echo writes a side of a test set, but none is named", "add -t, such as -t wmt14/full")
+        if references or hyp:
+            raise UsageError("--echo scores nothing, but files are named", "leave out the files, or --echo")
+        run_echo(test_set, langs, echo, from_folder)
+        return
+    if sentences and as_json:
+        raise UsageError("--sentences and --json both write to stdout", "give one of them")
+    result = run_score(
+        references or (),
+        hypotheses=hyp or ("-",),
+        metrics=metric,
+        tokenize=tokenize,
+        lowercase=lowercase,
+        smooth=smooth,
+        smooth_value=smooth_value,
+        langs=langs,
+        test_set=test_set,
+        from_folder=from_folder,
+        source=source,
+        with_intervals=confidence,
+        with_comparison=compare,
+        resamples=resamples,
+        trials=trials,
+        compound_split=compound_split,
+        by=by,
+        worst=worst,
+        html=html,
+        sentences=sentences,
+        comet_model=comet_model,
+    )
+    if as_json:
+        print_result(result, as_json=True)
+    elif sentences:
+        logs.notice(str(result))
+    else:
+        print_text(result.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))

@@ -1,0 +1,140 @@
+"""Confidence intervals and paired tests, by sacreBLEU's own resampling: its numbers and its signatures.
+
+* Confidence: bootstrap resampling of the lines (Koehn 2004).
+* Comparison: paired bootstrap resampling (Koehn 2004) and paired approximate randomisation (Riezler and Maxwell 2005;
+  two-sided), each against the first system. The seed is sacreBLEU's, 12345, or that of SACREBLEU_SEED.
+"""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiayn_cli.score.metrics import Metric, Score, Statistics
+
+RESAMPLES = 1_000  # sacreBLEU's default for the bootstrap
+TRIALS = 10_000  # sacreBLEU's default for approximate randomisation
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A system against the first one, by one metric.
+
+    Attributes:
+        system: its name.
+        baseline: the first one's.
+        metric: such as "BLEU".
+        difference: its score less the baseline's.
+        p_bootstrap: probability of such a difference, or a larger one, where both are equally good; paired bootstrap.
+        p_randomisation: the same by approximate randomisation.
+        bootstrap_signature, randomisation_signature: sacreBLEU's, for reports.
+    """
+
+    system: str
+    baseline: str
+    metric: str
+    difference: float
+    p_bootstrap: float
+    p_randomisation: float
+    bootstrap_signature: str
+    randomisation_signature: str
+
+
+def with_confidence(metric: Metric, statistics: Statistics, resamples: int = RESAMPLES) -> Score:
+    """Score a system, with a 95 % confidence interval.
+
+    Args:
+        metric: that took the statistics.
+        statistics: of the system's lines.
+        resamples: how many.
+    """
+    score = metric.score(statistics)
+    seed, resampled = _sacrebleu()._bootstrap_resample(statistics, metric.backend, resamples)
+    raw = sorted(float(each.score) for each in resampled)
+    margin = len(raw) // 40  # 2.5 % on each side, as sacreBLEU cuts
+    signature = metric.backend.get_signature()
+    signature.update("bs", resamples)
+    signature.update("seed", seed)
+    return replace(
+        score,
+        signature=str(signature),
+        mean=sum(raw) / len(raw),
+        interval=(raw[-1 - margin] - raw[margin]) / 2,
+    )
+
+
+def compare(
+    metric: Metric,
+    names: Sequence[str],
+    statistics: Sequence[Statistics],
+    resamples: int = RESAMPLES,
+    trials: int = TRIALS,
+) -> list[Comparison]:
+    """Test each system but the first against the first.
+
+    Args:
+        metric: that took the statistics.
+        names: of the systems, all different.
+        statistics: of each system's lines.
+        resamples: of the paired bootstrap.
+        trials: of approximate randomisation.
+    """
+    bootstrap_signature, by_bootstrap = _paired_test("bs", metric, names, statistics, resamples)
+    randomisation_signature, by_randomisation = _paired_test("ar", metric, names, statistics, trials)
+    return [
+        Comparison(
+            system=name,
+            baseline=names[0],
+            metric=metric.label,
+            difference=float(by_bootstrap[number].score - by_bootstrap[0].score),
+            p_bootstrap=float(by_bootstrap[number].p_value),
+            p_randomisation=float(by_randomisation[number].p_value),
+            bootstrap_signature=bootstrap_signature,
+            randomisation_signature=randomisation_signature,
+        )
+        for number, name in enumerate(names)
+        if number > 0
+    ]
+
+
+def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics, resamples: int = RESAMPLES) -> float:
+    """The p-value of one comparison, by paired bootstrap resampling alone.
+
+    Args:
+        metric: that took the statistics.
+        baseline, system: of the two systems' lines.
+        resamples: how many.
+    """
+    _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), resamples)
+    return float(results[1].p_value)
+
+
+def _paired_test(
+    kind: str, metric: Metric, names: Sequence[str], statistics: Sequence[Statistics], number: int
+) -> tuple[str, Sequence[Any]]:
+    """Let sacreBLEU test; give its signature, and its results in the order of the systems."""
+    known = _Known(metric.backend, statistics)
+    systems = list(zip(names, known.stand_ins, strict=True))
+    signatures, scores = _sacrebleu().PairedTest(systems, {"": known}, None, kind, number)()
+    [signature] = signatures.values()
+    return str(signature), next(results for name, results in scores.items() if name != "System")
+
+
+class _Known:
+    """A metric that has read its systems already; sacreBLEU's tests ask for them by what stands for their lines."""
+
+    def __init__(self, metric: Any, statistics: Sequence[Statistics]) -> None:
+        self._metric = metric
+        self.stand_ins = [range(number, number + len(each)) for number, each in enumerate(statistics)]
+        self._statistics = statistics
+
+    def _extract_corpus_statistics(self, hypotheses: range, references: None) -> Statistics:
+        return self._statistics[hypotheses.start]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metric, name)
+
+
+def _sacrebleu() -> Any:
+    # Here, because it loads numpy, which takes as long as all else that a plain score loads.
+    return importlib.import_module("sacrebleu.significance")

@@ -1,0 +1,268 @@
+"""The one reader and the one writer of lines of text: records in = records out, in order.
+
+A record ends at the byte 0x0A and nowhere else; the last one may lack it. A CR before the end is dropped, and so is
+one byte order mark at the start of a file. Any other character that some program takes for the end of a line
+becomes a blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Bytes that are not UTF-8 (surrogates
+among them) and NUL are refused with file, line and byte, or given as None.
+"""
+
+import bz2
+import difflib
+import gzip
+import lzma
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from aiayn_cli.errors import DataError
+from aiayn_cli.text.zstd import open_zstd
+
+CHUNK_BYTES = 1 << 20  # read at once; a record longer than that is held in full, anything else is not
+
+_LINE_BREAKS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # a record may not hold one of these
+_LINE_BREAKS_AND_LF = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# The same as UTF-8, and NUL: a chunk that holds none of them needs no second look. "in" is a fast search for bytes.
+_SUSPECT_BYTES = (b"\0", b"\r", b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+_BOM = b"\xef\xbb\xbf"
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
+class RecordReader:
+    """Reads the records of one file, in bounded memory.
+
+    Args:
+        source: bytes, from `open_text_bytes`.
+        name: the file's name for messages.
+        keep_going: give None for a record with bad bytes and count it, instead of stopping there.
+
+    Attributes:
+        records: records given so far.
+        bad: how many of them were None.
+        mapped: characters that became a blank so far.
+    """
+
+    def __init__(self, source: BinaryIO, name: str, *, keep_going: bool = False) -> None:
+        self.name = name
+        self.records = 0
+        self.bad = 0
+        self.mapped = 0
+        self._source = source
+        self._keep_going = keep_going
+
+    def __iter__(self) -> Iterator[str | None]:
+        """Give every record.
+
+        Raises:
+            DataError: bad bytes (unless keep_going), or a compressed file that is damaged or ends early.
+        """
+        for block in self.blocks():
+            yield from block
+
+    def blocks(self) -> Iterator[list[str | None]]:
+        """Give the records in lists of whatever was there to read; a slow pipe's record comes at once."""
+        rest: list[bytes] = []  # pieces of a record that has not ended yet
+        offset = 0  # of `rest` in the file, after decompression
+        for chunk in read_pieces(self._source, self.name, lambda: f"record {self.records:,}", CHUNK_BYTES):
+            head, newline, tail = chunk.rpartition(b"\n")
+            if not newline:
+                rest.append(chunk)
+                continue
+            rest.append(head)
+            block = b"".join(rest)
+            yield self._decode(block, offset)
+            offset += len(block) + 1
+            rest = [tail] if tail else []
+        if rest:
+            yield self._decode(b"".join(rest), offset, ended=False)
+
+    def _decode(self, block: bytes, offset: int, ended: bool = True) -> list[str | None]:
+        """Decode records joined by LF; `ended` says whether an LF follows the last one."""
+        if offset == 0 and block.startswith(_BOM):
+            block, offset = block[len(_BOM) :], len(_BOM)
+            if not block and not ended:
+                return []
+        # A file with CRLF throughout is as common as one with LF, so that it must not take the slow way.
+        unix = (block + b"\n").replace(b"\r\n", b"\n")[:-1] if ended and b"\r" in block else block
+        if not any(suspect in unix for suspect in _SUSPECT_BYTES):
+            try:
+                records: list[str | None] = list(unix.decode("utf-8").split("\n"))
+            except UnicodeDecodeError:
+                pass  # the slow way finds out where
+            else:
+                self.records += len(records)
+                return records
+        return self._decode_one_by_one(block.split(b"\n"), offset, ended)
+
+    def _decode_one_by_one(self, lines: list[bytes], offset: int, ended: bool) -> list[str | None]:
+        records: list[str | None] = []
+        for number, line in enumerate(lines, start=1):
+            record: str | None
+            try:
+                record = self._clean(line, crlf=ended or number < len(lines))
+            except UnicodeDecodeError as error:
+                if not self._keep_going:
+                    raise self._bad_bytes(line, error, offset + error.start) from error
+                self.bad += 1
+                record = None
+            records.append(record)
+            self.records += 1
+            offset += len(line) + 1
+        return records
+
+    def _clean(self, line: bytes, crlf: bool) -> str:
+        if (nul := line.find(b"\0")) >= 0:
+            line[:nul].decode("utf-8")  # what comes first is reported first
+            raise UnicodeDecodeError("utf-8", line, nul, nul + 1, "NUL")
+        record = line.decode("utf-8")
+        if crlf and record.endswith("\r"):
+            record = record[:-1]
+        record, mapped = _LINE_BREAKS.subn(" ", record)
+        self.mapped += mapped
+        return record
+
+    def _bad_bytes(self, line: bytes, error: UnicodeDecodeError, offset: int) -> DataError:
+        number = self.records + 1
+        what = "is NUL" if error.reason == "NUL" else f"(0x{line[error.start]:02X}) is not UTF-8"
+        problem = f"{self.name}:{number}: byte {error.start + 1} of the line {what} (byte {offset} of the file)"
+        return DataError(problem, _how_to_repair(line if number == 1 else b"", self.name))
+
+
+def _how_to_repair(start: bytes, name: str) -> str:
+    """Say what to do about bad bytes, given the first line of the file where they are in it."""
+    for magic, suffix in ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ", ".xz"), (b"BZh", ".bz2"), (b"\x28\xb5\x2f\xfd", ".zst")):
+        if start.startswith(magic):
+            way_out = "give it by its name" if name == "stdin" else f"rename it to {name}{suffix}"
+            return f"the file looks compressed: {way_out}"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "the file looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"
+    return "repair the line, or convert the file with `iconv -f ENCODING -t UTF-8`"
+
+
+def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
+    """Read bytes in pieces of whatever is there; a slow pipe's come at once.
+
+    Args:
+        source: bytes, from `open_text_bytes`.
+        name: the file's name for messages.
+        where: says how far its reader is, such as "record 12".
+        size: of a piece, at most.
+    Raises:
+        DataError: a compressed file that is damaged or ends early, or a disk that fails.
+    """
+    # read1 gives what is there; read would wait until a slow pipe has filled the whole piece.
+    read = getattr(source, "read1", source.read)
+    try:
+        while piece := read(size):
+            yield piece
+    except _DAMAGE as error:
+        why = f": {error}" if str(error) else ""
+        raise DataError(
+            f"{name} cannot be read after {where()}{why}",
+            "a compressed file may be cut short or damaged: fetch or compress it again",
+        ) from error
+
+
+def read_records(source: BinaryIO, name: str) -> Iterator[str]:
+    """Give every record of a file, in order; the first bad byte stops it.
+
+    Args:
+        source: bytes, from `open_text_bytes`.
+        name: the file's name for messages.
+    Raises:
+        DataError: bytes that are not UTF-8, NUL, or a damaged compressed file, with file, line and byte.
+    """
+    return cast(Iterator[str], iter(RecordReader(source, name)))  # None appears under keep_going only
+
+
+def read_file(path: Path | str) -> list[str]:
+    """Read all records of a file that is small enough to hold (references, hypotheses); "-" is stdin."""
+    with open_text_bytes(path) as source:
+        return list(read_records(source, display_name(path)))
+
+
+def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
+    """Write each record and an LF; a character inside it that would end the line becomes a blank.
+
+    Returns:
+        How many records were written.
+    Raises:
+        DataError: a record with a lone surrogate, which UTF-8 cannot hold.
+    """
+    count = 0
+    for count, record in enumerate(records, start=1):
+        if _LINE_BREAKS_AND_LF.search(record):
+            record = _LINE_BREAKS_AND_LF.sub(" ", record)
+        try:
+            sink.write(record.encode("utf-8") + b"\n")
+        except UnicodeEncodeError as error:
+            code = ord(record[error.start])
+            problem = f"record {count} holds the lone surrogate U+{code:04X}, which UTF-8 cannot hold"
+            raise DataError(problem, "repair the text where it comes from") from error
+    return count
+
+
+def map_line_breaks(text: str) -> tuple[str, int]:
+    """Make a record of a text: characters that end a line anywhere become blanks. Gives their number too."""
+    return _LINE_BREAKS_AND_LF.subn(" ", text)
+
+
+def join_records(records: Iterable[str]) -> bytes:
+    """Write records that came from a reader, each with an LF after it, for `split_records`."""
+    return "".join([f"{record}\n" for record in records]).encode()
+
+
+def split_records(content: bytes) -> list[str]:
+    """Read what `join_records` wrote."""
+    return content.decode().split("\n")[:-1]
+
+
+def is_blank(record: str) -> bool:
+    """Whether a record holds nothing but Unicode white space, or nothing at all."""
+    return not record or record.isspace()
+
+
+def display_name(path: Path | str) -> str:
+    """Name a file in messages and in JSON; "-" is stdin. Bytes of its name that are not UTF-8 become \\xFF."""
+    name = "stdin" if str(path) == "-" else str(path)
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def open_text_bytes(path: Path | str) -> BinaryIO:
+    """Open a file for reading bytes: plain, or compressed by its suffix (.gz, .xz, .bz2, .zst); "-" is stdin.
+
+    Raises:
+        DataError: the file is not there or cannot be opened.
+    """
+    if str(path) == "-":
+        return sys.stdin.buffer
+    path = Path(path)
+    try:
+        match path.suffix.lower():
+            case ".gz":
+                return cast(BinaryIO, gzip.open(path, "rb"))
+            case ".xz":
+                return cast(BinaryIO, lzma.open(path, "rb"))
+            case ".bz2":
+                return cast(BinaryIO, bz2.open(path, "rb"))
+            case ".zst":
+                return open_zstd(path)
+            case _:
+                return path.open("rb")
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder, but text is read from a file", "name a file in it") from error
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist", _similar_file(path)) from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened: {error.strerror}", "check the file's permissions") from error
+
+
+def _similar_file(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return f"there is no folder {path.parent}"
+    similar = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.parent / similar[0]}?" if similar else "check the name and the folder"

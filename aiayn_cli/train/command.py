@@ -1,0 +1,127 @@
+"""The command `aiayn train`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aiayn_cli import logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.config import Compile, Precision
+from aiayn_cli.errors import UsageError
+from aiayn_cli.loading import loading
+
+
+def train(
+    recipe: Annotated[
+        str, typer.Option(help="Recipe: base, big, small, tiny, or another name or file.", metavar="NAME|FILE")
+    ] = "base",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of prepared data; default: prepared/CORPUS of the recipe.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/RECIPE.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Change a setting, such as training.max_updates=1000; repeatable.", metavar="KEY=VALUE"
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume/--fresh", help="Go on with an existing run exactly, or set it aside and start anew."),
+    ] = True,
+    seed: Annotated[int | None, typer.Option(help="Seed of weights, order and dropout.", min=0)] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="Type of the computation; default: auto, bf16 where it is fast.")
+    ] = None,
+    compile_layers: Annotated[
+        Compile | None,
+        typer.Option("--compile", help="Compile layers with torch.compile; auto = on a GPU; graphs = as CUDA graphs."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Find out memory, disk, speed and hours with a few updates, then stop.")
+    ] = False,
+    verify_resume: Annotated[
+        bool, typer.Option("--verify-resume", help="Prove that a killed run goes on exactly, with two short runs.")
+    ] = False,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs of this machine to train on; with --device cpu, processes.", min=1)
+    ] = None,
+    max_restarts: Annotated[
+        int,
+        typer.Option(help="With --gpus: times that all start again from the last checkpoint when one fails.", min=0),
+    ] = 0,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write what TensorBoard draws, into RUN/tensorboard.")
+    ] = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model on prepared data; run again, it goes on where it stopped."""
+    with loading():  # here, because it imports torch
+        from aiayn_cli.train.run import run_train
+
+    start_logs(quiet, verbose)
+    named = {"seed": seed, "precision": precision, "compile": compile_layers}
+    result: object
+    overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
+    if dry_run and verify_resume:
+        raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
+    arguments = _as_arguments(
+        {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides},
+        {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose},
+    )
+    if verify_resume:  # its runs are new ones beside the run's folder, --fresh or not
+        several = {} if gpus is None else {"--gpus": gpus}
+        result = _verify_resume([*arguments, *_as_arguments(several, {})], recipe, out)
+    elif gpus is not None:
+        arguments += _as_arguments({"--out": out}, {"--fresh": not resume, "--quiet": quiet, "--json": as_json})
+        _launch(["train", *arguments], recipe, overrides, data, device, gpus, max_restarts)
+        return
+    else:
+        result = run_train(
+            recipe,
+            overrides,
+            data=data,
+            out=out,
+            resume=resume,
+            device_name=device,
+            tensorboard=tensorboard,
+            dry_run=dry_run,
+        )
+    if logs.is_first():
+        print_result(result, as_json)
+
+
+def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> list[str]:
+    """The command line that says the same; an option with a list of values is given once for each."""
+    words = []
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [name, str(each)]
+    return words + [name for name, is_given in flags.items() if is_given]
+
+
+def _verify_resume(arguments: list[str], recipe: str, out: Path | None) -> object:
+    with loading():  # here, because it imports torch
+        from aiayn_cli.train.verify_resume import run_verify_resume
+
+    return run_verify_resume(arguments, recipe, out)
+
+
+def _launch(
+    arguments: list[str],
+    recipe: str,
+    overrides: list[str],
+    data: Path | None,
+    device: str,
+    gpus: int,
+    max_restarts: int,
+) -> None:
+    with loading():  # here, because it imports torch
+        from aiayn_cli.train.gpus import run_launch
+
+    run_launch(arguments, recipe, overrides, data=data, device_name=device, processes=gpus, max_restarts=max_restarts)

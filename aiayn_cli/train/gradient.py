@@ -1,0 +1,144 @@
+"""The gradient of one update: divided into micro-batches over all processes, within the memory there is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aiayn_cli.config import TrainingConfig
+from aiayn_cli.data.batches import Indices, Update, largest_batch, mixed_seed, split_update
+from aiayn_cli.data.store import SIDES, TokenStore
+from aiayn_cli.device import is_out_of_memory
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.train.distributed import SIGNALS, Worker
+from aiayn_cli.train.forward import teacher_forced
+from aiayn_cli.train.loss import smoothed_cross_entropy
+from aiayn_cli.train.optimizer import MasterAdam
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all processes know of an update after their backward passes.
+
+    Attributes:
+        out_of_memory: whether any of them ran out of it.
+        signal: that any of them received, or "".
+        time_is_up: whether rank 0's clock says that a checkpoint is due.
+    """
+
+    out_of_memory: bool
+    signal: str
+    time_is_up: bool
+
+
+class GradientOfUpdates:
+    """Runs the forward and backward passes of this process's share of each update.
+
+    Args:
+        model: on its device, in its dtype.
+        optimizer: takes up the gradients.
+        store: of the pairs.
+        config: the recipe's training section.
+        device: the model's.
+        worker: this process among others.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        optimizer: MasterAdam,
+        store: TokenStore,
+        config: TrainingConfig,
+        device: torch.device,
+        worker: Worker,
+    ) -> None:
+        self._model, self._optimizer, self._store = model, optimizer, store
+        self._config, self._device, self._worker = config, device, worker
+
+    def largest(self, max_tokens: int) -> tuple[int, int, int]:
+        """The largest batch that may come: its pairs, and the longest source and target in tokens, with end tokens."""
+        pairs = largest_batch(self._store, max_tokens)
+        src, tgt = (int(self._store.lengths(pairs, side).max()) + 1 for side in SIDES)
+        return len(pairs), src, tgt
+
+    def fits(self, max_tokens: int) -> bool:
+        """Whether forward and backward passes of the largest batch find memory, on every device."""
+        pairs = largest_batch(self._store, max_tokens)
+        out = self._passes([(0, pairs)], torch.zeros((), device=self._device), 1.0, step=0, accumulate=False)
+        self._optimizer.clear()
+        return not any(flags[0] for flags in self._worker.exchange([int(out)]))
+
+    def of(
+        self,
+        update: Update,
+        step: int,
+        max_tokens: int,
+        division: int,
+        interrupted: Callable[[], str],
+        time_is_up: bool,
+    ) -> tuple[Agreement, Tensor]:
+        """Leave this process's part of an update's gradient in the optimizer.
+
+        Args:
+            update: its pairs, the same on every process.
+            step: its number.
+            max_tokens: most padded tokens of one side in a micro-batch.
+            division: the number of micro-batches is a multiple of this, which is one of the number of processes.
+            interrupted: gives the name of the signal that this process has received, or "".
+            time_is_up: what this process's clock says.
+        Returns:
+            What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
+        Raises:
+            AiaynError: another process is at another place.
+        """
+        # Every rank knows the whole update, so the token count that the loss is divided by needs no message.
+        parts = split_update(self._store, update.pairs, max_tokens, division)
+        mine = list(enumerate(parts))[self._worker.rank :: self._worker.world_size]
+        nll = torch.zeros((), device=self._device)
+        out = self._passes(mine, nll, update.tgt_tokens, step)
+        place = (step, len(update.pairs), update.tgt_tokens, max_tokens, division)
+        signal = interrupted()
+        said = self._worker.exchange([int(out), int(time_is_up), *(int(signal == name) for name in SIGNALS), *place])
+        for rank, numbers in enumerate(said):
+            if tuple(numbers[-len(place) :]) != place:
+                raise AiaynError(
+                    f"rank {rank} is at update {numbers[-len(place)]:,} of {numbers[-len(place) + 1]:,} pairs, "
+                    f"rank {self._worker.rank} at update {step:,} of {len(update.pairs):,}",
+                    "give all processes the same command, and all machines the same prepared data",
+                )
+        if self._worker.world_size > 1:
+            received = [name for number, name in enumerate(SIGNALS, 2) if any(numbers[number] for numbers in said)]
+            signal = received[0] if received else ""
+        return Agreement(any(numbers[0] for numbers in said), signal, bool(said[0][1])), nll
+
+    def _passes(
+        self, parts: list[tuple[int, Indices]], nll: Tensor, tgt_tokens: float, step: int, *, accumulate: bool = True
+    ) -> bool:
+        """Run micro-batches and add to nll; return whether memory ran out on the way."""
+        try:
+            for number, pairs in parts:
+                if len(pairs) == 0:
+                    continue
+                # Dropout depends on the update and the micro-batch's number in it alone, not on the device that
+                # happens to run it, so that a continued run draws the same.
+                torch.manual_seed(mixed_seed(self._config.seed, step, number))
+                hidden, targets = teacher_forced(self._model, self._store, pairs, self._device)
+                loss, batch_nll = smoothed_cross_entropy(
+                    hidden, self._model.output.weight, targets, self._config.label_smoothing
+                )
+                (loss / tgt_tokens).backward()  # type: ignore[no-untyped-call]
+                if accumulate:
+                    self._optimizer.accumulate()
+                nll += batch_nll
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            return False
+        # The error is gone here, and with it what its frames held on to.
+        self._optimizer.clear()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        return True

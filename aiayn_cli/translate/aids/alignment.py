@@ -1,0 +1,59 @@
+"""Which word of the source each word of an output belongs to, by where the model looked when it wrote it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from aiayn_cli.text.vocab import BLANK_MARK
+
+Links = tuple[tuple[int, int], ...]  # (source word, target word), counted from 0
+
+
+def word_numbers(pieces: Sequence[str]) -> list[int]:
+    """Number the word that each sub-word belongs to; words are what blanks separate.
+
+    Returns:
+        For each piece its word, from 0 on; -1 for a piece that is nothing but a blank.
+    """
+    numbers: list[int] = []
+    word, inside = -1, False
+    for piece in pieces:
+        if piece.startswith(BLANK_MARK):
+            inside = False
+        if piece == BLANK_MARK:
+            numbers.append(-1)
+            continue
+        if not inside:
+            word, inside = word + 1, True
+        numbers.append(word)
+    return numbers
+
+
+def align_words(attention: npt.NDArray[np.float32], src_pieces: Sequence[str], tgt_pieces: Sequence[str]) -> Links:
+    """Link each target word with the source word that its sub-words attend to most.
+
+    Args:
+        attention: [tgt_len + 1, src_len + 1], with EOS at the end of both, which takes no part.
+        src_pieces: [src_len] sub-words.
+        tgt_pieces: [tgt_len] sub-words.
+    Returns:
+        One link for each target word, in the order of the target; none where the source has no word.
+    """
+    src_words, tgt_words = (np.array(word_numbers(p), np.int64) for p in (src_pieces, tgt_pieces))
+    weights = np.zeros((tgt_words.max(initial=-1) + 2, src_words.max(initial=-1) + 2))  # the last of each is no word
+    if weights.shape[0] < 2 or weights.shape[1] < 2:
+        return ()
+    np.add.at(weights, (tgt_words[:, None], src_words[None, :]), attention[: len(tgt_words), : len(src_words)])
+    best = weights[:-1, :-1].argmax(axis=1)
+    return tuple((int(src_word), tgt_word) for tgt_word, src_word in enumerate(best))
+
+
+def join_links(parts: Sequence[tuple[Links, int, int]]) -> Links:
+    """Join the links of the parts of a split line, each given with its number of source and target words."""
+    joined: list[tuple[int, int]] = []
+    src_start = tgt_start = 0
+    for links, n_src, n_tgt in parts:
+        joined += [(src + src_start, tgt + tgt_start) for src, tgt in links]
+        src_start, tgt_start = src_start + n_src, tgt_start + n_tgt
+    return tuple(joined)

@@ -1,0 +1,94 @@
+"""The page that `translate --attention` writes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiayn_cli import logs
+from aiayn_cli.output_files import write_whole
+from aiayn_cli.text.vocab import BLANK_MARK
+from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
+from aiayn_cli.translate.input_lines import InputLine
+from aiayn_cli.translate.second_pass import SecondPass
+from aiayn_cli.translate.trust.suspects import Judged
+
+_MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
+_MOST_WEIGHTS = 25_000_000  # of one pass, a byte each: some 400 sub-words of a base model
+_LONGEST_PAGE = 150_000_000  # characters, beyond which a browser gives up
+
+
+def draw_attention(
+    second_pass: SecondPass, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
+) -> tuple[list[str], int]:
+    """Look at the best output for each line.
+
+    Args:
+        second_pass: of the models whose attention it is; of an ensemble, the first one's.
+        lines, judged: the lines and their outputs.
+        at_most: passes to draw; None = nobody asked.
+    Returns:
+        The first passes as encode_example() writes them, and how many more there were; one that is too long to be drawn
+        is among those.
+    """
+    examples: list[str] = []
+    left_out = 0
+    if at_most is None:
+        return examples, left_out
+    for line, each in zip(lines, judged, strict=True):
+        parts = [part for part in each.outputs[0].parts if not part.word]
+        for number, part in enumerate(parts, start=1):
+            if len(examples) >= at_most or second_pass.attention_size(part) > _MOST_WEIGHTS:
+                left_out += 1
+                continue
+            label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
+            maps, src, tgt = second_pass.attention(part)
+            # Of a line of many parts each shows its own: the whole line, 50 times, can be 100 MB.
+            texts = (line.text, each.outputs[0].text) if len(parts) == 1 else (_text(src), _text(tgt))
+            examples.append(encode_example(AttentionExample(label, *texts, src, tgt, maps)))
+    return examples, left_out
+
+
+def _text(pieces: Sequence[str]) -> str:
+    return "".join(pieces).replace(BLANK_MARK, " ").strip()
+
+
+class AttentionPicture:
+    """Collects the attention of the first outputs, and writes the page at the end.
+
+    Args:
+        path: of the page; None = nothing is done.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._examples: list[str] = []
+        self._length = 0
+        self._left_out = 0
+
+    @property
+    def room(self) -> int | None:
+        """How many passes more can be drawn; None where there is no page."""
+        if self._path is None:
+            return None
+        return _MOST_EXAMPLES - len(self._examples) if self._length < _LONGEST_PAGE else 0
+
+    def take(self, examples: Sequence[str], left_out: int) -> None:
+        """Take what draw_attention() gives, while there is room."""
+        self._left_out += left_out
+        for example in examples:
+            if len(self._examples) < _MOST_EXAMPLES and self._length + len(example) <= _LONGEST_PAGE:
+                self._examples.append(example)
+                self._length += len(example)
+            else:
+                self._left_out += 1
+
+    def write(self, title: str) -> None:
+        """Write what was collected."""
+        if self._path is None:
+            return
+        if not self._examples:
+            why = f"all {self._left_out:,} passes are too long to be drawn" if self._left_out else "there was no line"
+            logs.warning(f"{self._path} is not written: {why}")
+            return
+        write_whole(self._path, attention_page(title, self._examples), "give another --attention")
+        more = f"; {self._left_out:,} more are left out" if self._left_out else ""
+        logs.notice(f"attention: {self._path} shows {len(self._examples)} passes{more}")

@@ -1,0 +1,231 @@
+"""Terms that a translation must use: found in the source, turned into constraints, looked for in the output."""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiayn_cli import logs
+from aiayn_cli.errors import DataError
+from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.lines import is_blank, read_file
+from aiayn_cli.text.vocab import BLANK_MARK
+from aiayn_cli.translate.search.phrases import Constraint
+from aiayn_cli.translate.split import WITHOUT_BLANKS, is_dense
+
+_ANCHORS = ("。", ",", ".", "a")  # what a word that stands behind no blank is split after
+_KEY = 2  # characters of a term by which it is looked up
+_WARNINGS = 5
+
+
+@dataclass(frozen=True)
+class Term:
+    """One entry.
+
+    Attributes:
+        source: as it stands in the source language; one without capital letters is found with them too.
+        targets: how it may be translated.
+        constraint: the same in sub-words; empty where the vocabulary cannot write any of them.
+    """
+
+    source: str
+    targets: tuple[str, ...]
+    constraint: Constraint
+
+
+class Glossary:
+    """Terms and their translations.
+
+    Args:
+        terms: the entries.
+        word_continuations: ids of sub-words that go on with the word before them.
+        word_starts: ids of sub-words that begin a word.
+    """
+
+    def __init__(
+        self,
+        terms: Iterable[Term],
+        word_continuations: frozenset[int] = frozenset(),
+        word_starts: frozenset[int] = frozenset(),
+    ) -> None:
+        self.word_continuations, self.word_starts = word_continuations, word_starts
+        self._by_source: dict[str, list[Term]] = defaultdict(list)  # in lower case
+        for term in terms:
+            self._by_source[_folded(term.source)].append(term)
+        for found in self._by_source.values():
+            found.sort(key=lambda term: not _is_exact(term.source))
+        self._lengths = _Lengths(self._by_source)
+
+    def find(self, text: str) -> list[Term]:
+        """The terms in a source text, in order.
+
+        Of two that overlap, the one that begins first counts, or the longer one; of two that differ in case, the one
+        that is written so.
+        """
+        text = unicodedata.normalize("NFC", text)
+        folded = _folded(text)
+        found: list[Term] = []
+        place = 0
+        while place < len(text):
+            term = self._at(text, folded, place)
+            if term is not None:
+                found.append(term)
+            place += len(term.source) if term is not None else 1
+        return found
+
+    def constraints(self, text: str) -> list[Constraint]:
+        """What the translation of a text must hold."""
+        return [term.constraint for term in self.find(text) if term.constraint]
+
+    def missing(self, source: str, translation: str) -> list[Term]:
+        """The terms of a source whose translation is not there, or not often enough."""
+        found = self.find(source)
+        if not found:
+            return []
+        missing = []
+        counts = _counts(translation, {target for term in found for target in term.targets})
+        used: Counter[tuple[str, ...]] = Counter()
+        for term in found:
+            used[term.targets] += 1
+            if sum(counts[target] for target in term.targets) < used[term.targets]:
+                missing.append(term)
+        return missing
+
+    def _at(self, text: str, folded: str, place: int) -> Term | None:
+        if _inside_word(text, place):
+            return None
+        for length in self._lengths.at(folded, place):
+            end = place + length
+            for term in self._by_source.get(folded[place:end], ()):
+                if (not _is_exact(term.source) or text[place:end] == term.source) and not _inside_word(text, end):
+                    return term
+        return None
+
+
+class _Lengths:
+    """How long what begins at a place of a text can be; with 100,000 terms, looking at each would take too long."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        found: dict[str, set[int]] = defaultdict(set)
+        for phrase in phrases:
+            found[phrase[:_KEY]].add(len(phrase))
+        self._by_key = {key: sorted(lengths, reverse=True) for key, lengths in found.items()}
+
+    def at(self, text: str, place: int) -> Iterator[int]:
+        """The lengths of phrases that begin as the text does there, longest first."""
+        for size in range(_KEY, 0, -1):
+            yield from self._by_key.get(text[place : place + size], ())
+
+
+def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
+    """Read a glossary: in each line a source term, a TAB, and its translation, or several with "|" between them.
+
+    The translations of a term that comes several times all count.
+
+    Args:
+        path: the file, which may be compressed.
+        codec: turns translations into sub-words.
+        tgt_lang: target language, which says whether words have blanks between them.
+    Raises:
+        DataError: a line that is not so; the file cannot be read.
+    """
+    entries: dict[str, tuple[int, list[str]]] = {}  # the first line of each source term, and its translations
+    repeated = 0
+    for number, line in enumerate(read_file(path), start=1):
+        if is_blank(line):
+            continue
+        source, targets = _entry(line, f"{path}:{number}")
+        first, known = entries.setdefault(source, (number, []))
+        if first != number and (new := [target for target in targets if target not in known]):
+            repeated += 1
+            if repeated <= _WARNINGS:
+                logs.warning(
+                    f"{path}:{number}: {source} was there in line {first:,}: {', '.join(known + new)} all count"
+                )
+        known += [target for target in targets if target not in known]
+    has_blanks = not tgt_lang.lower().startswith(WITHOUT_BLANKS)
+    constraints = _constraints([targets for _, targets in entries.values()], codec, has_blanks)
+    terms, unwritable = [], 0
+    for (source, (number, targets)), constraint in zip(entries.items(), constraints, strict=True):
+        terms.append(Term(source, tuple(targets), constraint))
+        if not constraint:
+            unwritable += 1
+            if unwritable <= _WARNINGS:
+                logs.warning(f"{path}:{number}: the vocabulary cannot write {' or '.join(targets)}: not enforced")
+    remarks = ((repeated, "lines give one of them another translation"), (unwritable, "cannot be enforced"))
+    counted = "".join(f", {count:,} {what}" for count, what in remarks if count)
+    logs.notice(f"glossary: {path}, {len(terms):,} terms{counted}")
+    pieces = codec.tgt_pieces(range(codec.size))
+    words = frozenset(i for i, piece in enumerate(pieces) if piece.lstrip(BLANK_MARK)[:1].isalnum())
+    inside = frozenset(i for i in words if not pieces[i].startswith(BLANK_MARK)) if has_blanks else frozenset()
+    return Glossary(terms, inside, words - inside)
+
+
+def _entry(line: str, place: str) -> tuple[str, list[str]]:
+    """The source term and the translations in a line."""
+    fields = [unicodedata.normalize("NFC", " ".join(field.split())) for field in line.split("\t")]
+    while len(fields) > 2 and not fields[-1]:  # empty columns of a table
+        fields.pop()
+    hint = "write the source term, a TAB, and its translation (or several: a|b)"
+    if len(fields) != 2:
+        raise DataError(f"{place} has {len(fields)} fields", hint)
+    source, targets = fields[0], list(filter(None, map(str.strip, fields[1].split("|"))))
+    if not source or not targets:
+        raise DataError(f"{place} lacks a term", hint)
+    return source, targets
+
+
+def _constraints(targets: Sequence[Sequence[str]], codec: Codec, has_blanks: bool) -> list[Constraint]:
+    """What each entry asks for, in sub-words, of its translations that the vocabulary can write."""
+    encoded = iter(codec.encode_tgt([target for each in targets for target in each]))
+    found = []
+    for each in targets:
+        phrases = [tuple(next(encoded)) for _ in each]
+        if not has_blanks:
+            phrases += [tuple(ids) for target in each if (ids := _without_blank(target, codec))]
+        found.append(tuple(dict.fromkeys(phrase for phrase in phrases if phrase and UNK_ID not in phrase)))
+    return found
+
+
+def _without_blank(target: str, codec: Codec) -> list[int]:
+    """The sub-words of a term inside a sentence whose words have no blanks between them."""
+    for anchor in _ANCHORS:
+        before, both = codec.encode_tgt([anchor, anchor + target])
+        if both[: len(before)] == before and UNK_ID not in before:
+            return both[len(before) :]
+    return []
+
+
+def _is_exact(source: str) -> bool:
+    """Whether a term is found only as it is written: one with a capital letter."""
+    return any(map(str.isupper, source))
+
+
+def _folded(text: str) -> str:
+    """In lower case, as many characters as before."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(low if len(low := c.lower()) == 1 else c for c in text)
+
+
+def _inside_word(text: str, place: int) -> bool:
+    """Whether a word goes on over a place; scripts without blanks between words have no such places."""
+    if not 0 < place < len(text):
+        return False
+    before, after = text[place - 1], text[place]
+    return before.isalnum() and after.isalnum() and not (is_dense(before) or is_dense(after))
+
+
+def _counts(text: str, phrases: Collection[str]) -> Counter[str]:
+    """How often each phrase stands in a text and is no part of a word there, all in one pass over the text."""
+    lengths = _Lengths(phrases)
+    counts: Counter[str] = Counter()
+    ends: dict[str, int] = {}  # of the last time that each stands there: none overlaps itself
+    for place in range(len(text)):
+        for length in lengths.at(text, place):
+            phrase, end = text[place : place + length], place + length
+            if phrase in phrases and ends.get(phrase, 0) <= place:
+                ends[phrase] = end
+                counts[phrase] += not (_inside_word(text, place) or _inside_word(text, end))
+    return counts

@@ -1,0 +1,351 @@
+"""Beam search: a pure search over a scorer's log-probabilities, without a model and without text.
+
+One hypothesis is ranked by log p / ((5 + n) / 6) ** alpha, where n counts its tokens with EOS (Wu et al. 2016,
+Section 7; the paper's Section 6.1 uses alpha 0.6). At each step the `beam_size` best continuations without EOS of a
+sentence's live hypotheses are the live ones of the next step. One with EOS is an output if it is among the `beam_size`
+best of all; it takes no place from the live ones, and the best `n_best` outputs are kept. The search of a sentence ends
+when no live hypothesis can still come among these: log p only falls and the penalty only grows, so log p now / penalty
+at the longest length is the best that it can reach. A beam of 1 is greedy search, which ends with its first output.
+
+At the longest length every live hypothesis is ended with EOS, at the probability that the model gives EOS there:
+a score is always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+from aiayn_cli.translate.search.batches import batch_size
+from aiayn_cli.translate.search.restrictions import Restrictions
+from aiayn_cli.translate.search.top_k import top_k
+
+_LEAST_REPLACED = 16  # one of so many sentences searched together must be done before waiting ones are let in
+_STEPS_BETWEEN_QUESTIONS = 4  # on a GPU, to which sentences are done
+
+
+class StepScorer(Protocol):
+    """What the search needs to know of a model. Row = sentence * beams + beam, for the sentences still kept."""
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read one more token in each row: [rows] -> float log p of the next one, [rows, vocab], free to overwrite."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Let new row i continue what row rows[i] has read: [new rows], each from the same sentence."""
+
+    def keep(self, sentences: Tensor, rows: Tensor) -> None:
+        """Drop all sentences but these: [kept], with their rows as in `reorder`, [kept * beams]."""
+
+    def take(self, places: Tensor, other: Self, sentences: slice) -> None:
+        """Go on with some sentences of another scorer, and their rows, in the places of these, [taken]."""
+
+
+Scorer = TypeVar("Scorer", bound=StepScorer)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished output of the search."""
+
+    tokens: tuple[int, ...]  # without BOS and EOS
+    log_prob: float  # natural log of the probability of the tokens and EOS
+    score: float  # log_prob / ((5 + n) / 6) ** alpha, n = len(tokens) + 1
+    token_log_probs: tuple[float, ...] = ()  # of each token and EOS, where it was scored again after the search
+
+
+def length_penalty(n: int, alpha: float) -> float:
+    """The divisor of log p for an output of n tokens, EOS included: ((5 + n) / 6) ** alpha (Wu et al. 2016)."""
+    return float(((5 + n) / 6) ** alpha)
+
+
+def beam_search(
+    scorer: Scorer,
+    max_lengths: Sequence[int] | Tensor,
+    *,
+    beam_size: int,
+    alpha: float,
+    n_best: int = 1,
+    restrictions: Restrictions | None = None,
+    waiting: Iterable[Scorer] = (),
+    at_once: int | None = None,
+) -> list[list[Hypothesis]]:
+    """Search the best outputs of sentences; those that are done leave the batch, and waiting ones take their places.
+
+    Args:
+        scorer: has one row for each of the first `at_once` sentences, nothing read yet.
+        max_lengths: [sentences], the longest output of each in tokens with EOS, at least 1.
+        beam_size: hypotheses followed for each sentence.
+        alpha: exponent of the length penalty, at least 0.
+        n_best: outputs returned for each sentence, at most beam_size.
+        restrictions: of the same sentences; None = only what is never produced.
+        waiting: a scorer for each `at_once` sentences that follow, the last perhaps for fewer.
+        at_once: sentences searched together; None = all.
+
+    Returns:
+        For each sentence its outputs, all different, best score first: n_best of them, or fewer where the scorer
+        gives no more of them a probability above 0 under the restrictions.
+    """
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f"n_best is {n_best}, but must be from 1 to beam_size ({beam_size})")
+    if alpha < 0:
+        raise ValueError(f"alpha is {alpha}, but must be at least 0: the stop rule needs a penalty that never falls")
+    lengths = list(map(int, max_lengths))
+    if not lengths:
+        return []
+    if min(lengths) < 1:
+        raise ValueError(f"a longest length is {min(lengths)}, but EOS alone already needs 1")
+    found: list[list[Hypothesis]] = [[] for _ in lengths]
+    size = at_once or len(lengths)
+
+    def start(scorer: Scorer, first: int) -> _Group[Scorer]:
+        sentences = range(first, min(first + size, len(lengths)))
+        log_probs = scorer.step(torch.full((len(sentences),), BOS_ID))
+        beams = _Beams(sentences, lengths, log_probs, beam_size, alpha, n_best, restrictions or Restrictions())
+        scorer.reorder(beams.advance(log_probs).flatten())
+        return _Group(scorer, beams)
+
+    beams = start(scorer, 0).beams
+    groups = (start(following, number * size) for number, following in enumerate(waiting, start=1))
+    fresh = next(groups, None)
+    while True:
+        if beams.may_ask():
+            n_done = int(beams.done.sum())
+            at_limit = beams.at_limit()  # done, and must not read on: there may be no position for another token
+            if fresh is not None:
+                n_taken = min(n_done, fresh.left)
+                if n_taken >= (1 if any(at_limit) else min(max(size // _LEAST_REPLACED, 1), fresh.left)):
+                    beams.collect(found)
+                    places = beams.done.nonzero().squeeze(1)[:n_taken]
+                    chosen = fresh.next(n_taken)
+                    scorer.take(places, fresh.scorer, chosen)
+                    beams.take(places, fresh.beams, chosen)
+                    if fresh.left == 0:
+                        fresh = next(groups, None)
+                    continue
+            elif n_done == len(beams.sentences):
+                beams.collect(found)
+                return found
+            elif (kept := _batch_left(len(beams.sentences), n_done, sum(at_limit))) < len(beams.sentences):
+                beams.collect(found)
+                order = beams.done.int() + torch.tensor(at_limit, device=beams.done.device)
+                staying = order.argsort(stable=True)[:kept].sort().values
+                scorer.keep(staying, beams.rows()[staying].flatten())
+                beams.keep(staying)
+        parents = beams.advance(scorer.step(beams.last_tokens().flatten()))
+        scorer.reorder(parents.flatten())
+
+
+def _batch_left(n: int, n_done: int, n_at_limit: int) -> int:
+    """How many of n sentences go on: all that are not done, and done ones up to a size of which there are few."""
+    return min(batch_size(n - n_done, up=True), n - n_at_limit)
+
+
+@dataclass
+class _Group(Generic[Scorer]):
+    """Sentences after their first step, which wait for places in the search."""
+
+    scorer: Scorer
+    beams: "_Beams"
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many wait."""
+        return len(self.beams.sentences) - self.taken
+
+    def next(self, count: int) -> slice:
+        """Give away some of them."""
+        self.taken += count
+        return slice(self.taken - count, self.taken)
+
+
+# Tensors of _Beams with one row for each sentence.
+_STATE = (
+    "max_lengths",
+    "last_penalties",
+    "done",
+    "tokens",
+    "log_probs",
+    "best_tokens",
+    "best_log_probs",
+    "best_scores",
+)
+
+
+class _Beams:
+    """All hypotheses of all sentences that are searched together, each after a number of steps of its own.
+
+    Shapes: sentences [batch]; tokens [batch, beams, steps of the longest] and log_probs [batch, beams] of the live
+    hypotheses, whose log p is -inf where there is none; best_tokens [batch, n_best, steps of the longest],
+    best_log_probs and best_scores [batch, n_best] of the outputs so far, -inf where there is none. Before the first
+    step there is one beam.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[int],
+        max_lengths: Sequence[int],
+        like: Tensor,
+        beam_size: int,
+        alpha: float,
+        n_best: int,
+        restrictions: Restrictions,
+    ) -> None:
+        self.sentences = list(sentences)  # positions in the caller's lists
+        self.all_max_lengths = max_lengths
+        self.alpha = alpha
+        self.beam_size = beam_size
+        self.n_best = n_best
+        self.restrictions = restrictions
+        self.n_steps = [0] * len(sentences)
+        self.since_asked = 0
+        device = like.device
+        longest = [max_lengths[sentence] for sentence in sentences]
+        self.max_lengths = torch.tensor(longest, device=device)
+        self.last_penalties = self._penalties(longest, like)  # at the longest length
+        self.tokens = self.max_lengths.new_empty((len(sentences), 1, 0))
+        self.log_probs = like.new_zeros((len(sentences), 1))
+        self.best_tokens = self.tokens.expand(-1, n_best, -1)
+        self.best_log_probs = like.new_full((len(sentences), n_best), -torch.inf)
+        self.best_scores = self.best_log_probs.clone()
+        self.done = torch.zeros_like(self.max_lengths, dtype=torch.bool)
+
+    def _penalties(self, lengths: Sequence[int], like: Tensor) -> Tensor:
+        return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
+
+    def advance(self, next_log_probs: Tensor) -> Tensor:
+        """Take one step in every place.
+
+        Args:
+            next_log_probs: [batch * beams, vocab], overwritten.
+
+        Returns:
+            [batch, beam_size], the scorer's row that each place continues.
+        """
+        batch, beams = self.log_probs.shape
+        device = self.tokens.device
+        n_read = torch.tensor(self.n_steps, device=device)
+        by_sentence = next_log_probs.view(batch, beams, -1)
+        self.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
+        self.n_steps = [n + 1 for n in self.n_steps]
+        at_limit = (self.max_lengths == n_read + 1).unsqueeze(1)
+        ends = self.log_probs + by_sentence[:, :, EOS_ID]
+        by_sentence[:, :, EOS_ID] = -torch.inf
+        log_probs, tokens, parents = self._best_continuations(by_sentence)
+        self.log_probs = log_probs.masked_fill(at_limit, -torch.inf)
+        least = torch.cat([self.log_probs, ends], dim=1).topk(self.beam_size).values[:, -1:]
+        ends = ends.masked_fill(ends < least, -torch.inf)
+
+        self._make_room(max(self.n_steps))
+        newest = n_read.view(-1, 1, 1)
+        self._keep_best(self.tokens.scatter(2, newest.expand(-1, beams, 1), EOS_ID), ends)
+        history = self.tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
+        tokens = tokens.masked_fill(self.log_probs == -torch.inf, PAD_ID)
+        self.tokens = history.scatter_(2, newest.expand(-1, self.beam_size, 1), tokens.unsqueeze(2))
+        self._stop()
+        return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
+
+    def _keep_best(self, tokens: Tensor, log_probs: Tensor) -> None:
+        """Choose the outputs to keep, among those so far and new ones.
+
+        Args:
+            tokens: [batch, beams, steps of the longest], with EOS.
+            log_probs: [batch, beams]; -inf where there is none.
+        """
+        scores = log_probs / self._penalties(self.n_steps, log_probs).unsqueeze(1)
+        self.best_scores, chosen = torch.cat([self.best_scores, scores], dim=1).topk(self.n_best)
+        self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, chosen)
+        outputs = torch.cat([self.best_tokens, tokens], dim=1)
+        self.best_tokens = outputs.gather(1, chosen.unsqueeze(2).expand(-1, -1, tokens.shape[2]))
+
+    def last_tokens(self) -> Tensor:
+        """What each place reads next, [batch, beams]."""
+        if min(self.n_steps) == max(self.n_steps):
+            return self.tokens[:, :, self.n_steps[0] - 1]
+        steps = torch.tensor(self.n_steps, device=self.tokens.device).view(-1, 1, 1)
+        return self.tokens.gather(2, (steps - 1).expand(-1, self.beam_size, 1)).squeeze(2)
+
+    def rows(self) -> Tensor:
+        """The scorer's row of each place, [batch, beams]."""
+        return torch.arange(len(self.sentences) * self.beam_size, device=self.tokens.device).view(-1, self.beam_size)
+
+    def may_ask(self) -> bool:
+        """Whether to look now which sentences are done: on a GPU that waits for all steps before."""
+        self.since_asked += 1
+        if self.tokens.device.type == "cpu" or self.since_asked >= _STEPS_BETWEEN_QUESTIONS or any(self.at_limit()):
+            self.since_asked = 0
+            return True
+        return False
+
+    def at_limit(self) -> list[bool]:
+        """Which sentences have reached their longest length."""
+        return [n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True)]
+
+    def _best_continuations(self, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The best beam_size of all continuations of each sentence, best first.
+
+        Args:
+            next_log_probs: [batch, beams, vocab].
+
+        Returns:
+            [batch, beam_size] each: log p (-inf where there are fewer), last token, the beam it continues.
+        """
+        per_beam = min(self.beam_size, next_log_probs.shape[2])
+        values, tokens = top_k(next_log_probs, per_beam)  # no beam can fill more places than there are
+        values = (values + self.log_probs.unsqueeze(2)).flatten(1)
+        missing = self.beam_size - values.shape[1]
+        if missing > 0:
+            values = functional.pad(values, (0, missing), value=-torch.inf)
+            tokens = functional.pad(tokens.flatten(1), (0, missing))
+        log_probs, index = values.topk(self.beam_size)
+        beams = index.clamp(max=next_log_probs.shape[1] * per_beam - 1) // per_beam
+        return log_probs, tokens.flatten(1).gather(1, index), beams
+
+    def _stop(self) -> None:
+        """Mark the sentences whose n_best outputs can no longer change, and drop their live hypotheses."""
+        reachable = self.log_probs.amax(1) / self.last_penalties
+        self.done = ~(reachable > self.best_scores[:, -1])  # also done where the scorer gave no number
+        if self.beam_size == 1:
+            self.done = self.done | (self.best_scores[:, 0] > -torch.inf)
+        self.log_probs = self.log_probs.masked_fill(self.done.unsqueeze(1), -torch.inf)
+
+    def collect(self, found: list[list[Hypothesis]]) -> None:
+        """Write the outputs of the sentences that are done to their places in `found`."""
+        done = self.done.nonzero().squeeze(1)
+        kept = (self.best_scores[done].tolist(), self.best_log_probs[done].tolist(), self.best_tokens[done].tolist())
+        for sentence, *outputs in zip(done.tolist(), *kept, strict=True):
+            found[self.sentences[sentence]] = [
+                Hypothesis(tuple(tokens[: tokens.index(EOS_ID)]), log_prob, score)
+                for score, log_prob, tokens in zip(*outputs, strict=True)
+                if score > -torch.inf
+            ]
+
+    def take(self, places: Tensor, other: "_Beams", chosen: slice) -> None:
+        """Go on with some sentences of another search in the given places, [taken]."""
+        numbers = range(chosen.start, chosen.stop)
+        for place, number in zip(places.tolist(), numbers, strict=True):
+            self.sentences[place], self.n_steps[place] = other.sentences[number], other.n_steps[number]
+        steps = max(self.tokens.shape[2], other.tokens.shape[2])
+        self._make_room(steps)
+        other._make_room(steps)
+        for name in _STATE:
+            getattr(self, name)[places] = getattr(other, name)[chosen]
+
+    def keep(self, places: Tensor) -> None:
+        """Go on with the sentences in these places only, [kept]."""
+        kept = places.tolist()
+        self.sentences = [self.sentences[place] for place in kept]
+        self.n_steps = [self.n_steps[place] for place in kept]
+        for name in _STATE:
+            setattr(self, name, getattr(self, name)[places])
+
+    def _make_room(self, steps: int) -> None:
+        """Lengthen `tokens` and `best_tokens` to so many steps, if they are shorter."""
+        self.tokens, self.best_tokens = (
+            functional.pad(tokens, (0, max(steps - tokens.shape[2], 0)), value=PAD_ID)
+            for tokens in (self.tokens, self.best_tokens)
+        )

@@ -1,0 +1,297 @@
+"""Beam search for outputs that hold given phrases: dynamic beam allocation (Post and Vilar 2018).
+
+A constraint is a list of alternatives, each a sequence of tokens (phrases.py). Hypotheses are sorted into banks by how
+many constraints they meet and how far into the next one they are, and the places of the beam are shared among the
+banks, so that a likely hypothesis without a phrase cannot push out all that have it. An output ends only where all
+constraints are met, or at the longest length.
+
+A model seldom likes a phrase that it did not choose, and so puts it where it costs least: behind the end. Where the
+tokens that begin words are known, hypotheses are therefore compared with half of that cost, and in addition log p
+that any word begins at that place: nothing where a word is due, much before a full stop or behind one.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.translate.search.beam import Hypothesis, StepScorer, length_penalty
+from aiayn_cli.translate.search.phrases import Constraint, Phrase, PhraseRules, PhraseState, phrase_tokens
+from aiayn_cli.translate.search.restrictions import Restrictions
+
+_PHRASE_WEIGHT = 0.5  # share of a phrase's own cost that counts where the tokens that begin words are known
+
+_MORE_PLACES, _WIDEST = 8, 32  # of a beam
+
+
+def groups_of_one_beam(
+    constraints: Sequence[Sequence[Constraint]], beam_size: int, at_once: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Group sentences by the beam that they need: wider by one place for each token of their phrases, and by eight.
+
+    Args:
+        constraints: [sentences].
+        beam_size: the least.
+        at_once: sentences in a group, at most.
+    Yields:
+        A beam size, and the numbers of sentences.
+    """
+    by_beam: defaultdict[int, list[int]] = defaultdict(list)
+    for number, each in enumerate(constraints):
+        by_beam[max(beam_size, min(_MORE_PLACES + phrase_tokens(each), _WIDEST))].append(number)
+    for size, numbers in by_beam.items():
+        for start in range(0, len(numbers), at_once):
+            yield size, numbers[start : start + at_once]
+
+
+def constrained_search(
+    scorer: StepScorer,
+    max_lengths: Sequence[int],
+    constraints: Sequence[Sequence[Constraint]],
+    *,
+    beam_size: int,
+    alpha: float,
+    n_best: int = 1,
+    restrictions: Restrictions | None = None,
+    word_continuations: Collection[int] = (),
+    word_starts: Collection[int] = (),
+) -> list[list[Hypothesis]]:
+    """Search the best outputs of a batch of sentences.
+
+    Args:
+        scorer: has one row for each sentence, nothing read yet.
+        max_lengths: [batch], the longest output of each in tokens with EOS.
+        constraints: [batch], what each output must hold; an empty list for none.
+        beam_size: hypotheses followed for each sentence.
+        alpha: exponent of the length penalty, at least 0.
+        n_best: outputs returned for each sentence, at most beam_size.
+        restrictions: of the same sentences; None = only what is never produced.
+        word_continuations: tokens that go on with the word before them: a phrase does not count where one follows it.
+        word_starts: tokens that begin a word; none at all = phrases cost what the scorer says.
+
+    Returns:
+        For each sentence its outputs, all different: first those that miss the fewest constraints, and among them
+        those with the best score; fewer than n_best where there are no more. A log_prob is the scorer's own, a score
+        that of the comparison.
+    """
+    restrictions = restrictions or Restrictions()
+    weight = _PHRASE_WEIGHT if word_starts else 1.0
+    sentences = [
+        _Sentence(
+            number, limit, PhraseRules(tuple(each), frozenset(word_continuations)), beam_size, alpha, n_best, weight
+        )
+        for number, (limit, each) in enumerate(zip(max_lengths, constraints, strict=True))
+    ]
+    going = list(sentences)
+    starts = sorted(word_starts)
+    tokens = torch.full((len(going),), BOS_ID)
+    n_read = 0
+    while going:
+        log_probs = scorer.step(tokens)  # [rows, vocab]; all sentences have the same number of rows
+        rows = len(log_probs) // len(going)
+        shaped = log_probs.view(len(going), rows, -1)
+        words = shaped[:, :, starts].logsumexp(2).tolist() if word_starts else [[-torch.inf] * rows] * len(going)
+        outputs = torch.tensor([s.outputs(rows, n_read) for s in going]).view(len(going), rows, n_read)
+        endings = shaped[:, :, EOS_ID].tolist()  # before EOS may be forbidden
+        lengths = torch.full((len(going),), n_read, device=log_probs.device)
+        restrictions.apply(shaped, outputs.to(log_probs.device), lengths, [s.number for s in going])
+        n_read += 1
+        best, best_tokens = shaped.topk(min(beam_size, shaped.shape[2]), dim=2)
+        for sentence, scores, *rest in zip(
+            going, shaped, best.tolist(), best_tokens.tolist(), endings, words, strict=True
+        ):
+            sentence.advance(n_read, scores, *rest)
+        staying = [number for number, sentence in enumerate(going) if sentence.live]
+        if not staying:
+            break
+        parents = [number * rows + parent for number in staying for parent in going[number].parents()]
+        index = torch.tensor(parents, device=log_probs.device)
+        if len(staying) < len(going):
+            scorer.keep(torch.tensor(staying, device=log_probs.device), index)
+        else:
+            scorer.reorder(index)
+        going = [going[number] for number in staying]
+        tokens = torch.tensor([token for sentence in going for token in sentence.last_tokens()])
+    return [sentence.results() for sentence in sentences]
+
+
+def rank_again(
+    outputs: Sequence[Phrase],
+    token_log_probs: Sequence[Sequence[float]],
+    word_log_probs: Sequence[Sequence[float]],
+    constraints: Sequence[Constraint],
+    *,
+    alpha: float,
+    word_continuations: Collection[int] = (),
+    word_starts: Collection[int] = (),
+) -> list[Hypothesis]:
+    """Give outputs of one sentence the log p and the scores that the search would have given them, and their order.
+
+    Args:
+        outputs: as constrained_search() found them.
+        token_log_probs: [outputs][tokens with EOS], log p of each.
+        word_log_probs: likewise, log p that a word begins in its place; [outputs][0] without word_starts.
+        constraints: of the sentence.
+        alpha, word_continuations, word_starts: as the search had them.
+    """
+    rules = PhraseRules(tuple(constraints), frozenset(word_continuations))
+    weight = _PHRASE_WEIGHT if word_starts else 1.0
+    sentence = _Sentence(0, 0, rules, len(outputs), alpha, len(outputs), weight)
+    for output, log_probs, words in zip(outputs, token_log_probs, word_log_probs, strict=True):
+        live = _Live((), 0.0, PhraseState())
+        for token, log_prob, word in zip(output, log_probs, words or [-torch.inf] * len(log_probs), strict=False):
+            live = sentence._longer(live, 0, token, log_prob, word)
+        sentence._keep(sentence._ended(live, log_probs[-1]), len(log_probs), tuple(log_probs))
+    return sentence.results()
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A hypothesis that goes on.
+
+    Attributes:
+        tokens: so far.
+        log_prob: of them.
+        state: how far it is with the constraints.
+        row: its place among those of the step before.
+        rank: log_prob without the cost of phrases.
+        owed: what `rank` does not hold of the cost of a phrase that is not complete.
+    """
+
+    tokens: Phrase
+    log_prob: float
+    state: PhraseState
+    row: int = 0
+    rank: float = 0.0
+    owed: float = 0.0
+
+
+@dataclass
+class _Sentence:
+    number: int
+    limit: int
+    rules: PhraseRules
+    beam_size: int
+    alpha: float
+    n_best: int
+    phrase_weight: float  # share of a phrase's own cost that counts
+    live: list[_Live] = field(default_factory=lambda: [_Live((), 0.0, PhraseState())])
+    ended: list[tuple[int, Hypothesis]] = field(default_factory=list)  # constraints missed, output
+
+    def outputs(self, rows: int, n_read: int) -> list[list[int]]:
+        """The tokens so far of each row; rows without a hypothesis repeat the first."""
+        tokens = [list(each.tokens) for each in self.live]
+        return tokens + [tokens[0]] * (rows - len(tokens))
+
+    def parents(self) -> list[int]:
+        """The row that each of beam_size rows continues."""
+        rows = [each.row for each in self.live]
+        return rows + [rows[0]] * (self.beam_size - len(rows))
+
+    def last_tokens(self) -> list[int]:
+        """The token that each of beam_size rows read last."""
+        tokens = [each.tokens[-1] for each in self.live]
+        return tokens + [tokens[0]] * (self.beam_size - len(tokens))
+
+    def advance(
+        self,
+        n: int,
+        scores: Tensor,
+        likely: list[list[float]],
+        likely_tokens: list[list[int]],
+        endings: list[float],
+        words: list[float],
+    ) -> None:
+        """Take the n-th step.
+
+        Args:
+            n: tokens that each output has then.
+            scores: [rows, vocab], log p of the next token.
+            likely, likely_tokens: [rows][beam_size], the best of them.
+            endings: [rows], log p of EOS, whatever is forbidden.
+            words: [rows], log p that a word begins.
+        """
+        if n >= self.limit:
+            for row, each in enumerate(self.live):
+                self._keep(self._ended(each, endings[row]), n)
+            self.live = []
+            return
+        candidates: list[_Live] = []
+        for row, each in enumerate(self.live):
+            steps = dict(zip(likely_tokens[row], likely[row], strict=True))
+            wanted = self.rules.wanted(each.state) - steps.keys()
+            if self.rules.missing(each.state) == 0:
+                wanted.add(EOS_ID)
+            more = sorted(wanted - steps.keys())
+            steps |= zip(more, scores[row, more].tolist(), strict=True)
+            for token, log_prob in steps.items():
+                if not log_prob > -torch.inf:
+                    continue
+                if token != EOS_ID:
+                    candidates.append(self._longer(each, row, token, log_prob, words[row]))
+                elif self.rules.missing(each.state) == 0:
+                    candidates.append(self._ended(each, log_prob))
+        chosen = _share_out(candidates, self.beam_size)
+        for each in chosen:
+            if each.tokens[-1] == EOS_ID:
+                self._keep(each, n)
+        self.live = [each for each in chosen if each.tokens[-1] != EOS_ID]
+        self._stop()
+
+    def results(self) -> list[Hypothesis]:
+        """The outputs, best first."""
+        ranked = sorted(self.ended, key=lambda each: (each[0], -each[1].score))
+        return [output for _, output in ranked[: self.n_best]]
+
+    def _longer(self, each: _Live, row: int, token: int, log_prob: float, word: float) -> _Live:
+        """A hypothesis with one more token, of the given log p; `word` is log p that a word begins there."""
+        state = self.rules.after(each.state, token)
+        rank, owed = each.rank, each.owed
+        if each.state.completed >= 0:
+            is_undone = each.state.completed not in state.met
+            rank, owed = (rank + owed if is_undone else rank), 0.0
+        elif state.matched < 2:  # what was begun, if anything, leads nowhere
+            rank, owed = rank + owed, 0.0
+        if state.matched == 0:
+            return _Live((*each.tokens, token), each.log_prob + log_prob, state, row, rank + log_prob)
+        place = max(word, log_prob) if state.matched == 1 else 0.0
+        paid = place + self.phrase_weight * (log_prob - place)
+        rank, owed = rank + paid, owed + log_prob - paid
+        return _Live((*each.tokens, token), each.log_prob + log_prob, state, row, rank, owed)
+
+    def _ended(self, each: _Live, log_prob: float) -> _Live:
+        """A hypothesis with EOS, of the given log p."""
+        rank = each.rank + log_prob + (0.0 if each.state.completed >= 0 else each.owed)
+        return replace(each, tokens=(*each.tokens, EOS_ID), log_prob=each.log_prob + log_prob, rank=rank)
+
+    def _keep(self, ended: _Live, n: int, token_log_probs: tuple[float, ...] = ()) -> None:
+        if ended.log_prob > -torch.inf:
+            score = ended.rank / length_penalty(n, self.alpha)
+            output = Hypothesis(ended.tokens[:-1], ended.log_prob, score, token_log_probs)
+            self.ended.append((self.rules.missing(ended.state), output))
+
+    def _stop(self) -> None:
+        """Drop what is live where no more of it can come among the best."""
+        whole = sorted((output.score for missing, output in self.ended if missing == 0), reverse=True)
+        if len(whole) >= self.n_best:
+            reachable = max((each.rank for each in self.live), default=-torch.inf)
+            if reachable / length_penalty(self.limit, self.alpha) <= whole[self.n_best - 1]:
+                self.live = []
+
+
+def _share_out(candidates: Sequence[_Live], places: int) -> list[_Live]:
+    """Choose candidates: as many of each bank as there are places for each, and the likeliest for what is left."""
+    banks: defaultdict[tuple[int, int], list[_Live]] = defaultdict(list)
+    for each in sorted(candidates, key=lambda each: -each.rank):
+        banks[each.state.bank].append(each)
+    chosen: list[_Live] = []
+    left: list[_Live] = []
+    for number, bank in enumerate(sorted(banks, reverse=True)):
+        share = places // len(banks) + (number < places % len(banks))
+        chosen += banks[bank][:share]
+        left += banks[bank][share:]
+    left.sort(key=lambda each: -each.rank)
+    return chosen + left[: places - len(chosen)]

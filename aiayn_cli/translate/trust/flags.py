@@ -1,0 +1,171 @@
+"""Signs that a translation is not to be trusted, found by comparing it with its source; no model is asked.
+
+A flag is a reason to look, not a proof: a number may be spelled out, a name may be copied.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.lines import is_blank
+from aiayn_cli.text.scripts import find_letters, find_members, scripts_of
+from aiayn_cli.text.vocab import UNKNOWN
+from aiayn_cli.translate.aids.glossary import Glossary
+from aiayn_cli.translate.aids.markup import ADDRESS, find_markup
+from aiayn_cli.translate.translation import Translation
+
+FLAGS = {
+    "empty": "nothing came out",
+    "too_long": "the source is too long for the model and cannot be cut, so that it was left out",
+    "looping": "the same sub-words come again and again, and in the source they do not",
+    "copied": "the source itself came out",
+    "truncated": "it was cut at the longest length, has less than a third of the source's sub-words, or holds a word "
+    "too long for the model as it was",
+    "wrong_script": "most letters are of scripts that the target language is not written in",
+    "number_lost": "a number of the source is missing",
+    "url_lost": "a web or e-mail address of the source is missing",
+    "unknown_symbols": "the source holds characters that the vocabulary does not have",
+    "markup_lost": "a tag or placeholder is missing, or there more than once",
+    "glossary_missed": "a term of the glossary is missing",
+    "tree_repaired": "brackets or words had to be put right for a tree",
+}
+
+_NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
+_OFTEN_SPELLED_OUT = 12  # numbers up to it
+_LONGEST_LOOP = 20  # sub-words of what is repeated
+_LONG_SOURCE = 12  # sub-words from which a very short output is suspect
+_FEW_LETTERS = 4  # too few to tell a script by
+_COPIED_WORDS = 5  # words from which a mere majority of copied ones is suspect
+_COPIED_SHARE = 0.75
+
+
+class OutputChecks:
+    """Looks at translations from one language into another.
+
+    Args:
+        src_lang, tgt_lang: codes such as "de" or "zh_Hans".
+        trees: reads outputs where they are trees, of which cuts, unknown symbols and repairs alone are looked at.
+        glossary: terms that are looked for.
+        markup: whether tags and placeholders are looked for.
+    """
+
+    def __init__(
+        self,
+        src_lang: str,
+        tgt_lang: str,
+        *,
+        trees: TreeText | None = None,
+        glossary: Glossary | None = None,
+        markup: bool = False,
+    ) -> None:
+        self._glossary, self._markup = glossary, markup
+        self._trees = trees
+        scripts = scripts_of(tgt_lang)
+        self._letters = find_letters()
+        self._expected = find_members(scripts) if scripts else None
+        self._languages_differ = _base(src_lang) != _base(tgt_lang)
+
+    def flags(self, source: str, output: Translation) -> tuple[str, ...]:
+        """Name what is suspicious, in the order of FLAGS; nothing for a blank source."""
+        if is_blank(source):
+            return ()
+        if output.is_left_out:
+            return ("too_long",)
+        if is_blank(output.text):
+            return ("empty",)
+        found = {
+            "truncated": any(
+                part.is_cut or part.word or (self._trees is None and _is_short(part.src, part.tgt))
+                for part in output.parts
+            ),
+            "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
+        }
+        if self._trees is None:
+            found |= self._flags_of_text(source, output)
+        else:
+            found["tree_repaired"] = bool(self._trees.restore(source, output.text).repairs)
+        return tuple(name for name in FLAGS if found.get(name))
+
+    def _flags_of_text(self, source: str, output: Translation) -> dict[str, bool]:
+        return {
+            "looping": any(is_looping(part.tgt) and not is_looping(part.src) for part in output.parts),
+            "copied": self._languages_differ and _is_copied(source, output.text),
+            "wrong_script": self._is_foreign(output.text),
+            "number_lost": bool(lost_numbers(source, output.text)),
+            "url_lost": any(True for _ in lost_addresses(source, output.text)),
+            "markup_lost": self._markup and find_markup(source) != find_markup(output.text),
+            "glossary_missed": self._glossary is not None and bool(self._glossary.missing(source, output.text)),
+        }
+
+    def _is_foreign(self, text: str) -> bool:
+        if self._expected is None:
+            return False
+        codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
+        letters = codes[self._letters[codes]]
+        return len(letters) >= _FEW_LETTERS and 2 * int(self._expected[letters].sum()) < len(letters)
+
+
+def _is_short(src: Sequence[int], tgt: Sequence[int]) -> bool:
+    return len(src) >= _LONG_SOURCE and 3 * len(tgt) < len(src)
+
+
+def is_looping(ids: Sequence[int]) -> bool:
+    """Whether up to 20 sub-words come at least four times in a row (three times, if they are 3 or more)."""
+    array = np.asarray(ids)
+    for period in range(1, min(_LONGEST_LOOP, len(array) // 3) + 1):
+        same = array[period:] == array[:-period]
+        needed = period * (2 if period >= 3 else 3)  # places that equal the one a period before
+        if len(same) >= needed and _longest_run(same) >= needed:
+            return True
+    return False
+
+
+def lost_numbers(source: str, text: str) -> list[str]:
+    """The numbers of the source that are missing, by their digits: 1,000.5 and 1.000,5 are the same."""
+    missing = Counter(_numbers(source)) - Counter(_numbers(text))
+    return [number for number in missing.elements() if not _is_often_spelled_out(number)]
+
+
+def lost_addresses(source: str, text: str) -> Iterator[str]:
+    """The web and e-mail addresses of the source that do not stand in the text as they are."""
+    wanted = dict.fromkeys(match.group() for match in ADDRESS.finditer(source))
+    # To look through the text for each would take too long where there are 10,000 of both.
+    kept = {match.group() for match in ADDRESS.finditer(text)} if wanted else set()
+    return (address for address in wanted if address not in kept and address not in text)
+
+
+def _numbers(text: str) -> list[str]:
+    return [
+        "".join(str(unicodedata.decimal(character)) for character in match.group() if character.isdecimal())
+        for match in _NUMBER.finditer(text)
+    ]
+
+
+def _is_often_spelled_out(number: str) -> bool:
+    digits = number.lstrip("0")  # Python refuses to make an int of some thousand digits
+    return len(digits) <= 2 and int(digits or "0") <= _OFTEN_SPELLED_OUT
+
+
+def _is_copied(source: str, text: str) -> bool:
+    before, after = source.casefold().split(), text.casefold().split()
+    words = [word for word in after if any(map(str.isalpha, word))]
+    if before == after:
+        # A title or a name may stay as it is.
+        lower = [word for word in text.split() if word[:1].isalpha() and not word[:1].isupper()]
+        return (len(words) >= 2 and len(lower) >= 2) or (len(lower) == 1 and len(lower[0]) >= 12)
+    kept = sum((Counter(words) & Counter(before)).values())
+    return len(words) >= _COPIED_WORDS and kept >= _COPIED_SHARE * len(words)
+
+
+def _longest_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
+
+
+def _base(lang: str) -> str:
+    return re.split("[-_]", lang.lower())[0]

@@ -1,0 +1,266 @@
+import errno
+import io
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from aiayn_cli.app import main
+from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
+from aiayn_cli.export import session as stage
+from aiayn_cli.export.session import run_export
+from aiayn_cli.model.build import build_model
+from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.text.vocab import Vocab
+from aiayn_cli.translate import ctranslate2_export
+from aiayn_cli.translate.run import run_translate
+
+LINES = ["der hund läuft", "", "die katze springt und läuft", "eine maus sieht die katze. " * 60, "hund"]
+
+
+def make_checkpoint(path: Path, seed: int = 1, **settings: object) -> Path:
+    vocab_file = path.parent / f"{path.name}.vocab"
+    words = Counter(["der", "die", "eine", "hund", "katze", "maus", "läuft", "springt", "sieht", "und"])
+    vocab_file.write_bytes(train_vocab(words + Counter("abcdefghijklmnopqrstuvwxyz."), 60))
+    vocab = Vocab.load(vocab_file)
+    shape = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 16, "d_ff": 24, "n_heads": 2, "d_k": 8, "d_v": 8}
+    config = ModelConfig(**{**shape, **settings})  # type: ignore[arg-type]
+    torch.manual_seed(seed)
+    model = build_model(config, vocab.size)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1 and "embedding" not in name:
+                weight.mul_(3)  # fresh weights hardly look at the source
+    checkpoint = Checkpoint(
+        path=path, step=7, model=config, decoding=DecodingConfig(beam_size=3, max_extra=5), vocab_size=vocab.size,
+        vocab_sha256=vocab.sha256, data_sha256="d", src_lang="de", tgt_lang="en", run_id="r",
+    )  # fmt: skip
+    save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_checkpoint(tmp_path_factory.mktemp("models") / "one")
+    run_export(path)
+    return path
+
+
+@pytest.fixture
+def translate(tmp_path: Path) -> Callable[..., list[str]]:
+    def run(model: Path, **options: object) -> list[str]:
+        (tmp_path / "in").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
+        run_translate([model], source=str(tmp_path / "in"), output=tmp_path / "out", **options)  # type: ignore[arg-type]
+        return (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
+
+    return run
+
+
+def test_export_says_how_well_the_engines_agree_and_keeps_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    check = tmp_path / "check"
+    check.write_text("der hund\n\ndie katze sieht\n")
+    assert main(["export", str(path), "--check", str(check)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{path / 'ctranslate2'}: 2 of 2 check sentences are translated alike; log p of a token diff")
+    assert f"model: {path}, step 7" in err
+    assert json.loads((path / "ctranslate2" / "exported.json").read_bytes())["same_translations"] == 2
+    assert main(["export", str(path), "--json", "--int8", "--out", str(tmp_path / "elsewhere")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["check_sentences"] == 100
+    assert 1e-4 < result["mean_difference"] < 0.1
+    assert load_checkpoint(path).weights().keys(), "the checkpoint is whole, with the export inside it"
+
+
+def test_both_engines_translate_alike_line_by_line(exported: Path, translate: Callable[..., list[str]]) -> None:
+    greedy = {"beam_size": 1, "precision": "fp32"}
+    expected = translate(exported, **greedy)
+    assert len(set(expected)) > 3
+    assert expected[1] == ""
+    assert translate(exported, engine="ctranslate2", beam_size=1) == expected
+
+
+def test_with_8_bits_every_line_has_its_output(exported: Path, translate: Callable[..., list[str]]) -> None:
+    for engine in ("torch", "ctranslate2"):
+        found = translate(exported, engine=engine, int8=True)
+        assert len(found) == len(LINES)
+        assert [bool(line) for line in found] == [bool(line) for line in LINES]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_processor_whose_8_bit_sums_overflow_is_said_to_be_slow_without_them(
+    exact: bool, exported: Path, translate: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("aiayn_cli.translate.exported.multiplies_slowly", lambda: not exact)
+    translate(exported, engine="ctranslate2", int8=True)
+    translate(exported, engine="ctranslate2")
+    [in_8_bits, in_32] = [line for line in capsys.readouterr().err.split("\n") if line.startswith("engine:")]
+    assert ("slow on this processor" in in_8_bits) == (not exact)
+    assert "slow" not in in_32
+
+
+def test_n_best_and_scores_come_from_the_other_engine_too(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("der hund läuft\n".encode())))
+    assert main(["translate", "-m", str(exported), "--engine", "ctranslate2", "--nbest", "3", "--scores"]) == 0
+    out, err = capsys.readouterr()
+    scores = [float(line.split("\t")[0]) for line in out.split("\n")[:-1]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert "engine: CTranslate2" in err
+
+
+def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    honest = ctranslate2_export._memory_attention
+
+    def careless(spec: object, attention: object, norm: object) -> None:
+        honest(spec, attention, norm)  # type: ignore[arg-type]
+        spec.linear[2].weight[0] *= -1  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(ctranslate2_export, "_memory_attention", careless)
+    for int8 in (False, True):
+        with pytest.raises(AiaynError, match="CTranslate2 does not say the same as torch") as error:
+            run_export(path, int8=int8)
+        assert error.value.hint.startswith("nothing was written")
+    assert [entry.name for entry in path.iterdir() if "ctranslate2" in entry.name] == []
+
+
+def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path, out=tmp_path / "out")
+    (tmp_path / "out" / "left over").touch()
+    run_export(path, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "left over").exists()
+    (tmp_path / "letters").mkdir()
+    with pytest.raises(UsageError, match="letters exists, and is no export"):
+        run_export(path, out=tmp_path / "letters")
+    (tmp_path / "file").touch()
+    with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
+        run_export(path, out=tmp_path / "file" / "in")
+
+
+@pytest.mark.parametrize("name", [".", "link"])
+def test_an_export_is_renewed_under_any_name_that_leads_to_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path, out=tmp_path / "out")
+    (tmp_path / "out" / "left over").touch()
+    monkeypatch.chdir(tmp_path / "out")
+    (tmp_path / "link").symlink_to("out")
+    run_export(path, out=Path(name) if name == "." else tmp_path / name)
+    assert not (tmp_path / "out" / "left over").exists()
+    assert (tmp_path / "link" / "exported.json").is_file()
+    assert (tmp_path / "link").is_symlink()
+    assert [each.name for each in tmp_path.iterdir() if "unfinished" in each.name] == []
+
+
+def test_an_export_that_is_killed_leaves_the_old_one_whole_or_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path, out=tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    real = shutil.rmtree
+
+    def killed(folder: Path, ignore_errors: bool = False) -> None:
+        if (folder / "exported.json").exists():  # the export that is to be replaced, half removed
+            (folder / "exported.json").unlink()
+            raise SystemExit(137)
+        real(folder, ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(SystemExit):
+        run_export(path, out=tmp_path / "out")
+    monkeypatch.undo()
+    found = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    assert found.keys() == before.keys()
+    assert found["model.bin"] == before["model.bin"]
+    run_export(path, out=tmp_path / "out")
+
+
+def test_a_full_disk_is_said_and_the_export_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    run_export(path)
+    before = (path / "ctranslate2" / "model.bin").read_bytes()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(stage, "export", full)
+    with pytest.raises(AiaynError, match=r"cannot write .*ctranslate2: No space left on device"):
+        run_export(path)
+    assert (path / "ctranslate2" / "model.bin").read_bytes() == before
+    assert sorted(entry.name for entry in path.iterdir() if "ctranslate2" in entry.name) == ["ctranslate2"]
+
+
+def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
+    exported: Path, tmp_path: Path, translate: Callable[..., list[str]]
+) -> None:
+    path = make_checkpoint(tmp_path / "other", seed=2)
+    with pytest.raises(CheckpointError, match="has not been exported for CTranslate2") as error:
+        translate(path, engine="ctranslate2", int8=True)
+    assert error.value.hint == f"`aiayn export {path} --int8` does that"
+    shutil.copytree(exported / "ctranslate2", path / "ctranslate2")
+    with pytest.raises(CheckpointError, match="was exported from other weights"):
+        translate(path, engine="ctranslate2")
+    (path / "ctranslate2" / "exported.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"exported\.json cannot be read"):
+        translate(path, engine="ctranslate2")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"sample": True}, "does not sample"),
+        ({"precision": "bf16"}, "not in bf16"),
+        ({"glossary": Path("terms.tsv")}, "knows no glossary"),
+    ],
+)
+def test_what_the_other_engine_cannot_do_is_wrong_usage(
+    exported: Path, translate: Callable[..., list[str]], options: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(UsageError, match=problem):
+        translate(exported, engine="ctranslate2", **options)
+
+
+def test_ensembles_are_for_torch(exported: Path) -> None:
+    with pytest.raises(UsageError, match="one model, not an ensemble"):
+        run_translate([exported, exported], engine="ctranslate2")
+
+
+def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate: Callable[..., list[str]]) -> None:
+    path = make_checkpoint(tmp_path / "one", kind="recurrent")
+    with pytest.raises(AiaynError, match="no recurrent models"):
+        run_export(path)
+    with pytest.raises(AiaynError, match="no recurrent models") as error:
+        translate(path, engine="ctranslate2")
+    assert error.value.hint == "translate with --engine torch instead"  # and not to export it first
+
+
+def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "blank").write_text("\n \n")
+    with pytest.raises(AiaynError, match="blank has no text"):
+        run_export(exported, out=tmp_path / "out", check=str(tmp_path / "blank"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_check_set_keeps_to_learned_positions(tmp_path: Path) -> None:
+    assert run_export(make_checkpoint(tmp_path / "one", positions="learned", max_positions=16)).check_sentences == 100
+
+
+def test_only_so_many_sentences_are_checked(tmp_path: Path) -> None:
+    path = make_checkpoint(tmp_path / "one")
+    (tmp_path / "text").write_text("hund\n" * 500)
+    assert run_export(path, check=str(tmp_path / "text")).check_sentences == stage.CHECK_SENTENCES

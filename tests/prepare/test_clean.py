@@ -1,0 +1,149 @@
+"""Each rule claims exactly the pairs that its description says."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.config import DataConfig
+from aiayn_cli.prepare import clean
+from aiayn_cli.prepare.clean import (
+    RATIO_SLACK,
+    REASONS,
+    LengthRules,
+    ScoredText,
+    TextRules,
+    find_repeats,
+    hash_pairs,
+    hash_records,
+    rank_pairs,
+)
+
+Pair = tuple[str, str]
+
+pairs = st.lists(st.tuples(st.text("ab ", max_size=3), st.text("ab ", max_size=3)), max_size=40)
+NOTHING = ScoredText(())
+
+
+def int32(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    return np.array(values, np.int32)
+
+
+def hashes_of(pairs: Sequence[Pair]) -> clean.Hashes:
+    return hash_pairs(hash_records([src for src, _ in pairs]), hash_records([tgt for _, tgt in pairs]))
+
+
+def claimed(pairs: Sequence[Pair], scored: ScoredText = NOTHING, **settings: Any) -> list[str]:
+    """Which rule claims each pair; "" for none."""
+    rules = TextRules(DataConfig(**settings), "en", "ru", scored)
+    claims, *_ = rules.claim([src for src, _ in pairs], [tgt for _, tgt in pairs])
+    assert set(claims) <= set(REASONS)
+    owners = [[reason for reason, mask in claims.items() if mask[i]] for i in range(len(pairs))]
+    assert all(len(owner) <= 1 for owner in owners)
+    return ["".join(owner) for owner in owners]
+
+
+EXAMPLES: dict[str, tuple[list[Pair], list[Pair]]] = {  # claimed, not claimed
+    "blank": ([("", "да"), ("yes", " \u3000\t"), ("", "")], [(".a", "б.")]),
+    "too_many_words": ([("a " * 8, "б"), ("a", " б" * 8)], [("a " * 7, "б " * 7)]),
+    "identical": ([("URL", " URL ")], [("URL", "url я")]),
+    "no_letters": ([("12 %", "а 12 %"), ("a", "–")], [("1 a", "2 б")]),
+    "wrong_script": (
+        [("this is", "the same"), ("это оно", "это то")],
+        [("a я", "я a"), ("Windows", "Windows и я, да-да-да")],
+    ),
+    "overlap": ([("a man", "новый"), ("new", " один ")], [("A man", "новый"), ("один", "a man я")]),
+}
+SCORED = ScoredText([(["a man", "", "two"], ["человек", "", "два"]), ([" one "], ["один"])])
+
+
+@pytest.mark.parametrize("reason", EXAMPLES)
+def test_each_rule_claims_what_it_says_and_can_be_turned_off(reason: str) -> None:
+    bad, good = EXAMPLES[reason]
+    settings = {"max_words": 7}
+    assert claimed(bad, SCORED, **settings) == [reason] * len(bad)
+    assert reason not in claimed(good, SCORED, **settings)
+    off = {"max_words": 0} if reason == "too_many_words" else {f"drop_{reason}": False}
+    if reason != "blank":  # a blank side can teach nothing, so that this rule always holds
+        assert reason not in claimed(bad, SCORED, **(settings | off))
+
+
+def test_a_pair_goes_to_the_first_rule_that_claims_it() -> None:
+    pairs = [("", ""), ("1", "1"), ("12 3", "4 5"), ("да", "да нет"), ("yes", "да")]
+    assert claimed(pairs) == ["blank", "identical", "no_letters", "wrong_script", ""]
+
+
+def test_no_pairs_are_no_claims() -> None:
+    assert claimed([]) == []
+
+
+def test_the_script_of_a_language_that_is_not_known_is_free() -> None:
+    claims, *_ = TextRules(DataConfig(), "xx", "ru", NOTHING).claim(["это", "это"], ["да", "yes"])
+    assert claims["wrong_script"].tolist() == [False, True]
+
+
+def test_blank_scored_lines_claim_nothing() -> None:
+    rules = TextRules(DataConfig(), "en", "ru", ScoredText([(["", " "], ["", "x"])]))
+    claims, *_ = rules.claim([" "], [""])
+    assert not claims["overlap"].any()
+    assert claims["blank"].all()
+
+
+@given(pairs, st.booleans())
+def test_a_pair_is_repeated_when_it_came_before(pairs: list[Pair], small_sorts: bool) -> None:
+    stripped = [(src.strip(), tgt.strip()) for src, tgt in pairs]
+    with pytest.MonkeyPatch.context() as patch:
+        if small_sorts:
+            patch.setattr(clean, "_PAIRS_SORTED", 3)
+        repeats = find_repeats(hashes_of(pairs))
+    assert repeats.tolist() == [pair in stripped[:i] for i, pair in enumerate(stripped)]
+
+
+def test_where_one_side_ends_and_the_other_begins_matters() -> None:
+    a, b, c = hashes_of([("ab", "c"), ("a", "bc"), ("c", "ab")])
+    assert len({a, b, c}) == 3
+
+
+def test_hashes_are_the_same_on_every_machine() -> None:
+    # BLAKE2b with 64 bits over "a" and "漢", from `b2sum -l 64` of the coreutils; splitmix64's finaliser in Python.
+    expected = [int.from_bytes(bytes.fromhex(digest), "little") for digest in ("40f89e395b66422f", "3fe329c23364b3ad")]
+    assert hash_records(["a", " 漢\t"]).tolist() == expected
+
+    def mix(x: int) -> int:
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+        return x ^ (x >> 31)
+
+    assert hashes_of([("a", "漢")]).tolist() == [mix((mix(expected[0]) + expected[1]) % 2**64)]
+
+
+def test_too_long_counts_either_side() -> None:
+    rules = LengthRules(max_length=7, max_ratio=9.0)
+    assert rules.find_too_long(int32(7, 8, 1), int32(7, 1, 8)).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(("shorter", "longest"), [(0, 7), (1, 9), (5, 15), (10, 22), (100, 157)])
+def test_the_ratio_leaves_room_to_short_pairs(shorter: int, longest: int) -> None:
+    rules = LengthRules(max_length=999, max_ratio=1.5)
+    assert longest == int(1.5 * (shorter + RATIO_SLACK))
+    src, tgt = int32(shorter, longest, shorter, longest + 1), int32(longest, shorter, longest + 1, shorter)
+    assert rules.find_unbalanced(src, tgt).tolist() == [False, False, True, True]
+
+
+def test_ranks_depend_on_text_seed_and_purpose_alone() -> None:
+    hashes = hashes_of([(str(i), "x") for i in range(500)])
+    ranks = rank_pairs(hashes, seed=3, purpose=0)
+    assert (rank_pairs(hashes[::-1], seed=3, purpose=0) == ranks[::-1]).all()
+    for others in (rank_pairs(hashes, seed=4, purpose=0), rank_pairs(hashes, seed=3, purpose=1)):
+        assert not (others == ranks).any()
+        assert abs(np.corrcoef(np.argsort(np.argsort(others)), np.argsort(np.argsort(ranks)))[0, 1]) < 0.2
+
+
+def test_ranks_are_spread_evenly() -> None:
+    ranks = rank_pairs(hashes_of([(str(i), "x") for i in range(20_000)]), seed=1, purpose=0)
+    counts = np.histogram(ranks.astype(np.float64) / 2**64, bins=10, range=(0, 1))[0]
+    assert counts.min() > 1_800  # 2,000 expected, standard deviation 42
+    assert counts.max() < 2_200

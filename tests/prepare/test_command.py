@@ -1,0 +1,181 @@
+"""`aiayn prepare` as typed: options become one call, results go to stdout, the rest to stderr."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.app import main
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.prepare.command import repeat_option
+
+SENTENCES = [(f"the house number {i} is big", f"das Haus Nummer {i} ist groß") for i in range(60)]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, pairs in (("a", SENTENCES[:30]), ("b", SENTENCES[30:50]), ("v", SENTENCES[50:57]), ("t", SENTENCES[57:])):
+        for lang, side in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+            Path(f"{name}.{lang}").write_text("".join(f"{record}\n" for record in side), "utf-8")
+    return tmp_path
+
+
+def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = (
+        "prepare --train a.en a.de --train b.en b.de --valid v.en v.de --test t.en t.de --langs en-de --out out "
+        "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5 "
+        "--max-words 30 --keep-identical --keep-no-letters --keep-wrong-script --keep-overlap --no-drift-alarm "
+        "--case-copies 0 --normalise-punctuation --moses-tokenise --vocab-type unigram --separate-vocabs"
+    )
+    assert main(line.split()) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("out (en-de), ")
+    assert "training pairs kept" in out
+    assert err == (
+        "the source text has only 32 sub-words, so the vocabulary has that many, not 60\n"
+        "the target text has only 34 sub-words, so the vocabulary has that many, not 60\n"
+    )
+    data = PreparedData.load(Path("out"))
+    assert data.manifest["settings"] == {
+        "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "max_words": 30, "dedupe": False,
+        "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
+        "drift_alarm": False, "case_copies": 0.0, "normalise_punctuation": True, "moses_tokenise": True,
+        "vocab_type": "unigram", "bpe_dropout": 0.0, "separate_vocabs": True, "byte_fallback": False,
+        "on_bad_bytes": "drop", "seed": 5,
+    }  # fmt: skip
+    assert data.valid is not None
+    assert data.test is not None
+    assert (len(data.train), len(data.valid), len(data.test)) == (50, 7, 3)
+
+
+def test_bytes_stand_for_characters_that_training_never_saw(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("v.de").write_text("漢字\n" * 7, "utf-8")
+    line = "prepare --train a.en a.de --valid v.en v.de --langs en-de --vocab-size 330 --case-copies 0.4"
+    for name, option in (("plain", ""), ("bytes", "--byte-fallback")):
+        assert main([*line.split(), "--out", name, *option.split()]) == 0
+    counts = [
+        PreparedData.load(Path(name)).manifest["splits"]["valid"]["unknown_tokens"] for name in ("plain", "bytes")
+    ]
+    assert counts == [7, 0]
+    out = capsys.readouterr().out
+    assert "\n  copies in upper case" in out
+    assert "\n  copies in title case" in out
+
+
+def test_json_is_one_object_on_stdout(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "prepare --train a.en a.de b.en b.de --langs en-de --vocab-size 60 --json --quiet"
+    assert main(line.split()) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert (result["out"], result["pairs_read"], result["held_out"]) == ("prepared/en-de", 50, 2)
+    assert err == ""
+
+
+def test_a_vocabulary_and_a_recipe_can_be_named(here: Path) -> None:
+    recipe = "--recipe mine.yaml"
+    Path("mine.yaml").write_text("data:\n  corpus: mine\n  vocab_size: 50\n")
+    files = "--train a.en a.de --valid v.en v.de --langs en-de"
+    assert main(f"prepare {files} {recipe}".split()) == 0
+    assert main(f"prepare {files} --vocab prepared/mine --out second".split()) == 0
+    data = PreparedData.load(Path("second"))
+    assert data.vocab_size == 50
+    assert data.vocab_path.read_bytes() == Path("prepared/mine/vocab.model").read_bytes()
+
+
+def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "--list"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("corpus          pair         pairs  download  licence\n")
+    assert "\nwmt14-en-de     en-de    4,520,620   1.70 GB  research use; see statmt.org\n" in out
+    assert "\n  --like fairseq: with News Commentary v12; each 100th training pair is for validation\n" in out
+    assert err == ""
+    assert main(["prepare", "--list", "--json"]) == 0
+    corpora = json.loads(capsys.readouterr().out)["corpora"]
+    assert [corpus["name"] for corpus in corpora][:2] == ["demo", "wmt14-en-de"]
+    assert corpora[1]["pairs"] == {"number": 4_520_620, "approximate": False}
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "problem"),
+    [
+        ("", 2, "nothing to prepare"),
+        ("dmeo", 1, "unknown corpus 'dmeo'"),
+        ("--train a.en --langs en-de", 2, "--train needs files in pairs, but has 1: a.en"),
+        ("--train a.en a.de b.en --langs en-de", 2, "--train needs files in pairs, but has 3: a.en, a.de, b.en"),
+        ("--train a.en a.de", 2, "--train without --langs"),
+        (
+            "--train a.en a.de --langs en-de --weight a.en=0",
+            2,
+            "--weight is 'a.en=0', but must be a name and a whole number from 1 to 9999",
+        ),
+        (
+            "--train a.en a.de --langs en-de --weight 3",
+            2,
+            "--weight is '3', but must be a name and a whole number from 1 to 9999",
+        ),
+        ("--train a.en a.de --langs en-de --weight b.en=3", 2, "--weight b.en=3: nothing of that name is read"),
+        ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
+        ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
+        ("--train a.en a.de --langs en-de --max-length 0", 2, "--max-length is 0, but must be at least 1"),
+        (
+            "--train a.en a.de --langs en-de --vocab-size 99 --byte-fallback",
+            2,
+            "--vocab-size is 99, but must be at least 300",
+        ),
+        ("--train a.en a.de --langs en-de --vocab a.en --vocab-type bpe", 2, "--vocab and --vocab-type together"),
+        (
+            "demo --vocab-type unigram --bpe-dropout 0.1",
+            2,
+            "--bpe-dropout is 0.1, but --vocab-type is unigram",
+        ),
+        ("demo --vocab-size 2147483648", 2, "--vocab-size is 2147483648, but must be at most 1000000"),
+        ("demo --max-ratio inf", 2, "--max-ratio is inf, but must be a number"),
+        ("demo --max-ratio 1e999", 2, "--max-ratio is inf, but must be a number"),
+        ("demo --max-ratio nan", 2, "--max-ratio is nan, but must be at least 1.0"),
+        ("--train a.en a.de --langs en-de --out .", 1, ". exists already"),
+        (
+            f"demo --weight demo={'9' * 5_000}",
+            2,
+            f"--weight is 'demo={'9' * 5_000}', but must be a name and a whole number from 1 to 9999",
+        ),
+        ("demo --case-copies 1.5", 2, "--case-copies is 1.5, but must be in [0, 1)"),
+        (
+            "--train a.en a.de --valid v.en v.de --valid a.en a.de --langs en-de",
+            2,
+            "--valid is given more than once",
+        ),
+        ("--train a.en a.de --test v.en v.de --test=a.en a.de --langs en-de", 2, "--test is given more than once"),
+        ("demo --seed 99999999999999999999", 2, "--seed is 99999999999999999999, but must be from 0 to 4294967295"),
+        ("demo --quiet --verbose", 2, "--quiet and --verbose contradict each other"),
+    ],
+)
+def test_mistakes_are_answered_with_a_problem_and_a_hint(
+    here: Path, capsys: pytest.CaptureFixture[str], line: str, code: int, problem: str
+) -> None:
+    before = sorted(here.iterdir())
+    assert main(["prepare", *line.split()]) == code
+    out, err = capsys.readouterr()
+    error, hint = err.splitlines()[-2:]
+    assert error == f"error: {problem}"
+    assert hint.startswith("hint: ")
+    assert out == ""
+    assert [path for path in sorted(here.iterdir()) if path.name != "prepared"] == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("--train a b", "--train a --train b"),
+        ("--train a b --train c d --seed 3", "--train a --train b --train c --train d --seed 3"),
+        ("--train a b c d", "--train a --train b --train c --train d"),
+        ("--valid v w --train a b", "--valid v w --train a --train b"),
+        ("--train a - -q x", "--train a --train - -q x"),
+        ("--train=a b --train=c=d e", "--train a --train b --train c=d --train e"),
+        ("demo", "demo"),
+        ("--train", "--train"),
+        ("", ""),
+    ],
+)
+def test_an_option_is_put_before_each_of_its_values(typed: str, read: str) -> None:
+    assert repeat_option(typed.split(), "--train") == read.split()

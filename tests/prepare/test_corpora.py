@@ -1,0 +1,583 @@
+"""prepare goes from a corpus's name to training-ready data: archives laid out like the real ones, from a web server
+on this machine, with addresses, sizes, hashes and counts of the table replaced by theirs.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback import Answer, Loopback
+
+from aiayn_cli.app import main
+from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
+from aiayn_cli.corpora.names import find_corpus
+from aiayn_cli.corpora.table import CORPORA
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.text.vocab import Vocab
+
+Pair = tuple[str, str]
+SMALL: dict[str, Any] = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.0}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make_pairs(n: int, seed: int) -> list[Pair]:
+    """Different pairs whose sides have as many words."""
+    rng = random.Random(seed)
+
+    def sentence(mark: str, n_words: int) -> str:
+        words = ["".join(rng.choices("abcdefghij", k=rng.randint(1, 4))) for _ in range(n_words)]
+        return " ".join([*words, mark])
+
+    lengths = [rng.randint(3, 9) for _ in range(n)]
+    return [(sentence(f"s{i}x{seed}", k), sentence(f"t{i}x{seed}", k)) for i, k in enumerate(lengths)]
+
+
+def lines(records: Iterable[str]) -> bytes:
+    return "".join(f"{record}\n" for record in records).encode()
+
+
+def sgml(records: Iterable[str], kind: str) -> bytes:
+    segments = "".join(f'<seg id="{i}">{record}</seg>\n' for i, record in enumerate(records, start=1))
+    return f'<{kind} setid="test" srclang="any">\n<doc docid="d1">\n<p>\n{segments}</p>\n</doc>\n</{kind}>\n'.encode()
+
+
+def src(pairs: Sequence[Pair]) -> list[str]:
+    return [pair[0] for pair in pairs]
+
+
+def tgt(pairs: Sequence[Pair]) -> list[str]:
+    return [pair[1] for pair in pairs]
+
+
+def pack(file: str, members: Mapping[str, bytes]) -> bytes:
+    """Make an archive of the kind that the name says."""
+    body = io.BytesIO()
+    if file.endswith(".zip"):
+        with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+    elif file.endswith((".tgz", ".tar")):
+        with tarfile.open(fileobj=body, mode="w:gz" if file.endswith(".tgz") else "w") as tar:
+            for name, content in members.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    else:
+        (content,) = members.values()
+        return gzip.compress(content)
+    return body.getvalue()
+
+
+def with_archives(corpus: Corpus, change: Callable[[Archive], Archive]) -> Corpus:
+    """Replace the archives of a corpus, and forget what the table says of the text in them."""
+
+    def changed(parts: Sequence[Part]) -> tuple[Part, ...]:
+        return tuple(
+            replace(
+                part,
+                sides={lang: TextFile(change(text.archive), text.member) for lang, text in part.sides.items()},
+                pairs=None,
+                md5={},
+            )
+            for part in parts
+        )
+
+    like = {name: with_archives(variant, change) for name, variant in corpus.like.items()}
+    splits = {split: changed(getattr(corpus, split)) for split in ("train", "valid", "test")}
+    return replace(corpus, like=like, **splits)
+
+
+def put_on(server: Loopback, monkeypatch: pytest.MonkeyPatch, name: str, archives: Mapping[str, bytes]) -> Corpus:
+    """Let a corpus of the table come from the server on this machine."""
+
+    def here_instead(archive: Archive) -> Archive:
+        if archive.file not in archives:
+            return replace(archive, urls=(f"{server.url}/not-here/{archive.file}",), instead=None)
+        body = archives[archive.file]
+        url = server.put(f"/{archive.file}", body)
+        known = {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "md5": "", "approximate": False}
+        return replace(archive, urls=(f"{server.url}/gone/{archive.file}", url), instead=None, **known)
+
+    corpus = with_archives(CORPORA[name], here_instead)
+    monkeypatch.setitem(CORPORA, name, corpus)
+    return corpus
+
+
+def decoded(data: PreparedData, split: str) -> list[Pair]:
+    store = getattr(data, split)
+    vocab = Vocab.load(data.vocab_path)
+    sides = [[store.pair(i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
+    return list(zip(*map(vocab.decode, sides), strict=True))
+
+
+EUROPARL, CRAWL, NEWS = make_pairs(120, 1), make_pairs(90, 2), make_pairs(60, 3)
+VALID, TEST = make_pairs(21, 4), make_pairs(33, 5)
+OTHERS = {"training/europarl-v7.cs-en.cs": b"unwanted\n", "training/europarl-v7.cs-en.en": b"unwanted\n" * 2}
+
+
+def wmt14_archives() -> dict[str, bytes]:
+    """Pack WMT14 en-de as statmt.org does: other languages beside it, and News Commentary with CR inside lines."""
+    odd_news = [(f"{s[:4]}\r{s[4:]}", f"{t[:4]}\u2028{t[4:]}") for s, t in NEWS]
+    europarl = [("", "nothing"), *EUROPARL, ("nothing", "")]
+    return {
+        "wmt13-training-parallel-europarl-v7.tgz": pack(
+            ".tgz",
+            {
+                **OTHERS,
+                "training/europarl-v7.de-en.de": lines(tgt(europarl)),
+                "training/europarl-v7.de-en.en": lines(src(europarl)),
+            },
+        ),
+        "wmt13-training-parallel-commoncrawl.tgz": pack(
+            ".tgz",
+            {
+                "commoncrawl.cs-en.en": b"unwanted\n",
+                "commoncrawl.de-en.annotation": b"unwanted\n",
+                "commoncrawl.de-en.de": lines(tgt(CRAWL)),
+                "commoncrawl.de-en.en": lines(src(CRAWL)),
+            },
+        ),
+        "wmt14-training-parallel-nc-v9.tgz": pack(
+            ".tgz",
+            {
+                "training/news-commentary-v9.de-en.de": lines(tgt(odd_news)),
+                "training/news-commentary-v9.de-en.en": lines(src(odd_news)),
+                "training/news-commentary-v9.fr-en.en": b"unwanted\n",
+            },
+        ),
+        "wmt19-dev.tgz": pack(
+            ".tgz",
+            {
+                "dev/newstest2013.de": lines(tgt(VALID)),
+                "dev/newstest2013.en": lines(src(VALID)),
+                "dev/newstest2014-deen-ref.de.sgm": sgml(tgt(TEST), "refset"),
+                "dev/newstest2014-deen-ref.en.sgm": sgml([f"{s} ref" for s in src(TEST)], "refset"),
+                "dev/newstest2014-deen-src.de.sgm": sgml([f"{t} src" for t in tgt(TEST)], "srcset"),
+                "dev/newstest2014-deen-src.en.sgm": sgml(src(TEST), "srcset"),
+            },
+        ),
+    }
+
+
+def test_wmt14_from_its_name_to_training_ready_data(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archives = wmt14_archives()
+    put_on(server, monkeypatch, "wmt14-en-de", archives)
+    line = ["prepare", "wmt14-en-de", "--vocab-size", "90", "--max-ratio", "9", "--case-copies", "0", "--workers", "1"]
+    assert main(line) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("prepared/wmt14-en-de (en-de), ")
+    assert "downloading 4 files, 0.0 MB, to prepared/.downloads\n" in err
+    assert "/gone/wmt19-dev.tgz: status 404 Not Found\n" in err
+
+    data = PreparedData.load(Path("prepared/wmt14-en-de"))
+    assert sorted(path.name for path in data.folder.iterdir()) == sorted(
+        [
+            "manifest.json", "vocab.model", "valid.en", "valid.de", "test.en", "test.de",
+            *(f"{split}-00000.{side}{what}.npy" for split in ("train", "valid", "test")
+              for side in ("src", "tgt") for what in ("", ".offsets")),
+        ]
+    )  # fmt: skip
+    news = [(f"{s[:4]} {s[4:]}", f"{t[:4]} {t[4:]}") for s, t in NEWS]
+    assert decoded(data, "train") == [*EUROPARL, *CRAWL, *news]
+    assert (decoded(data, "valid"), decoded(data, "test")) == (VALID, TEST)
+    assert Path("prepared/wmt14-en-de/test.de").read_bytes() == lines(tgt(TEST))
+    assert Path("prepared/wmt14-en-de/test.en").read_bytes() == lines(src(TEST))
+
+    manifest = data.manifest
+    assert manifest["corpus"] == "wmt14-en-de"
+    assert manifest["splits"]["train"]["pairs_read"] == 272
+    assert manifest["splits"]["train"]["dropped"]["blank"] == 2
+    assert manifest["splits"]["train"]["mapped_characters"] == 120
+    first = manifest["inputs"][0]
+    assert (first["split"], first["side"], first["part"]) == ("train", "src", "europarl-v7")
+    assert first["member"] == "training/europarl-v7.de-en.en"
+    assert first["sha256"] == hashlib.sha256(archives["wmt13-training-parallel-europarl-v7.tgz"]).hexdigest()
+    assert [entry["part"] for entry in manifest["inputs"]][::2] == [
+        "europarl-v7", "commoncrawl", "news-commentary-v9", "newstest2013", "newstest2014",
+    ]  # fmt: skip
+    assert sorted(path.name for path in Path("prepared/.downloads").iterdir()) == sorted(archives)
+
+    server.asked.clear()
+    for path in Path("prepared/.downloads").iterdir():
+        path.unlink()
+    assert main(line) == 0  # finished data asks for no download
+    assert "holds exactly this already; nothing to do" in capsys.readouterr().err
+    assert server.asked == []
+
+
+def test_the_other_direction_scores_against_its_own_references(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
+    result = run_prepare(corpus="wmt14-de-en", settings=SMALL, workers=1)
+    data = PreparedData.load(result.out)
+    assert (str(result.out), result.langs) == ("prepared/wmt14-de-en", "de-en")
+    assert decoded(data, "train")[:120] == [(t, s) for s, t in EUROPARL]
+    assert data.test_src_text() == [f"{t} src" for t in tgt(TEST)]
+    assert data.test_tgt_text() == [f"{s} ref" for s in src(TEST)]
+
+
+def test_a_download_that_broke_off_goes_on_in_the_next_call(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = wmt14_archives()
+    put_on(server, monkeypatch, "wmt14-en-de", archives)
+    body = archives["wmt13-training-parallel-commoncrawl.tgz"]
+    path = "/wmt13-training-parallel-commoncrawl.tgz"
+    server.put(path, Answer(body, cut_after=1_000), Answer(status=404))
+    with pytest.raises(DataError, match=r"commoncrawl\.tgz cannot be downloaded"):
+        run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1)
+    assert not Path("prepared/wmt14-en-de").exists()
+    server.put(path, body)
+    server.asked.clear()
+    run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1)
+    assert server.ranges(path) == ["bytes=1000-"]
+    assert "/wmt13-training-parallel-europarl-v7.tgz" not in [asked for asked, _ in server.asked]
+
+
+def test_archives_at_hand_make_the_network_needless(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = wmt14_archives()
+    put_on(server, monkeypatch, "wmt14-en-de", archives)
+    Path("hand").mkdir()
+    for file, body in archives.items():
+        Path("hand", file).write_bytes(body)
+    assert (
+        main(
+            [
+                "prepare",
+                "wmt14-en-de",
+                "--vocab-size",
+                "90",
+                "--max-ratio",
+                "9",
+                "--case-copies",
+                "0",
+                "--workers",
+                "1",
+                "--from",
+                "hand",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
+    assert server.asked == []
+    assert not Path("prepared/.downloads").exists()
+
+
+def test_each_hundredth_pair_is_for_validation_as_fairseq_has_it(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = wmt14_archives()
+    v12 = {f"training/news-commentary-v12.de-en.{lang}": lines(side(NEWS)) for lang, side in (("en", src), ("de", tgt))}
+    archives["wmt17-training-parallel-nc-v12.tgz"] = pack(".tgz", v12)
+    put_on(server, monkeypatch, "wmt14-en-de", archives)
+    result = run_prepare(corpus="wmt14-en-de", like="fairseq", settings=SMALL, workers=1)
+    data = PreparedData.load(result.out)
+    assert str(result.out) == "prepared/wmt14-en-de-fairseq"
+    all_pairs = [("", "nothing"), *EUROPARL, ("nothing", ""), *CRAWL, *NEWS]
+    assert decoded(data, "valid") == [all_pairs[99], all_pairs[199]]
+    assert decoded(data, "train") == [pair for i, pair in enumerate(all_pairs, start=1) if i % 100 and all(pair)]
+    assert (result.pairs_read, result.valid_pairs) == (270, 2)
+    settings = data.manifest["settings"]
+    assert (settings["dedupe"], settings["vocab_size"], settings["max_length"]) == (False, 90, 250)
+    with pytest.raises(DataError, match="prepared otherwise"):
+        run_prepare(corpus="wmt14-en-de", settings=SMALL, out=result.out)
+
+
+TALKS = [("<url>u</url>", "<url>u</url>"), ("<talkid>7</talkid>", "<talkid>7</talkid>")]
+
+
+def test_iwslt14_skips_lines_about_talks_and_joins_its_tests(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talks = make_pairs(70, 6)
+    titled = [*TALKS, ("<title>ein Titel t</title>", "<title>a title t</title>"), *talks]
+    sets = {name: make_pairs(n, 10 + n) for n, name in enumerate(
+        ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"), start=3
+    )}  # fmt: skip
+    members = {"de-en/train.tags.de-en.de": lines(src(titled)), "de-en/train.tags.de-en.en": lines(tgt(titled))}
+    for name, pairs in sets.items():
+        members[f"de-en/IWSLT14.{name}.de-en.de.xml"] = sgml(src(pairs), "srcset")
+        members[f"de-en/IWSLT14.{name}.de-en.en.xml"] = sgml(tgt(pairs), "refset")
+    put_on(server, monkeypatch, "iwslt14-de-en", {"iwslt14-de-en.tgz": pack(".tgz", members)})
+    result = run_prepare(corpus="iwslt14-de-en", settings=SMALL, workers=1)
+    data = PreparedData.load(result.out)
+    text = [("ein Titel t", "a title t"), *talks]
+    assert decoded(data, "valid") == text[22::23]
+    assert decoded(data, "train") == [pair for i, pair in enumerate(text, start=1) if i % 23]
+    assert decoded(data, "test") == [pair for pairs in sets.values() for pair in pairs]
+    assert data.manifest["splits"]["train"]["entries_skipped"] == 2
+    assert result.pairs_read == 68
+
+
+def made_members(corpus: Corpus, text: dict[tuple[str, str], list[Pair]]) -> dict[str, dict[str, bytes]]:
+    """Write members for all parts of a corpus, by archive; the pairs of each part go to `text`."""
+    archives: dict[str, dict[str, bytes]] = {}
+    for split, part in corpus.parts():
+        pairs = text[split, part.name] = make_pairs(12 + 40 * (split == "train"), 100 + len(text))
+        for lang, side, role in ((corpus.src_lang, src, "src"), (corpus.tgt_lang, tgt, "ref")):
+            content = sgml(side(pairs), f"{role}set") if part.format == "segments" else lines(side(pairs))
+            file, member = part.sides[lang].archive.file, part.sides[lang].member.format(role=role)
+            if member.endswith(".gz"):
+                content = gzip.compress(content)
+            archives.setdefault(file, {})[member] = content
+    return archives
+
+
+NAMES = [
+    (name, like) for name, corpus in CORPORA.items() if corpus.train for like in (None, *corpus.like)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "like"), NAMES)
+def test_each_named_corpus_gives_the_pairs_of_its_parts(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch, name: str, like: str | None
+) -> None:
+    text: dict[tuple[str, str], list[Pair]] = {}
+    members = made_members(find_corpus(name, like=like), text)
+    put_on(server, monkeypatch, name, {file: pack(file, content) for file, content in members.items()})
+    result = run_prepare(corpus=name, like=like, settings=SMALL, workers=1)
+    data = PreparedData.load(result.out)
+    corpus = find_corpus(name, like=like)
+    expected = {
+        split: [pair for (of, _), pairs in text.items() if of == split for pair in pairs]
+        for split in ("train", "valid", "test")
+    }
+    if corpus.valid_every:
+        nth = corpus.valid_every
+        expected["valid"] = expected["train"][nth - 1 :: nth]
+        expected["train"] = [pair for i, pair in enumerate(expected["train"], start=1) if i % nth]
+    if expected["valid"]:
+        assert decoded(data, "train") == expected["train"]
+        assert decoded(data, "valid") == expected["valid"]
+    else:
+        assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(expected["train"])
+    if expected["test"]:
+        assert decoded(data, "test") == expected["test"]
+    else:
+        assert data.test is None
+
+
+def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = make_pairs(50, 8)
+    body = pack(
+        ".zip",
+        {"README": b"", "LICENSE": b"", "Books.de-en.de": lines(tgt(pairs)), "Books.de-en.en": lines(src(pairs))},
+    )
+    server.put("http://object.pouta.csc.fi/OPUS-Books/v1/moses/de-en.txt.zip", body)
+    monkeypatch.setattr("aiayn_cli.corpora.archives._OPUS", "http://object.pouta.csc.fi")
+    monkeypatch.setenv("http_proxy", server.url)
+    line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1"
+    assert main(line.split()) == 0
+    err = capsys.readouterr().err
+    sha256 = hashlib.sha256(body).hexdigest()
+    assert "writing to prepared/opus-Books-v1-en-de (" in err
+    assert f"nobody has published its hash, and it came without TLS; it has SHA-256 {sha256}\n" in err
+    data = PreparedData.load(Path("prepared/opus-Books-v1-en-de"))
+    assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(pairs)
+    assert data.manifest["inputs"][0]["read"]["sha256"] == sha256
+    Path("prepared/.downloads/opus-Books-v1-de-en.txt.zip").unlink()
+    assert main(line.split()) == 0
+    assert len(server.asked) == 1
+    Path("mine.yaml").write_text("data:\n  corpus: opus:Books/v1\n  vocab_size: 90\n")
+    assert (
+        main(
+            [
+                "prepare",
+                "--recipe",
+                "mine.yaml",
+                "--langs",
+                "de-en",
+                "--max-ratio",
+                "9",
+                "--case-copies",
+                "0",
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
+    assert PreparedData.load(Path("prepared/opus-Books-v1-de-en")).tgt_lang == "en"
+
+
+def test_the_same_members_in_another_container_are_the_same_data(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = wmt14_archives()
+    corpus = put_on(server, monkeypatch, "wmt14-en-de", archives)
+    members = {"dev/newstest2013.de": lines(tgt(VALID)), "dev/newstest2013.en": lines(src(VALID))}
+    for role, kind in (("src", "srcset"), ("ref", "refset")):
+        members[f"dev/newstest2014-deen-{role}.en.sgm"] = sgml(src(TEST), kind)
+        members[f"dev/newstest2014-deen-{role}.de.sgm"] = sgml(tgt(TEST), kind)
+    body = pack(".zip", members)
+    stand_in = Archive("wmt19-dev.zip", (server.put("/wmt19-dev.zip", body),), sha256=hashlib.sha256(body).hexdigest())
+
+    def gone(archive: Archive) -> Archive:
+        if archive.file != "wmt19-dev.tgz":
+            return archive
+        return replace(archive, urls=archive.urls[:1], instead=stand_in)
+
+    monkeypatch.setitem(CORPORA, "wmt14-en-de", with_archives(corpus, gone))
+    run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1)
+    data = PreparedData.load(Path("prepared/wmt14-en-de"))
+    assert decoded(data, "test") == TEST
+    entry = data.manifest["inputs"][-1]
+    assert entry["read"] == {"file": "wmt19-dev.zip", "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+    assert entry["sha256"] == hashlib.sha256(archives["wmt19-dev.tgz"]).hexdigest()
+    assert run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1).done_before
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_text_that_is_not_what_is_known_of_it_is_remarked_on(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], exact: bool
+) -> None:
+    text: dict[tuple[str, str], list[Pair]] = {}
+    members = made_members(CORPORA["multi30k-en-de"], text)
+    corpus = put_on(server, monkeypatch, "multi30k-en-de", {f: pack(f, m) for f, m in members.items()})
+    train, valid, test = corpus.train[0], corpus.valid[0], corpus.test[0]
+    good_md5 = hashlib.md5(lines(f"{s}" for s in src(text["valid", "val"]))).hexdigest()
+    known = replace(
+        corpus,
+        train=(replace(train, pairs=53 if exact else 60, approximate=not exact),),
+        valid=(replace(valid, pairs=12, md5={"en": good_md5}),),
+        test=(replace(test, pairs=12, md5={"de": good_md5}),),
+    )
+    monkeypatch.setitem(CORPORA, "multi30k-en-de", known)
+    run_prepare(corpus="multi30k-en-de", settings=SMALL, workers=1)
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert warnings == [
+        "warning: test_2016_flickr is not, to the letter, the text that others score on",
+        f"warning: train has 52 pairs, but is known to have {'53' if exact else 'about 60'}",
+    ]
+
+
+def test_the_table_and_the_list_agree_with_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["corpora"]
+    assert [corpus["name"] for corpus in listed] == list(CORPORA)
+
+
+def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text: dict[tuple[str, str], list[Pair]] = {}
+    members = made_members(CORPORA["multi30k-en-de"], text)
+    train = members["multi30k-train.de.gz"]
+    train[""] = train[""].replace(b" t7x", b" t7\xff", 1)
+    put_on(server, monkeypatch, "multi30k-en-de", {f: pack(f, m) for f, m in members.items()})
+    result = run_prepare(corpus="multi30k-en-de", settings=SMALL, workers=1)
+    pairs = text["train", "train"]
+    assert decoded(PreparedData.load(result.out), "train") == pairs[:7] + pairs[8:]
+    assert result.dropped["bad_bytes"] == 1
+    with pytest.raises(DataError, match=r"multi30k-train\.de\.gz:8: byte \d+ of the line \(0xFF\) is not UTF-8"):
+        run_prepare(corpus="multi30k-en-de", settings={**SMALL, "on_bad_bytes": "stop"}, out=Path("other"))
+
+
+# ---- corpora and files together
+
+
+def write(name: str, pairs: Sequence[Pair]) -> tuple[Path, Path]:
+    paths = Path(f"{name}.en"), Path(f"{name}.de")
+    paths[0].write_bytes(lines(src(pairs)))
+    paths[1].write_bytes(lines(tgt(pairs)))
+    return paths
+
+
+def tmx(pairs: Sequence[Pair]) -> str:
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{t}</seg></tuv><tuv xml:lang="en"><seg>{s}</seg></tuv></tu>' for s, t in pairs
+    )
+    return f"<tmx><body>{units}<tu/></body></tmx>"
+
+
+def test_corpora_and_files_of_all_kinds_are_read_one_after_the_other(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text: dict[tuple[str, str], list[Pair]] = {}
+    for name in ("multi30k-en-de", "tatoeba-en-de"):
+        members = made_members(CORPORA[name], text)
+        put_on(server, monkeypatch, name, {file: pack(file, content) for file, content in members.items()})
+    plain, table, memory, test = (make_pairs(n, n) for n in (31, 32, 33, 34))
+    write("plain", plain)
+    write("t", test)
+    Path("table.tsv").write_text("".join(f"{i}\t{t}\t{s}\n" for i, (s, t) in enumerate(table)))
+    Path("memory.tmx").write_text(tmx(memory))
+    line = (
+        "prepare multi30k-en-de+tatoeba-en-de --train plain.en plain.de --tsv table.tsv --tsv-columns 3 2 "
+        "--tmx memory.tmx --test t.en t.de --out out --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1"
+    )
+    assert main(line.split()) == 0
+    data = PreparedData.load(Path("out"))
+    corpora = [*text["train", "train"], *text["train", "Tatoeba-v2023-04-12"]]
+    assert decoded(data, "train") == [*corpora, *plain, *table, *memory]
+    assert decoded(data, "valid") == text["valid", "val"]
+    assert decoded(data, "test") == test
+    assert data.manifest["corpus"] == "multi30k-en-de+tatoeba-en-de"
+    assert data.manifest["splits"]["train"]["entries_skipped"] == 1
+
+
+def test_tsv_and_tmx_alone_need_their_languages(here: Path) -> None:
+    pairs, more = make_pairs(40, 1), make_pairs(30, 2)
+    Path("a.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in pairs))
+    Path("b.tmx").write_text(tmx(more))
+    result = run_prepare(tsv=[Path("a.tsv")], tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
+    data = PreparedData.load(result.out)
+    assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted([*pairs, *more])
+    with pytest.raises(UsageError, match="--tmx without --langs"):
+        run_prepare(tmx=[Path("b.tmx")])
+    with pytest.raises(DataError, match=r"prepared otherwise \(text\)"):
+        run_prepare(tsv=[Path("a.tsv")], tsv_columns=(2, 1), tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
+
+
+def test_a_weight_takes_pairs_several_times(here: Path) -> None:
+    first, second, third = make_pairs(40, 1), make_pairs(30, 2), make_pairs(20, 3)
+    files = [write("a", [*first, ("", "blank")]), write("b", [*second, first[3], ("x " * 99, "y " * 99)])]
+    Path("c.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in third))
+    options: dict[str, Any] = {
+        "train": files, "tsv": [Path("c.tsv")], "valid": write("v", VALID), "langs": "en-de", "out": Path("out"),
+        "settings": {**SMALL, "max_length": 60},
+    }  # fmt: skip
+    result = run_prepare(**options, weights={"b.en": 3, "c.tsv": 2})
+    data = PreparedData.load(Path("out"))
+    assert decoded(data, "train") == [*first, *second * 3, *third * 2]
+    assert (result.pairs_read, result.copies, result.pairs_kept) == (93, 80, 170)
+    assert sum(result.dropped.values()) == 3
+    assert "\n  copies of pairs with a weight             80\n" in str(result)
+    assert run_prepare(**options, weights={"b.en": 3, "c.tsv": 2}).done_before
+    with pytest.raises(DataError, match="prepared otherwise"):
+        run_prepare(**options, weights={"b.en": 2, "c.tsv": 2})
+
+
+def test_a_weight_is_given_to_a_corpus_or_to_a_part_of_one(
+    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
+    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1 --out"
+    assert main([*line.split(), "part", "--weight", "commoncrawl=2"]) == 0
+    assert PreparedData.load(Path("part")).manifest["splits"]["train"]["copies"] == 90
+    assert main([*line.split(), "whole", "--weight", "wmt14-en-de=2"]) == 0
+    assert PreparedData.load(Path("whole")).manifest["splits"]["train"]["copies"] == 270

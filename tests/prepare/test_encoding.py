@@ -1,0 +1,144 @@
+"""Pieces of text become ids in order; a pair that is too long or lopsided is dropped, and such a copy not made."""
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aiayn_cli import parallel
+from aiayn_cli.prepare.clean import LengthRules
+from aiayn_cli.prepare.copies import TITLE, UPPER
+from aiayn_cli.prepare.encoding import Dropout, EncodedChunk, encode_chunk, encode_pieces, encode_scored
+from aiayn_cli.prepare.parts import Piece, TrainingPairs
+from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.codec import load_vocabs
+from aiayn_cli.text.lines import join_records
+from aiayn_cli.text.vocab import Vocab
+
+LETTERS = "abcdefgABCDEFG"
+VOCAB_SIZE = 4 + 1 + len(LETTERS)  # special tokens, the blank, and each letter: as many tokens as characters, and one
+RULES = LengthRules(max_length=30, max_ratio=1.5)
+
+
+@pytest.fixture(scope="module")
+def vocab_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vocab")
+    (folder / "vocab.model").write_bytes(train_vocab({LETTERS: 3}, VOCAB_SIZE))
+    return folder
+
+
+def some_pieces(folder: Path, n: int) -> list[Piece]:
+    rng = random.Random(5)
+    paths = folder / "text.src", folder / "text.tgt"
+    contents = [b"", b""]
+    pieces = []
+    for number in range(n):
+        sides = [["".join(rng.choices(LETTERS, k=rng.randrange(1, 40))) for _ in range(11)] for _ in range(2)]
+        parts = [join_records(side) for side in sides]
+        pieces.append(
+            Piece(
+                files=paths,
+                starts=(len(contents[0]), len(contents[1])),
+                sizes=(len(parts[0]), len(parts[1])),
+                langs=("en", "de"),
+                taken=np.arange(11) % 3 != number % 3,
+                copies=np.array([rng.choice([0, UPPER, TITLE]) for _ in range(11)], np.uint8),
+                weight=1 + number % 2,
+                origin=0,
+                number=number,
+            )
+        )
+        contents = [content + part for content, part in zip(contents, parts, strict=True)]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    return pieces
+
+
+def same(a: EncodedChunk, b: EncodedChunk) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in EncodedChunk.__dataclass_fields__)
+
+
+def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_folder: Path) -> None:
+    vocab = Vocab.load(vocab_folder / "vocab.model")
+    src = ["a" * 20, "b" * 30, "c" * 2, "d" * 29, "e" * 40, ""]
+    tgt = ["ab" * 5, "c" * 29, "d" * 20, "eg" * 14, "f", ""]
+    encoded = encode_chunk((vocab, vocab), RULES, TrainingPairs(src, tgt, 0, 0))
+    assert (encoded.too_many_tokens, encoded.length_ratio, encoded.n_pairs) == (2, 1, 3)
+    assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([21, 30, 0], [11, 29, 0])
+    assert vocab.decode([encoded.src[:21].tolist(), encoded.src[21:].tolist()]) == ["a" * 20, "d" * 29]
+    assert vocab.decode([encoded.tgt[:11].tolist(), encoded.tgt[11:].tolist()]) == ["ab" * 5, "eg" * 14]
+
+
+def test_copies_that_the_rules_claim_are_left_out_without_a_count(vocab_folder: Path) -> None:
+    src = ["a", "b" * 40, "A", "B" * 40, "A" * 40, "A"]
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, TrainingPairs(src, src, n_upper=3, n_title=1))
+    assert (encoded.too_many_tokens, encoded.length_ratio) == (1, 0)
+    assert (encoded.n_pairs, encoded.n_upper, encoded.n_title) == (3, 1, 1)
+
+
+def test_scored_pairs_are_all_kept(vocab_folder: Path) -> None:
+    encoded = encode_scored(vocab_folder, (["a" * 99, "", "b"], ["a", "c", ""]))
+    assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([100, 0, 2], [2, 2, 0])
+    assert (encoded.too_many_tokens, encoded.length_ratio) == (0, 0)
+
+
+def test_unknown_tokens_are_counted_in_what_is_kept(vocab_folder: Path) -> None:
+    text = TrainingPairs(["xa", "a", "x" + "a" * 50], ["b", "yby", "z"], 0, 0)
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, text)
+    assert encoded.unknown == 3
+    assert UNK_ID in encoded.src
+
+
+@pytest.mark.parametrize("n_pieces", [0, 1, 50])
+def test_the_number_of_processes_changes_nothing(
+    vocab_folder: Path, tmp_path: Path, n_pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 5)
+    pieces = some_pieces(tmp_path, n_pieces)
+    vocabs = load_vocabs(vocab_folder)
+    expected = [encode_chunk(vocabs, RULES, piece.load()) for piece in pieces]
+    for workers in (1, 3):
+        found = list(encode_pieces(iter(pieces), vocab_folder, RULES, workers))
+        assert len(found) == n_pieces
+        for (piece, chunks), wanted, chunk in zip(found, pieces, expected, strict=True):
+            assert piece is wanted
+            assert len(chunks) == piece.weight
+            assert all(same(each, chunk) for each in chunks)
+
+
+def test_dropout_splits_each_copy_anew_the_same_in_any_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vocab.model").write_bytes(train_vocab({"abcabcabc": 9, "xyxyxy": 5, "zzzz": 3}, 30))
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 5)
+    vocabs = load_vocabs(tmp_path)
+    text = tmp_path / "long"
+    text.write_text("abcabcabc xyxyxy zzzz\n" * 7)
+    size = text.stat().st_size
+    piece = some_pieces(tmp_path, 1)[0]
+    whole = {"taken": np.ones(7, np.bool_), "copies": np.zeros(7, np.uint8), "starts": (0, 0), "sizes": (size, size)}
+    pieces = [replace(piece, files=(text, text), weight=3, number=number, **whole) for number in range(20)]
+    found = {
+        workers: [chunks for _, chunks in encode_pieces(iter(pieces), tmp_path, RULES, workers, Dropout(0.3, 5))]
+        for workers in (1, 3)
+    }
+    every = [chunk for chunks in found[1] for chunk in chunks]
+    assert all(map(same, every, [chunk for chunks in found[3] for chunk in chunks]))
+    assert len({chunk.src.tobytes() for chunk in every}) == len(every)  # each is split in its own way
+    assert all(chunk.src.tobytes() != chunk.tgt.tobytes() for chunk in every)
+    best = encode_chunk(vocabs, RULES, pieces[0].load())
+    assert sum(len(chunk.src) for chunk in every) > 1.2 * len(every) * len(best.src)
+    for chunk in every[:3]:
+        ends = np.cumsum(chunk.src_lengths).tolist()
+        split = [chunk.src[start:end].tolist() for start, end in pairwise([0, *ends])]
+        assert vocabs[0].decode(split) == ["abcabcabc xyxyxy zzzz"] * 7
+
+
+def test_each_side_has_its_own_vocabulary_where_there_are_two(vocab_folder: Path) -> None:
+    src, tgt = Vocab.load(vocab_folder / "vocab.model"), Vocab(train_vocab({"xyz": 3}, 9), "tgt.model")
+    encoded = encode_chunk((src, tgt), RULES, TrainingPairs(["abc"], ["zyx"], 0, 0))
+    assert src.decode([encoded.src.tolist()]) == ["abc"]
+    assert tgt.decode([encoded.tgt.tolist()]) == ["zyx"]
+    assert encoded.unknown == 0

@@ -1,0 +1,228 @@
+"""Each format gives the pairs that are in it, in step and in order, and counts what is no pair."""
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.errors import DataError
+from aiayn_cli.prepare import formats
+from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
+from aiayn_cli.prepare.inputs import LocalFile, MadeText
+from aiayn_cli.prepare.pairs import ReadCounts
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input that is made of text or bytes."""
+
+    content: str | bytes
+    name: str = "given"
+
+    def open(self) -> BinaryIO:
+        return BytesIO(self.content if isinstance(self.content, bytes) else self.content.encode())
+
+    def identity(self) -> dict[str, Any]:
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+
+def read(pairs: Pairs) -> tuple[list[tuple[str, str]], ReadCounts]:
+    counts = ReadCounts()
+    found = [pair for chunk in pairs.read(counts) for pair in zip(*chunk, strict=True)]
+    assert counts.pairs == len(found) + counts.bad_bytes
+    return found, counts
+
+
+def test_files_are_read_plain_or_compressed_and_say_what_they_are(tmp_path: Path) -> None:
+    for name, content in (("a.en", b"one\ntwo\n"), ("a.de.gz", gzip.compress(b"eins\nzwei\n"))):
+        (tmp_path / name).write_bytes(content)
+    pairs = LinePairs(LocalFile(tmp_path / "a.en"), LocalFile(tmp_path / "a.de.gz"))
+    assert read(pairs)[0] == [("one", "eins"), ("two", "zwei")]
+    (_, src), _ = pairs.inputs()
+    assert src.identity() == {"sha256": hashlib.sha256(b"one\ntwo\n").hexdigest()}
+    assert src.describe() == {"path": str(tmp_path / "a.en"), "bytes": 8, **src.identity()}
+
+
+# ---- segments
+
+SGML = """<srcset setid="newstest2014" srclang="any">
+<doc docid="a" genre="news" origlang="de">
+<hl>
+<seg id="1">First &amp; foremost</seg>
+</hl>
+<p>
+<seg id="2"> 3 < 4 & 5 > 4 </seg>
+</p>
+</doc>
+<doc docid="b">
+<SEG ID='1'>a\u00a0b</SEG><seg id=2></seg>
+</doc>
+</srcset>
+"""
+
+
+def test_segments_are_read_as_they_are_from_files_that_are_no_xml() -> None:
+    reference = SGML.replace("First &amp; foremost", "Erstens")
+    found, counts = read(SegmentPairs(Given(SGML), Given(reference)))
+    assert found == [
+        ("First &amp; foremost", "Erstens"),
+        ("3 < 4 & 5 > 4", "3 < 4 & 5 > 4"),
+        ("a\u00a0b", "a\u00a0b"),
+        ("", ""),
+    ]
+    assert (counts.mapped, counts.skipped) == (0, 0)
+
+
+def test_a_line_that_ends_inside_a_segment_becomes_a_blank_and_is_counted() -> None:
+    broken = '<seg id="1">one\ntwo\r\nthree</seg>\n<seg id="2">a\u2028b</seg>\n'
+    whole = '<seg id="1">eins zwei drei</seg>\n<seg id="2">a b</seg>\n'
+    found, counts = read(SegmentPairs(Given(broken), Given(whole)))
+    assert found == [("one two three", "eins zwei drei"), ("a b", "a b")]
+    assert counts.mapped == 3
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "problem"),
+    [
+        ([1, 2, 3], [1, 3, 4], "segment 2 has id 2 in src, but 3 in tgt"),
+        ([1, 2, 3], [1, 2], "segment 3 has id 3 in src, but none in tgt"),
+        ([1], [1, 2], "segment 2 has id none in src, but 2 in tgt"),
+    ],
+)
+def test_segments_that_do_not_belong_together_are_refused(src: list[int], tgt: list[int], problem: str) -> None:
+    sides = ["".join(f'<seg id="{number}">x</seg>\n' for number in ids) for ids in (src, tgt)]
+    with pytest.raises(DataError) as caught:
+        read(SegmentPairs(Given(sides[0], "src"), Given(sides[1], "tgt")))
+    assert caught.value.problem == problem
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('<seg id="7">one\n', 1),
+        ('<p>\n<seg id="7">one\n<seg id="8">two</seg>\n', 3),
+        ('<seg id="7"><seg id="8"></seg>', 1),
+    ],
+)
+def test_a_segment_without_an_end_is_refused(text: str, line: int) -> None:
+    with pytest.raises(DataError, match=f"given:{line}: segment 7 has no </seg>"):
+        read(SegmentPairs(Given(text), Given(text)))
+
+
+RECORDS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029<")
+)
+
+
+@given(st.lists(st.tuples(RECORDS, RECORDS), max_size=9))
+def test_any_text_without_tags_comes_out_of_segments_but_for_outer_blanks(pairs: list[tuple[str, str]]) -> None:
+    sides = [
+        "".join(f'<seg id="{i}">{text}</seg>\n' for i, text in enumerate(side)) for side in zip(*pairs, strict=True)
+    ]
+    src, tgt = sides or ("", "")
+    assert read(SegmentPairs(Given(src), Given(tgt)))[0] == [(a.strip(), b.strip()) for a, b in pairs]
+
+
+# ---- talks
+
+TALKS = [
+    ("<url>http://www.ted.com/1</url>", "<url>http://www.ted.com/1</url>"),
+    ("<keywords>a, b</keywords>", "<keywords>a, b</keywords>"),
+    ("<speaker>Al Gore</speaker>", "<speaker>Al Gore</speaker>"),
+    ("<talkid>1</talkid>", "<talkid>1</talkid>"),
+    ("<title>Al Gore: Klima</title>", "<title>Al Gore: climate</title>"),
+    (" <description>TED Talk</description>", "<description>TED talk</description>"),
+    ("Vielen Dank, Chris.", "Thank you, Chris."),
+    ("<reviewer>x</reviewer>", "<reviewer></reviewer>"),
+    ("3 < 4", "<3 is a heart"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize("titles", [False, True])
+def test_lines_about_a_talk_are_skipped_and_counted(titles: bool) -> None:
+    src, tgt = ("".join(f"{line}\n" for line in side) for side in zip(*TALKS, strict=True))
+    found, counts = read(TalkPairs(Given(src), Given(tgt), titles=titles))
+    text = [TALKS[6], TALKS[8], TALKS[9]]
+    head = [("Al Gore: Klima", "Al Gore: climate"), ("TED Talk", "TED talk")]
+    assert found == (head + text if titles else text)
+    assert counts.skipped == 10 - len(found)
+
+
+def test_lines_about_a_talk_on_one_side_alone_shift_nothing() -> None:
+    src, tgt = "eins\n<title>zwei</title>\ndrei\n", "one\ntwo\nthree\n"
+    for titles in (False, True):
+        found, counts = read(TalkPairs(Given(src), Given(tgt), titles=titles))
+        assert found == [("eins", "one"), ("drei", "three")]
+        assert counts.skipped == 1
+    with pytest.raises(DataError, match="src has 3 records, but tgt has 2"):
+        read(TalkPairs(Given(src, "src"), Given("one\nthree\n", "tgt")))
+
+
+# ---- TSV
+
+
+def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
+    text = 'Hi\tHallo "!\tCC-BY\r\n\nGo.\tGeh.\t\n'
+    found, _ = read(TsvPairs(Given(text)))
+    assert found == [("Hi", 'Hallo "!'), ("", ""), ("Go.", "Geh.")]
+    assert read(TsvPairs(Given(text), (3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "problem"),
+    [
+        ("a\tb\na\tb\tc\n", (1, 2), "given:2 has 3 columns, but the lines before have 2"),
+        ("a\tb\n\na\n", (1, 2), "given:3 has 1 columns, but the lines before have 2"),
+        ("a\tb\n", (1, 3), "given:1 has 2 columns, but columns 1 and 3 are asked for"),
+        ("a b\n", (1, 2), "given:1 has 1 column, but columns 1 and 2 are asked for"),
+    ],
+)
+def test_a_line_of_another_width_is_refused_with_its_number(text: str, columns: tuple[int, int], problem: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(TsvPairs(Given(text), columns))
+    assert caught.value.problem == problem
+
+
+def test_bad_bytes_drop_their_line_or_stop() -> None:
+    content = b"a\tb\nc\xff\td\ne\tf\n"
+    found, counts = read(TsvPairs(Given(content), drop_bad_bytes=True))
+    assert (found, counts.bad_bytes) == ([("a", "b"), ("e", "f")], 1)
+    with pytest.raises(DataError, match="given:2: byte 2 of the line"):
+        read(TsvPairs(Given(content)))
+
+
+def test_characters_that_end_lines_elsewhere_are_counted_in_columns_too() -> None:
+    found, counts = read(TsvPairs(Given("a\u2028b\tc\x85d\n")))
+    assert (found, counts.mapped) == ([("a b", "c d")], 2)
+
+
+CELLS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\ufeff")
+)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), max_size=20), st.integers(1, 4))
+def test_any_cells_come_out_in_order_in_chunks_of_any_size(pairs: list[tuple[str, str]], chunk: int) -> None:
+    text = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "CHUNK_PAIRS", chunk)
+        assert read(TsvPairs(Given(text)))[0] == pairs
+
+
+def test_bad_lines_at_the_end_are_counted_with_their_own_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "CHUNK_PAIRS", 2)
+    for good, bad in ((2, 3), (0, 1), (3, 2)):
+        counts = ReadCounts()
+        chunks = TsvPairs(MadeText("made", b"a\tb\n" * good + b"\xff\n" * bad), drop_bad_bytes=True).read(counts)
+        *_, seen = [(counts.pairs, counts.bad_bytes) for _ in chunks]
+        assert seen == (good + bad, bad)  # before the next file is begun

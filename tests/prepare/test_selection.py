@@ -1,0 +1,266 @@
+"""What is held out, repeated or scored leaves the training text; the rest keeps its order, also after a kill."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli import folders
+from aiayn_cli.config import DataConfig
+from aiayn_cli.folders import Steps
+from aiayn_cli.prepare import selection
+from aiayn_cli.prepare.clean import ScoredText, TextRules
+from aiayn_cli.prepare.pairs import Chunk
+from aiayn_cli.prepare.parts import Piece
+from aiayn_cli.prepare.selection import TrainingText
+
+NOTHING = ScoredText(())
+Pair = tuple[str, str]
+
+pairs_of_text = st.lists(st.tuples(*[st.sampled_from(["a", "b", "c d", "", " ", "1"])] * 2), max_size=30)
+
+
+def rules(scored: ScoredText = NOTHING) -> TextRules:
+    return TextRules(DataConfig(drop_identical=False, drop_wrong_script=False), "en", "de", scored)
+
+
+def split_up(pairs: Sequence[Pair], size: int) -> list[Chunk]:
+    parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    return [([src for src, _ in part], [tgt for _, tgt in part]) for part in parts]
+
+
+def join(pieces: Iterable[Piece]) -> list[Pair]:
+    return [pair for piece in pieces for pair in zip(*piece.load()[:2], strict=True)]
+
+
+def left(text: TrainingText) -> list[Pair]:
+    return join(piece for part in range(text.n_parts) for piece in text.pieces(part))
+
+
+def collected(
+    folder: Path, pairs: Sequence[Pair], scored: ScoredText = NOTHING, *, chunk: int = 7, **options: Any
+) -> TrainingText:
+    text = TrainingText(Steps(folder, {}), ("en", "de"), **options)
+    text.collect(((0, chunk) for chunk in split_up(pairs, chunk)), rules(scored))
+    return text
+
+
+def numbered(n: int) -> list[Pair]:
+    return [(f"source {i}", f"target {i}") for i in range(n)]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "PART_CHUNKS", 5)
+    monkeypatch.setattr(folders, "flush_to_disk", lambda path: None)  # tests survive no power cut, but end sooner
+
+
+@given(pairs=pairs_of_text, scored=pairs_of_text, chunk=st.integers(1, 9))
+def test_each_rule_claims_its_pairs_in_turn(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], scored: list[Pair], chunk: int
+) -> None:
+    text = collected(tmp_path_factory.mktemp("text"), pairs, ScoredText(split_up(scored, 99)), chunk=chunk)
+    text.drop_repeats()
+    usable = [(s, t) for s, t in pairs if s.strip() and t.strip()]
+    lettered = [(s, t) for s, t in usable if "1" not in (s, t)]
+    scored_src, scored_tgt = {s.strip() for s, _ in scored} - {""}, {t.strip() for _, t in scored} - {""}
+    unseen = [(s, t) for s, t in lettered if s not in scored_src and t not in scored_tgt]
+    kept = list(dict.fromkeys(unseen))
+    assert left(text) == kept
+    assert len(text) == len(kept)
+    assert {reason: n for reason, n in text.dropped[0].items() if n} == {
+        reason: n
+        for reason, n in {
+            "blank": len(pairs) - len(usable),
+            "no_letters": len(usable) - len(lettered),
+            "overlap": len(lettered) - len(unseen),
+            "repeated": len(unseen) - len(kept),
+        }.items()
+        if n
+    }
+
+
+def test_held_out_pairs_and_their_like_leave_the_training_text(tmp_path: Path) -> None:
+    pairs = [*numbered(200), *numbered(50), *((f"source {i}", "said otherwise") for i in range(200))]
+    text = collected(tmp_path, pairs, seed=3)
+    src, tgt = text.hold_out(most=20, share=0.5)
+    held_out = list(zip(src, tgt, strict=True))
+    assert len(set(held_out)) == 20
+    assert held_out == [pair for pair in dict.fromkeys(pairs) if pair in held_out]  # in the order of the text
+    assert left(text) == [(s, t) for s, t in pairs if s not in src and t not in tgt]
+    assert text.dropped[0]["overlap"] == len(pairs) - 20 - len(left(text))
+
+
+def test_what_overlaps_with_held_out_pairs_can_stay(tmp_path: Path) -> None:
+    pairs = [*numbered(100), *((f"source {i}", "said otherwise") for i in range(100))]
+    text = collected(tmp_path, pairs)
+    text.hold_out(most=20, share=0.5, drop_overlap=False)
+    assert len(text) == 180
+    assert not text.dropped[0]["overlap"]
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "most", "share", "n"), [(200, 30, 0.05, 10), (1_000, 30, 0.05, 30), (7, 30, 0.05, 1), (2, 9, 0.05, 1)]
+)
+def test_as_many_are_held_out_as_asked(tmp_path: Path, n_pairs: int, most: int, share: float, n: int) -> None:
+    text = collected(tmp_path, numbered(n_pairs))
+    assert len(text.hold_out(most, share)[0]) == n
+    assert len(text) == n_pairs - n
+
+
+@pytest.mark.parametrize("pairs", [[], numbered(1), numbered(1) * 9])
+def test_nothing_is_held_out_of_one_pair(tmp_path: Path, pairs: list[Pair]) -> None:
+    text = collected(tmp_path, pairs)
+    assert text.hold_out(most=9, share=0.5) == ([], [])
+    assert len(text) == len(pairs)
+
+
+def test_the_seed_decides_what_is_held_out_and_the_order_does_not(tmp_path: Path) -> None:
+    def held_out(pairs: list[Pair], seed: int) -> set[Pair]:
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        src, tgt = collected(folder, pairs, seed=seed).hold_out(most=30, share=0.5)
+        return set(zip(src, tgt, strict=True))
+
+    first = held_out(numbered(300), 1)
+    assert held_out(numbered(300)[::-1], 1) == first
+    assert len(held_out(numbered(300), 2) & first) < 15
+
+
+def test_a_sample_is_a_part_of_the_text_in_order(tmp_path: Path) -> None:
+    pairs = numbered(2_000)
+    text = collected(tmp_path, pairs, chunk=100)
+    sample = join(text.sample(500))
+    assert 420 < len(sample) < 580  # 500 expected, standard deviation 19
+    positions = [pairs.index(pair) for pair in sample]
+    assert positions == sorted(positions)
+    assert join(text.sample(500)) == sample
+    assert join(text.sample(2_000)) == pairs
+
+
+def test_sampling_and_holding_out_are_independent(tmp_path: Path) -> None:
+    text = collected(tmp_path, numbered(2_000), chunk=500)
+    sample = set(join(text.sample(1_000)))
+    held_out = set(zip(*text.hold_out(most=1_000, share=0.5), strict=True))
+    assert 420 < len(sample & held_out) < 580
+
+
+def test_copies_in_other_case_follow_the_pairs_they_are_of(tmp_path: Path) -> None:
+    pairs = numbered(1_000)
+    text = collected(tmp_path, pairs, chunk=250, case_copies=0.2)
+    n_upper = n_title = 0
+    for number, piece in enumerate(text.pieces(0)):
+        loaded = piece.load()
+        n_upper, n_title = n_upper + loaded.n_upper, n_title + loaded.n_title
+        found = list(zip(loaded.src, loaded.tgt, strict=True))
+        own, copies = found[:250], found[250:]
+        assert own == pairs[250 * number : 250 * (number + 1)]
+        upper, title = copies[: loaded.n_upper], copies[loaded.n_upper :]
+        assert set(upper) <= {(src.upper(), tgt.upper()) for src, tgt in own}
+        assert set(title) <= {(src.title(), tgt.title()) for src, tgt in own}
+    assert 72 < n_upper < 128  # 100 expected, standard deviation 9
+    assert 72 < n_title < 128
+
+
+def test_a_copy_that_would_change_nothing_is_not_made(tmp_path: Path) -> None:
+    text = collected(tmp_path, [(f"语言 {i}", f"ΦΙΛΟΣ {i}") for i in range(100)], case_copies=0.9)
+    assert all(sum(piece.load()[2:]) == 0 for piece in text.pieces(0))
+    text.drop_repeats()
+
+
+def test_only_pairs_that_are_in_are_copied(tmp_path: Path) -> None:
+    text = collected(tmp_path, numbered(100) * 3, chunk=300, case_copies=0.5)
+    with_repeats = sum(len(piece.load().src) for piece in text.pieces(0)) - 300
+    text.drop_repeats()
+    assert sum(len(piece.load().src) for piece in text.pieces(0)) - 100 == with_repeats // 3
+
+
+def test_each_origin_has_its_own_counts_and_weight(tmp_path: Path) -> None:
+    text = TrainingText(Steps(tmp_path, {}), ("en", "de"), weights=(1, 4))
+    chunks = [(0, (["a", "b", ""], ["x", "y", "z"])), (1, (["", "a", "c"], ["", "x", "y"]))]
+    text.collect(chunks, rules())
+    text.drop_repeats()
+    assert [dict(dropped) for dropped in text.dropped] == [{"blank": 1, "repeated": 0}, {"blank": 1, "repeated": 1}]
+    assert [(piece.origin, piece.weight, piece.load().src) for piece in text.pieces(0)] == [
+        (0, 1, ["a", "b"]),
+        (1, 4, ["c"]),
+    ]
+
+
+def make_shouting(mark: str) -> Callable[[Chunk], Chunk]:
+    return lambda chunk: ([src.upper() + mark for src in chunk[0]], [tgt.upper() + mark for tgt in chunk[1]])
+
+
+def test_text_is_processed_but_what_is_held_out_stays_raw(tmp_path: Path) -> None:
+    text = TrainingText(Steps(tmp_path, {}), ("en", "de"))
+    pairs = numbered(50)
+    text.collect(((0, chunk) for chunk in split_up(pairs, 6)), rules(), (make_shouting, ("!",)))
+    src, tgt = text.hold_out(most=9, share=0.5)
+    held_out = list(zip(src, tgt, strict=True))
+    assert len(held_out) == 9
+    assert set(held_out) <= set(pairs)
+    shouted = [(s.upper() + "!", t.upper() + "!") for s, t in pairs if (s, t) not in held_out]
+    assert left(text) == shouted
+
+
+class Killed(BaseException):
+    """Stands in for a kill between two chunks."""
+
+
+@pytest.mark.parametrize("processing", [None, (make_shouting, ("?",))], ids=["raw", "processed"])
+@pytest.mark.parametrize("killed_after", [0, 3, 5, 9, 14])
+def test_reading_goes_on_after_the_last_whole_part(tmp_path: Path, killed_after: int, processing: Any) -> None:
+    chunks = [(0, chunk) for chunk in split_up([*numbered(100), ("", "x")], 7)]  # 15 chunks, 5 a part
+
+    def some_chunks() -> Iterator[tuple[int, Chunk]]:
+        yield from chunks[:killed_after]
+        raise Killed
+
+    (tmp_path / "undisturbed").mkdir()
+    undisturbed = TrainingText(Steps(tmp_path / "undisturbed", {}), ("en", "de"))
+    undisturbed.collect(chunks, rules(), processing)
+    (tmp_path / "killed").mkdir()
+    with pytest.raises(Killed):
+        TrainingText(Steps(tmp_path / "killed", {}), ("en", "de")).collect(some_chunks(), rules(), processing)
+    steps = Steps(tmp_path / "killed", {})
+    assert [steps.result(f"text-{part:05d}") is not None for part in range(3)] == [
+        killed_after > 5 * (part + 1) for part in range(3)
+    ]
+    text = TrainingText(steps, ("en", "de"))
+    text.collect(chunks, rules(), processing)
+    assert left(text) == left(undisturbed)
+    assert text.dropped == undisturbed.dropped
+    assert {path.name: path.read_bytes() for path in steps.scratch.iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "undisturbed" / ".steps").iterdir()
+    }
+
+
+def test_a_selection_is_saved_and_restored(tmp_path: Path) -> None:
+    text = collected(tmp_path, [*numbered(20), *numbered(5)])
+    text.drop_repeats()
+    saved, files = text.save_selection()
+    assert all(path.exists() for path in files)
+    again = TrainingText(Steps(tmp_path, {}), ("en", "de"))
+    again.take_up_all(text.n_parts)
+    assert len(again) == 25
+    again.restore_selection(saved)
+    assert left(again) == numbered(20)
+    assert again.dropped == text.dropped
+
+
+def test_removing_parts_leaves_no_text(tmp_path: Path) -> None:
+    text = collected(tmp_path, numbered(99))
+    assert text.n_parts == 3
+    for part in range(3):
+        text.remove(part)
+    assert not [path for path in (tmp_path / ".steps").iterdir() if path.suffix in (".src", ".tgt")]
+
+
+def test_no_text_is_no_part(tmp_path: Path) -> None:
+    text = collected(tmp_path, [])
+    assert (text.n_parts, len(text)) == (0, 0)
+    assert np.array_equal(text.hold_out(9, 0.5)[0], [])

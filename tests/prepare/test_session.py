@@ -1,0 +1,760 @@
+"""prepare turns text into training-ready data: nothing shifts, everything is counted, nothing existing is harmed."""
+
+import gzip
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aiayn_cli import parallel
+from aiayn_cli.config import DataConfig, TextConfig
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.errors import AiaynError, DataError, UsageError
+from aiayn_cli.prepare import disk, selection, sources
+from aiayn_cli.prepare import pairs as pairs_module
+from aiayn_cli.prepare import steps as prepare_steps
+from aiayn_cli.prepare.result import PrepareResult
+from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.text.codec import joint_sha256, load_vocabs
+from aiayn_cli.text.vocab import Vocab
+
+Pair = tuple[str, str]
+
+LETTERS = "abcdefghij"
+
+
+def sentence(rng: random.Random, n_words: int) -> str:
+    return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 4))) for _ in range(n_words))
+
+
+def make_pairs(n: int, seed: int) -> list[Pair]:
+    """Different pairs whose sides have as many words."""
+    rng = random.Random(seed)
+    lengths = [rng.randint(3, 9) for _ in range(n)]
+    return [(f"{sentence(rng, k)} s{i}x{seed}", f"{sentence(rng, k)} t{i}x{seed}") for i, k in enumerate(lengths)]
+
+
+TRAIN, VALID, TEST = make_pairs(300, 1), make_pairs(20, 2), make_pairs(30, 3)
+
+
+def write(folder: Path, name: str, pairs: Sequence[Pair]) -> tuple[Path, Path]:
+    paths = folder / f"{name}.en", folder / f"{name}.de"
+    for path, side in zip(paths, zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
+        path.write_bytes("".join(f"{record}\n" for record in side).encode())
+    return paths
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prepare(here: Path, pairs: Sequence[Pair] = TRAIN, **options: Any) -> PrepareResult:
+    """Prepare some pairs with validation and test text, a small vocabulary, and the options of run_prepare."""
+    settings = {"max_ratio": 9.0, "case_copies": 0.0} | ({} if "vocab" in options else {"vocab_size": 90})
+    settings |= options.pop("settings", {})
+    defaults: dict[str, Any] = {
+        "train": [write(here, "train", pairs)],
+        "valid": write(here, "v", VALID),
+        "test": write(here, "t", TEST),
+        "langs": "en-de",
+        "out": here / "out",
+    }
+    return run_prepare(settings=settings, **(defaults | options))
+
+
+def decoded(data: PreparedData, store: TokenStore | None) -> list[Pair]:
+    assert store is not None
+    vocab = Vocab.load(data.vocab_path)
+    sides = [[store.pair(i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
+    return list(zip(*map(vocab.decode, sides), strict=True))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_every_pair_comes_out_in_order_in_each_split(here: Path) -> None:
+    result = prepare(here)
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN
+    assert decoded(data, data.valid) == VALID
+    assert decoded(data, data.test) == TEST
+    assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == VALID
+    assert list(zip(data.test_src_text(), data.test_tgt_text(), strict=True)) == TEST
+    assert (result.pairs_read, result.pairs_kept, result.valid_pairs, result.test_pairs) == (300, 300, 20, 30)
+    assert result.src_tokens == data.train.src_lengths.sum()
+    assert result.tgt_tokens == data.train.tgt_lengths.sum()
+    assert (data.src_lang, data.tgt_lang, data.vocab_size) == ("en", "de", 90)
+    assert not result.done_before
+
+
+def test_several_training_files_are_read_one_after_the_other_plain_or_compressed(here: Path) -> None:
+    first = write(here, "first", TRAIN[:170])
+    second = write(here, "second", TRAIN[170:])
+    packed = second[0].with_suffix(".en.gz"), second[1]
+    packed[0].write_bytes(gzip.compress(second[0].read_bytes()))
+    prepare(here, train=[first, packed])
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN
+
+
+def test_each_rule_has_its_count_in_result_and_manifest(here: Path) -> None:
+    train = [
+        *TRAIN[:150],
+        ("", "nothing"),
+        ("nothing", " \u3000"),
+        TRAIN[7],
+        (VALID[3][0], "said otherwise"),
+        ("said otherwise", f" {TEST[4][1]} "),
+        ("a " * 60, "b " * 60),
+        ("a b c", "d " * 30),
+        ("a " * 99, "b " * 99),
+        ("same", "same "),
+        ("1 + 2", "3"),
+        ("по-русски", "auf Russisch"),
+        *TRAIN[150:],
+        TRAIN[7],
+    ]
+    result = prepare(here, train, settings={"max_length": 50, "max_ratio": 2.0, "max_words": 90})
+    expected = {
+        "bad_bytes": 0, "blank": 2, "too_many_words": 1, "identical": 1, "no_letters": 1, "wrong_script": 1,
+        "overlap": 2, "repeated": 2, "too_many_tokens": 1, "length_ratio": 1,
+    }  # fmt: skip
+    assert result.dropped == expected
+    assert (result.pairs_read, result.pairs_kept) == (312, 300)
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN
+    assert data.manifest["splits"]["train"]["dropped"] == expected
+    assert data.manifest["splits"]["train"]["pairs_read"] == 312
+
+
+def test_rules_can_be_turned_off(here: Path) -> None:
+    train = [
+        *TRAIN,
+        TRAIN[7],
+        ("a b c", "d " * 30),
+        ("a " * 300, "b " * 300),
+        ("same", "same"),
+        ("1 + 2", "3"),
+        ("по-русски", "auf Russisch"),
+        VALID[5],
+    ]
+    off = ("dedupe", "drop_identical", "drop_no_letters", "drop_wrong_script", "drop_overlap")
+    settings = {"max_ratio": 99.0, "max_length": 1_000, "max_words": 0} | dict.fromkeys(off, False)
+    result = prepare(here, train, settings=settings)
+    assert (sum(result.dropped.values()), result.pairs_kept) == (0, 307)
+
+
+def test_validation_and_test_text_is_kept_whole_whatever_the_rules(here: Path) -> None:
+    odd = [("", "blank source"), ("a " * 500, "b"), ("same", "same"), ("same", "same")]
+    result = prepare(here, valid=write(here, "odd", odd))
+    data = PreparedData.load(here / "out")
+    assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == odd
+    assert data.valid is not None
+    assert (len(data.valid), result.valid_pairs) == (4, 4)
+    assert data.valid.src_lengths[0] == 0
+
+
+def test_characters_that_end_lines_elsewhere_are_counted(here: Path) -> None:
+    train = [*TRAIN, ("a\u2028b c", "d\x0be\x85f")]
+    result = prepare(here, train)
+    assert result.mapped_characters == 3
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train)[-1] == ("a b c", "d e f")
+
+
+def test_bad_bytes_stop_by_default_and_leave_nothing(here: Path) -> None:
+    files = write(here, "bad", TRAIN)
+    files[1].write_bytes(files[1].read_bytes().replace(b" t41x1", b" t41x1\xff"))
+    with pytest.raises(DataError, match=r"bad\.de:42: byte .* of the line \(0xFF\) is not UTF-8"):
+        prepare(here, train=[files])
+    assert not (here / "out").exists()
+    assert not list(here.glob("*.partial"))
+
+
+def test_bad_bytes_can_drop_exactly_their_pair(here: Path) -> None:
+    files = write(here, "bad", TRAIN)
+    files[1].write_bytes(files[1].read_bytes().replace(b" t41x1", b" t41x1\xff"))
+    result = prepare(here, train=[files], settings={"on_bad_bytes": "drop"})
+    assert result.dropped["bad_bytes"] == 1
+    data = PreparedData.load(here / "out")
+    assert decoded(data, data.train) == TRAIN[:41] + TRAIN[42:]
+
+
+def test_without_validation_text_some_pairs_are_held_out_and_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = prepare(here, valid=None)
+    assert "no validation text given: 15 training pairs are held out for it" in capsys.readouterr().err
+    data = PreparedData.load(here / "out")
+    held_out = decoded(data, data.valid)
+    assert (len(held_out), result.held_out, result.valid_pairs, result.pairs_kept) == (15, 15, 15, 285)
+    assert sorted([*held_out, *decoded(data, data.train)]) == sorted(TRAIN)
+    assert data.manifest["splits"]["valid"]["held_out_of"] == {"split": "train", "seed": 1}
+
+
+def test_the_seed_chooses_what_is_held_out(here: Path) -> None:
+    held_out = []
+    for seed in (1, 2):
+        prepare(here, valid=None, out=here / str(seed), settings={"seed": seed})
+        held_out.append(set(PreparedData.load(here / str(seed)).valid_src_text()))
+    assert held_out[0] != held_out[1]
+
+
+def test_the_vocabulary_knows_nothing_of_validation_and_test_text(here: Path) -> None:
+    prepare(here, valid=write(here, "odd", [("漢字", "a")]), test=None)
+    data = PreparedData.load(here / "out")
+    assert Vocab.load(data.vocab_path).decode(Vocab.load(data.vocab_path).encode(["漢字"])) == ["\u2047"]
+    assert data.manifest["splits"]["valid"]["unknown_tokens"] == 1
+
+
+def test_the_manifest_chains_inputs_vocabulary_and_outputs(here: Path) -> None:
+    prepare(here)
+    manifest = json.loads((here / "out" / "manifest.json").read_bytes())
+    for entry in manifest["inputs"]:
+        content = Path(entry["path"]).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert [(entry["split"], entry["side"]) for entry in manifest["inputs"]] == [
+        (split, side) for split in ("train", "valid", "test") for side in ("src", "tgt")
+    ]
+    assert manifest["vocab"]["sha256"] == manifest["files"]["vocab.model"]["sha256"]
+    settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.0}
+    expected = asdict(replace(DataConfig(), **settings))  # type: ignore[arg-type]
+    of_trees_only = {"trees", "tree_tags", "tree_words", "tree_functions"}
+    assert manifest["settings"] == {k: v for k, v in expected.items() if k != "corpus" and k not in of_trees_only}
+
+
+def test_the_same_call_gives_the_same_bytes_for_any_number_of_processes(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 3)
+    monkeypatch.setattr(selection, "PART_CHUNKS", 2)
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
+    found = []
+    for name, workers in (("one", 1), ("again", 1), ("two", 2)):
+        prepare(here, out=here / name, workers=workers)
+        found.append(contents(here / name))
+    assert found[0] == found[1] == found[2]
+
+
+def test_running_it_again_does_nothing_and_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = prepare(here)
+    before = {path: path.stat().st_mtime_ns for path in (here / "out").iterdir()}
+    capsys.readouterr()
+    again = prepare(here)
+    assert capsys.readouterr().err == f"{here / 'out'} holds exactly this already; nothing to do\n"
+    assert {path: path.stat().st_mtime_ns for path in (here / "out").iterdir()} == before
+    assert again.done_before
+    assert again.pairs_kept == first.pairs_kept
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        ({"settings": {"vocab_size": 80}}, "vocab_size 90 and not 80"),
+        ({"settings": {"max_ratio": 3.0, "seed": 5}}, "max_ratio 9.0 and not 3.0, seed 1 and not 5"),
+        ({"langs": "en-nl"}, "languages en-de and not en-nl"),
+        ({"pairs": TRAIN[:-1]}, "text"),
+        ({"valid": None}, "text"),
+    ],
+    ids=["vocab_size", "two settings", "languages", "training text", "validation text"],
+)
+def test_other_data_is_never_overwritten(here: Path, options: dict[str, Any], difference: str) -> None:
+    prepare(here)
+    before = contents(here / "out")
+    with pytest.raises(DataError) as caught:
+        prepare(here, **options)
+    assert caught.value.problem == f"{here / 'out'} holds data prepared otherwise ({difference})"
+    assert caught.value.hint == "remove the folder, or give another --out; nothing was changed"
+    assert contents(here / "out") == before
+
+
+def test_a_folder_of_something_else_is_never_overwritten(here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("ten years of work")
+    with pytest.raises(DataError, match="out exists already"):
+        prepare(here)
+    assert contents(here / "out") == {"thesis.tex": b"ten years of work"}
+
+
+def test_damaged_data_is_not_taken_for_finished(here: Path) -> None:
+    prepare(here)
+    (here / "out" / "train-00000.src.npy").unlink()
+    with pytest.raises(DataError, match=r"train-00000\.src\.npy is missing"):
+        prepare(here)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from aiayn_cli import folders
+from aiayn_cli.prepare import pairs
+from aiayn_cli.prepare import selection
+from aiayn_cli.prepare import session as prepare
+
+pairs.CHUNK_PAIRS, selection.PART_CHUNKS = 20, 4
+moment, when = sys.argv[1], int(sys.argv[2])
+module = folders if moment in ("_write_whole", "remove_leftovers") else prepare
+real, calls = getattr(module, moment), []
+
+def killed(*arguments):
+    calls.append(1)
+    if len(calls) == when:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+
+setattr(module, moment, killed)
+pair = lambda name: (Path.cwd() / f"{name}.en", Path.cwd() / f"{name}.de")
+valid = pair("v") if sys.argv[3] == "given" else None
+settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
+prepare.run_prepare(
+    train=[pair("train")], valid=valid, test=pair("t"), langs="en-de", out=Path("out"), settings=settings, workers=1
+)
+"""
+
+
+def run_killed(here: Path, moment: str, when: int, valid: str) -> int:
+    program = [sys.executable, "-c", KILLED, moment, str(when), valid]
+    environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[2])}
+    done = subprocess.run(program, check=False, timeout=120, cwd=here, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 20)
+    monkeypatch.setattr(selection, "PART_CHUNKS", 4)
+
+
+@pytest.mark.parametrize("valid", ["given", "held-out"])
+def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(
+    here: Path, small_parts: None, valid: str
+) -> None:
+    settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
+    given = {} if valid == "given" else {"valid": None}
+    prepare(here, out=here / "undisturbed", settings=settings, **given)
+    # Each call writes two markers more than the one before: of the plan, 4 parts of text, the end of reading, the
+    # selection, the vocabulary and 4 shards.
+    kills = 0
+    while run_killed(here, "_write_whole", 3, valid) == -signal.SIGKILL:
+        kills += 1
+        assert not (here / "out").exists()
+    assert kills >= 5
+    assert contents(here / "out") == contents(here / "undisturbed")
+
+
+@pytest.mark.parametrize("moment", ["prepare_folder", "write_manifest", "remove_leftovers"])
+def test_killed_at_the_start_or_the_end_too(
+    here: Path, small_parts: None, moment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
+    prepare(here, out=here / "undisturbed", settings=settings)
+    assert run_killed(here, moment, 1, "given") == -signal.SIGKILL
+    assert (here / "out").exists() == (moment == "remove_leftovers")
+    again = prepare(here, settings=settings)
+    assert again.done_before == (moment == "remove_leftovers")
+    assert ("going on where an earlier call stopped" in capsys.readouterr().err) == (moment == "write_manifest")
+    assert contents(here / "out") == contents(here / "undisturbed")
+    assert not (here / "out.partial").exists()
+
+
+def test_what_is_done_is_not_done_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"case_copies": 0.2}
+    prepare(here, out=here / "undisturbed", settings=settings)
+    monkeypatch.setattr(prepare_steps, "train_vocab", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(here, settings=settings)
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sources.Source, "read_train", None)
+    result = prepare(here, settings=settings)
+    assert contents(here / "out") == contents(here / "undisturbed")
+    assert result.pairs_read == 300
+
+
+def interrupt(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_other_settings_or_other_text_it_starts_over(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pairs, settings in ((TRAIN, {"vocab_size": 80}), (TRAIN[:250], {"vocab_size": 90})):
+        with monkeypatch.context() as patch:
+            patch.setattr(prepare_steps, "train_vocab", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                prepare(here, pairs, settings=settings)
+    prepare(here)
+    prepare(here, out=here / "undisturbed")
+    assert contents(here / "out") == contents(here / "undisturbed")
+
+
+def test_the_sides_can_have_vocabularies_of_their_own(here: Path) -> None:
+    pairs = [(src, tgt.translate(str.maketrans("abcdefghij", "klmnopqrst"))) for src, tgt in TRAIN]
+    settings = {"separate_vocabs": True, "vocab_size": 60}
+    result = prepare(here, pairs, valid=write(here, "v2", pairs[:5]), settings=settings | {"drop_overlap": False})
+    data = PreparedData.load(here / "out")
+    src, tgt = load_vocabs(here / "out")
+    assert data.separate_vocabs
+    assert (src.size, tgt.size, data.vocab_size, result.vocab_size) == (60, 60, 60, 60)
+    assert data.vocab_sha256 == data.codec().sha256 == joint_sha256(src, tgt)
+    for store, expected in ((data.train, pairs), (data.valid, pairs[:5])):
+        assert store is not None
+        ids = [store.pair(i) for i in range(len(store))]
+        assert src.decode([pair[0].tolist() for pair in ids]) == [pair[0] for pair in expected]
+        assert tgt.decode([pair[1].tolist() for pair in ids]) == [pair[1] for pair in expected]
+    assert result.unknown_tokens == 0
+    assert not {"k", "l", "m"} & set("".join(src.pieces(range(4, 60))))
+    prepare(here, pairs, vocab=here / "out", out=here / "again", valid=write(here, "v2", pairs[:5]))
+    assert PreparedData.load(here / "again").vocab_sha256 == data.vocab_sha256
+
+
+def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 3)
+    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
+    pairs = [(f"\u201c{src}\u201d, {src}", f"{tgt}.") for src, tgt in TRAIN]
+    settings = {"normalise_punctuation": True, "moses_tokenise": True, "max_ratio": 50.0}
+    for out, workers in (("one", 1), ("two", 2)):
+        prepare(here, pairs, valid=None, test=write(here, "t7", pairs[:7]), settings=settings, out=here / out,
+                workers=workers)  # fmt: skip
+    assert contents(here / "one") == contents(here / "two")
+    data = PreparedData.load(here / "one")
+    assert data.text == TextConfig(normalise_punctuation=True, moses_tokenise=True)
+    held_out = list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True))
+    assert set(held_out) <= set(pairs)  # scored text stays raw
+    assert data.test_src_text() == [src for src, _ in pairs[:7]]
+    processed = [(f'" {src} , " {src}', f"{tgt} .") for src, tgt in TRAIN]
+    assert decoded(data, data.test) == processed[:7]
+    assert sorted(decoded(data, data.train) + decoded(data, data.valid)) == sorted(processed[7:])
+
+
+def test_a_vocabulary_can_be_used_again(here: Path) -> None:
+    prepare(here, out=here / "first")
+    other = make_pairs(50, 7)
+    for n, vocab in enumerate((here / "first", here / "first" / "vocab.model")):
+        prepare(here, other, out=here / f"second{n}", vocab=vocab)
+        data = PreparedData.load(here / f"second{n}")
+        assert data.vocab_path.read_bytes() == (here / "first" / "vocab.model").read_bytes()
+        assert data.manifest["settings"]["vocab_sha256"] == data.vocab_sha256
+
+
+def test_a_vocabulary_of_something_else_is_refused(here: Path) -> None:
+    (here / "my.model").write_text("hello")
+    with pytest.raises(DataError, match=r"my\.model is not a SentencePiece model"):
+        prepare(here, vocab=here / "my.model")
+    with pytest.raises(DataError, match="none cannot be read: No such file"):
+        prepare(here, vocab=here / "none")
+    assert not (here / "out").exists()
+
+
+def test_unknown_tokens_of_a_vocabulary_made_elsewhere_are_counted(here: Path) -> None:
+    prepare(here, out=here / "first")
+    result = prepare(here, [*TRAIN, ("漢字 abc", "bcd 漢 c")], out=here / "second", vocab=here / "first")
+    assert result.unknown_tokens == 2
+
+
+def test_a_vocabulary_larger_than_the_text_allows_is_clamped_with_a_notice(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = prepare(here, settings={"vocab_size": 50_000})
+    assert result.vocab_size < 5_000
+    wanted = f"the text has only {result.vocab_size:,} sub-words, so the vocabulary has that many, not 50,000"
+    assert wanted in capsys.readouterr().err
+
+
+def test_a_vocabulary_large_for_the_text_is_remarked_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(here, settings={"vocab_size": 101})
+    assert "101 sub-words are many for 300 pairs; fewer may do better (--vocab-size)" in capsys.readouterr().err
+    prepare(here, out=here / "other", settings={"vocab_size": 100})
+    assert "many for" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pairs", "settings", "problem"),
+    [
+        ([], {}, "the training text holds no pair"),
+        ([("", "a"), ("b", " ")], {}, "no training pair is left of 2 (2 a blank side)"),
+        (
+            [VALID[0], (" ", "a")],
+            {},
+            "no training pair is left of 2 (1 a blank side, 1 overlap with validation or test text)",
+        ),
+        (TRAIN[:9], {"max_length": 2}, "no training pair is left of 9 (9 too long (tokens))"),
+    ],
+)
+def test_an_empty_training_set_says_what_took_its_pairs(
+    here: Path, pairs: list[Pair], settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        prepare(here, pairs, settings=settings)
+    assert caught.value.problem == problem
+    assert caught.value.hint == (
+        "look into the files; `aiayn prepare --help` shows which rules can be turned off"
+        if pairs
+        else "give files with a sentence a line"
+    )
+    assert not (here / "out").exists()
+
+
+def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
+    with pytest.raises(DataError, match=r"has 0\.0 MB free, but preparing takes about 0\.0 MB"):
+        prepare(here)
+    assert not list(here.glob("out*"))
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_empty_validation_or_test_files_are_refused(here: Path, split: str) -> None:
+    with pytest.raises(DataError, match=f"the {split} files hold no pair") as caught:
+        prepare(here, TRAIN, **{split: write(here, "empty", [])})
+    assert caught.value.hint == f"leave out --{split}, or give other files"
+
+
+def test_one_pair_cannot_be_trained_and_validated_on(here: Path) -> None:
+    result = prepare(here, TRAIN[:1], valid=None, settings={"vocab_size": 40})
+    assert (result.pairs_kept, result.valid_pairs) == (1, 0)
+    assert PreparedData.load(here / "out").valid is None
+
+
+def test_unequal_files_stop_with_both_counts(here: Path) -> None:
+    files = write(here, "short", TRAIN)
+    files[1].write_bytes(b"one\ntwo\n")
+    with pytest.raises(DataError, match=r"short\.en has 300 records, but .*short\.de has 2"):
+        prepare(here, train=[files])
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("rerun", [False, True])
+def test_the_demo_needs_nothing_but_its_name(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
+) -> None:
+    from aiayn_cli.corpora.demo import ToyCorpus
+    from aiayn_cli.prepare import source_choice as prepare_source
+
+    seeds = []
+
+    def generate(seed: int) -> ToyCorpus:
+        seeds.append(seed)
+        return ToyCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
+
+    monkeypatch.setattr(prepare_source, "generate", generate)
+    result = run_prepare(corpus="demo", settings={"seed": 4})
+    assert "writing to prepared/demo" in capsys.readouterr().err
+    assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
+    assert (result.pairs_read, result.valid_pairs, result.test_pairs) == (6_100, 20, 30)
+    data = PreparedData.load(result.out)
+    assert decoded(data, data.valid) == VALID
+    assert data.manifest["corpus"] == "demo"
+    if rerun:
+        assert run_prepare(corpus="demo", settings={"seed": 4}).done_before
+        with pytest.raises(DataError, match=r"seed 4 and not 5"):
+            run_prepare(corpus="demo", settings={"seed": 5})
+    assert set(seeds) <= {4, 5}
+
+
+def test_a_recipe_gives_what_the_user_does_not(here: Path) -> None:
+    recipe = here / "mine.yaml"
+    recipe.write_text("data:\n  corpus: my-corpus\n  vocab_size: 66\n  max_length: 11\n  seed: 6\n")
+    result = prepare(here, recipe=str(recipe), out=None, settings={"seed": 8, "vocab_size": 77})
+    settings = PreparedData.load(Path("prepared/my-corpus")).manifest["settings"]
+    assert result.out == Path("prepared/my-corpus")
+    assert (settings["vocab_size"], settings["max_length"], settings["seed"]) == (77, 11, 8)
+
+
+def test_without_recipe_the_defaults_and_the_languages_name_the_result(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run_prepare(train=[write(here, "train", TRAIN)], valid=write(here, "v", VALID), langs="en-de")
+    assert result.out == Path("prepared/en-de")
+    assert "writing to prepared/en-de (--out chooses another folder)" in capsys.readouterr().err
+    assert PreparedData.load(result.out).manifest["settings"]["max_length"] == DataConfig().max_length
+
+
+def test_a_recipe_of_a_corpus_that_has_no_name_yet_asks_for_files(here: Path) -> None:
+    recipe = here / "mine.yaml"
+    recipe.write_text("data:\n  corpus: my-corpus\n")
+    with pytest.raises(DataError, match="unknown corpus 'my-corpus'") as caught:
+        run_prepare(recipe=str(recipe))
+    assert caught.value.hint.endswith("(for files of your own give --train)")
+
+
+FILES = (Path("a.en"), Path("a.de"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "problem"),
+    [
+        ({}, UsageError, "nothing to prepare"),
+        ({"corpus": "demo", "langs": "de-en"}, UsageError, "--langs is de-en, but demo is en-de"),
+        ({"corpus": "demo+multi30k-en-fr"}, UsageError, "demo is en-de, but multi30k-en-fr is en-fr"),
+        ({"corpus": "demo", "like": "paper"}, UsageError, "--like paper is not known for demo"),
+        ({"corpus": "demo", "tmx": [Path("a.tmx")]}, DataError, "a.tmx does not exist"),
+        ({"tsv": [Path("a.tsv")], "langs": "en-de"}, DataError, "a.tsv does not exist"),
+        ({"tsv": [Path("a.tsv")]}, UsageError, "--tsv without --langs"),
+        ({"train": [FILES], "langs": "en-de", "like": "paper"}, UsageError, "--like without a corpus"),
+        ({"train": [FILES], "langs": "en-de", "from_folder": Path("x")}, UsageError, "--from without a corpus"),
+        ({"corpus": "multi30k-en-de", "from_folder": Path("x")}, DataError, "x is not a folder"),
+        (
+            {"train": [FILES], "langs": "en-de", "tsv_columns": (0, 1)},
+            UsageError,
+            "--tsv-columns is 0 1, but must be two columns from 1 on",
+        ),
+        (
+            {"train": [FILES], "langs": "en-de", "weights": {"a.e": 2}},
+            UsageError,
+            "--weight a.e=2: nothing of that name is read",
+        ),
+        ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid without --train"),
+        ({"train": [FILES]}, UsageError, "--train without --langs"),
+        ({"train": [FILES], "langs": "en"}, UsageError, "--langs is 'en', but must be source-target"),
+        ({"train": [FILES], "langs": "en-de", "workers": 0}, UsageError, "--workers is 0, but must be at least 1"),
+        (
+            {"corpus": "demo", "vocab": Path("v"), "settings": {"vocab_size": 99}},
+            UsageError,
+            "--vocab and --vocab-size together",
+        ),
+        ({"corpus": "dmo"}, DataError, "unknown corpus 'dmo'"),
+        (
+            {"corpus": "demo", "settings": {"max_ratio": 0.5}},
+            UsageError,
+            "--max-ratio is 0.5, but must be at least 1.0",
+        ),
+        ({"train": [FILES], "langs": "en-de"}, DataError, "a.en does not exist"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_does_not_go_together_is_refused_before_anything_is_done(
+    here: Path, options: dict[str, Any], error: type[AiaynError], problem: str
+) -> None:
+    with pytest.raises(error) as caught:
+        run_prepare(**options)
+    assert caught.value.problem == problem
+    assert caught.value.hint
+    assert list(here.iterdir()) == []
+
+
+def test_the_result_prints_itself_as_a_table(here: Path) -> None:
+    text = str(prepare(here, [*TRAIN, TRAIN[3], ("", "x"), ("", "y")]))
+    lines = [line.rsplit(maxsplit=1) for line in text.splitlines()]
+    assert text.startswith(f"{here / 'out'} (en-de), ")
+    table = {label.strip(): number for label, number in lines[1:]}
+    assert table["training pairs read"] == "303"
+    assert table["dropped: repeated pair"] == "1"
+    assert table["dropped: a blank side"] == "2"
+    assert "dropped: too long" not in table
+    assert table["training pairs kept"] == "300"
+    assert table["sub-words in the vocabulary"] == "90"
+    assert len({len(line) for line in text.splitlines()[1:]}) == 1
+
+
+def test_a_file_that_is_given_twice_is_counted_twice(here: Path) -> None:
+    files = write(here, "train", TRAIN)
+    result = prepare(here, train=[files, files], settings={"dedupe": False})
+    assert result.origins == ((str(files[0]), 300, 300),) * 2
+
+
+def test_languages_are_a_part_of_the_plan_that_is_gone_on_with(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{src}</seg></tuv><tuv xml:lang="de"><seg>{tgt}</seg></tuv>'
+        f'<tuv xml:lang="fr"><seg>french {i}</seg></tuv></tu>'
+        for i, (src, tgt) in enumerate(TRAIN)
+    )
+    (here / "m.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
+    options: dict[str, Any] = {"train": (), "tmx": [here / "m.tmx"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_steps, "_select", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(here, **options)
+    prepare(here, **options, langs="en-fr")
+    vocab = Vocab.load(here / "out" / "vocab.model")
+    _, ids = PreparedData.load(here / "out").train.pair(0)
+    assert vocab.decode([ids.tolist()]) == ["french 0"]
+
+
+def test_a_kill_between_the_manifest_and_the_name_changes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(here, out=here / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(here)
+    assert (here / "out.partial" / "manifest.json").exists()
+    prepare(here)
+    assert (here / "out" / "manifest.json").read_bytes() == (here / "whole" / "manifest.json").read_bytes()
+    assert prepare(here).done_before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
+def test_file_names_that_are_not_utf_8_are_named_by_their_bytes(here: Path) -> None:
+    names = [os.fsdecode(b"tr\xff.en"), "tr.de"]
+    for name, path in zip(names, write(here, "train", TRAIN), strict=True):
+        path.rename(here / name)
+    result = prepare(here, train=[(Path(names[0]), Path(names[1]))], weights={names[0]: 2})
+    assert result.origins == (("tr\\xff.en", 300, 600),)
+    assert PreparedData.load(here / "out").manifest["inputs"][0]["path"] == "tr\\xff.en"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("hashes-00000.npy", b"x"),
+        ("hashes-00000.npy", None),
+        ("out.npy", b"\x93NUMPY"),
+        ("text-00000.src", b"\xff\n" * 300),
+        ("text-00000.tgt", b"short\n"),
+        ("text-00000.tgt", None),
+        ("text-00000.json", None),
+        ("selection.json", b'{"dropped": 3}'),
+    ],
+)
+def test_what_is_damaged_on_the_way_is_named_and_the_next_call_starts_over(
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_steps, "_make_vocabs", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(here, settings={"case_copies": 0.5})
+    path = here / "out.partial" / ".steps" / name
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(DataError, match=f"{path} is damaged: ") as caught:
+        prepare(here, settings={"case_copies": 0.5})
+    assert caught.value.hint == "run the same command again: it starts over"
+    assert prepare(here, settings={"case_copies": 0.5}).pairs_read == 300
+
+
+@pytest.mark.parametrize(
+    "change", [{"inputs": 3}, {"inputs": [3]}, {"settings": None}, {"splits": {"train": {"pairs_kept": 300}}}]
+)
+def test_a_damaged_manifest_is_named_when_the_same_is_asked_for_again(here: Path, change: dict[str, Any]) -> None:
+    prepare(here)
+    path = here / "out" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | change), encoding="utf-8")
+    with pytest.raises(DataError, match=r"manifest\.json is damaged: "):
+        prepare(here)
+
+
+def test_too_little_text_for_a_held_out_part_says_how_to_give_one(here: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        prepare(here, [("a", "b"), ("a", "c")], valid=None, test=None)
+    assert caught.value.problem == (
+        "no training pair is left of 2 (1 overlap with validation or test text, 1 held out for validation)"
+    )
+    assert caught.value.hint == "give more training text, or validation text with --valid"
+
+
+def test_dropout_of_merges_with_a_vocabulary_without_merges_is_refused_at_once(here: Path) -> None:
+    prepare(here, settings={"vocab_type": "unigram", "vocab_size": 400})
+    with pytest.raises(DataError, match=r"vocab\.model is not of byte-pair encoding"):
+        prepare(here, out=here / "other", vocab=here / "out", settings={"bpe_dropout": 0.1})
+    assert not list(here.glob("other*"))

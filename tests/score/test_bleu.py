@@ -1,0 +1,43 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu_command import TEXT, noisy
+
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.score.bleu import bleu
+from aiayn_cli.score.metrics import SacreMetric
+
+
+@given(noise=st.lists(st.sampled_from(["\t", "\r", " ", "\u2028", "\x0b", "\x85"]), min_size=1, max_size=4))
+@settings(max_examples=30)
+def test_tabs_carriage_returns_and_other_white_space_inside_a_line_change_nothing(noise: list[str]) -> None:
+    hypotheses = noisy(TEXT, seed=5)
+    stirred = [line.replace(" ", "".join(noise)) for line in hypotheses]
+    assert bleu(stirred, [TEXT]) == bleu(hypotheses, [TEXT])
+
+
+def test_it_is_what_the_score_command_computes() -> None:
+    metric = SacreMetric("bleu", [TEXT])
+    hypotheses = noisy(TEXT, seed=7)
+    assert bleu(hypotheses, [TEXT]) == metric.score(metric.statistics([hypotheses])[0])
+
+
+def test_a_perfect_translation_scores_100_and_case_counts() -> None:
+    assert bleu(TEXT, [TEXT]).score == pytest.approx(100)
+    assert bleu([line.lower() for line in TEXT], [TEXT]).score < 90
+
+
+def test_a_further_reference_can_only_raise_the_precisions() -> None:
+    hypotheses, other = noisy(TEXT, seed=3), noisy(TEXT, seed=4)
+    one, two = bleu(hypotheses, [other]), bleu(hypotheses, [other, TEXT])
+    assert all(more > less for more, less in zip(two.precisions, one.precisions, strict=True))
+    assert "nrefs:2" in two.signature
+
+
+def test_what_cannot_be_scored_is_refused_with_its_counts() -> None:
+    with pytest.raises(AiaynError, match="reference 1 has 2 lines, but reference 2 has 3"):
+        bleu(["a", "b"], [["a", "b"], ["a", "b", "c"]])
+    with pytest.raises(AiaynError, match="no line to score"):
+        bleu([], [[]])
+    with pytest.raises(AiaynError, match="no reference"):
+        bleu(["a"], [])

@@ -1,0 +1,155 @@
+"""The page is whole, safe and self-contained; whether it is beautiful is for a person to see."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.app import main
+from aiayn_cli.score.session import run_score
+
+REFERENCE = ["Der Hund läuft.", 'Sie sagte: "Halt!" & <b>ging</b>.', "", "<script>alert(1)</script>"]
+FIRST = ["Der Hund rennt.", 'Sie sagte: "Stopp!" & <b>ging</b>.', "", "<script>alert(2)</script>"]
+SECOND = ["Der Hund läuft.", "Sie ging.", "", "<script>alert(1)</script>"]
+SOURCE = ["The dog runs.", 'She said: "stop!" & <b>left</b>.', "", "<script>alert(1)</script>"]
+
+
+class Page(HTMLParser):
+    """Elements, their attributes and text, and that all are closed in order."""
+
+    VOID = frozenset({"meta", "input", "br"})
+    IMPLIED = frozenset({"td", "th", "tr"})  # HTML closes them by itself
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+        assert [name for name in self.open if name not in self.IMPLIED] == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open[-1] != tag:
+            assert self.open[-1] in self.IMPLIED, f"{self.open[-1]} is closed by {tag}"
+            self.open.pop()
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.elements)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    names = {}
+    for name, lines in (("ref.de", REFERENCE), ("a<b", FIRST), ("second", SECOND), ("src", SOURCE)):
+        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+        names[name] = str(tmp_path / name)
+    return names
+
+
+def page_of(files: dict[str, str], *systems: str, **options: object) -> tuple[str, Page]:
+    path = Path(files["src"]).with_name("page.html")
+    run_score(
+        [Path(files["ref.de"])],
+        hypotheses=[files[name] for name in systems],
+        source=files["src"],
+        html=path,
+        **options,  # type: ignore[arg-type]
+    )
+    text = path.read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+def test_every_sentence_is_there_with_what_differs(files: dict[str, str]) -> None:
+    _, page = page_of(files, "a<b", "second")
+    articles = [attributes for name, attributes in page.elements if name == "article"]
+    assert [article["data-line"] for article in articles] == ["1", "2", "3", "4"]
+    assert articles[0]["data-difference"] is not None
+    assert float(articles[0]["data-difference"]) < 0  # the second system is better there
+    assert page.texts["mark"][0] == "rennt"
+    paragraphs = "".join(page.texts["p"])
+    for line in (SOURCE[0], "Der Hund ", REFERENCE[3]):
+        assert line in paragraphs
+    _, alone = page_of(files, "a<b")
+    assert alone.texts["mark"][0] == "rennt"
+    assert alone.texts["del"][0] == "läuft"
+
+
+def test_text_is_never_markup(files: dict[str, str]) -> None:
+    text, page = page_of(files, "a<b", "second")
+    assert page.count("script") == 1
+    assert page.count("b") == 0
+    assert "<script>alert" not in text
+    assert "a&lt;b" in text
+
+
+def test_nothing_is_loaded_and_nothing_but_the_page_s_own_script_may_run(files: dict[str, str]) -> None:
+    text, page = page_of(files, "a<b")
+    assert not [attributes for _, attributes in page.elements if {"src", "href", "style", "onclick"} & set(attributes)]
+    assert "http" not in text.replace("http-equiv", "")
+    policy = next(a["content"] for n, a in page.elements if n == "meta" and "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("script", "style"):
+        content = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
+        assert content is not None
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_scores_tests_and_parts_are_in_its_tables(files: dict[str, str]) -> None:
+    text, page = page_of(files, "a<b", "second", with_comparison=True, resamples=20, trials=20, compound_split=True)
+    assert page.count("table") == 2
+    assert "by paired bootstrap" in text
+    assert "0-10 words" in "".join(page.texts["td"])
+    assert "nrefs:1|case:mixed" in "".join(page.texts["code"])
+    assert "compound-split tokenised BLEU" in "".join(page.texts["th"])
+    assert page.count("svg") == 2
+
+
+def test_a_place_that_cannot_be_written_is_named(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    target = str(Path(files["src"]).parent / "nowhere" / "page.html")
+    assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", target]) == 1
+    assert f"cannot write {target}" in capsys.readouterr().err
+
+
+def test_a_folder_in_the_page_s_place_is_named_and_nothing_is_left_beside_it(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(files["src"]).parent / "pages"
+    folder.mkdir()
+    before = sorted(folder.parent.iterdir())
+    for target in (folder, Path()):
+        assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", str(target)]) == 1
+        assert f"error: {target} is a folder, but --html writes a file" in capsys.readouterr().err
+    assert sorted(folder.parent.iterdir()) == before
+
+
+def test_a_disk_that_is_full_leaves_the_earlier_page_and_no_other_file(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = Path(files["src"]).parent / "page.html"
+    target.write_text("earlier", encoding="utf-8")
+    before = sorted(target.parent.iterdir())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", str(target)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert target.read_text(encoding="utf-8") == "earlier"
+    assert sorted(target.parent.iterdir()) == before

@@ -1,0 +1,245 @@
+"""A folder appears whole or not at all, never in place of another, and goes on after kill -9 where it stopped."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from aiayn_cli.errors import AiaynError, DataError, Terminated
+from aiayn_cli.folders import Steps, Unfinished, new_folder, remove_leftovers
+
+PLAN = {"seed": 3, "größe": [1, 2]}
+
+
+def test_a_folder_appears_with_all_its_files_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "er" / "out"
+    with new_folder(out) as folder:
+        (folder / "a").write_text("1")
+        (folder / "b").mkdir()
+        Steps(folder, PLAN)
+        assert not out.exists()
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
+
+
+def test_only_what_steps_and_locks_keep_is_removed_at_the_end(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as folder:
+        steps = Steps(folder, PLAN)
+        (folder / "a").write_text("1")
+        (folder / "b").mkdir()
+        (steps.scratch / "text").write_text("2")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "b"]
+
+
+def test_an_empty_folder_may_become_the_result(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "a").write_text("1")
+    assert (tmp_path / "out" / "a").read_text() == "1"
+
+
+def test_what_exists_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("mine")
+    (tmp_path / "file").write_text("mine too")
+    for name in ("out", "file"):
+        with pytest.raises(DataError, match=f"{name} exists already"), new_folder(tmp_path / name):
+            pytest.fail("entered")
+    assert (tmp_path / "out" / "precious").read_text() == "mine"
+    assert (tmp_path / "file").read_text() == "mine too"
+
+
+def fill_half(out: Path, error: BaseException) -> None:
+    with new_folder(out) as folder:
+        steps = Steps(folder, PLAN)
+        (folder / "a").write_text("1")
+        steps.finish("first", {"n": 1}, [folder / "a"])
+        raise error
+
+
+@pytest.mark.parametrize("error", [DataError("bad text"), AiaynError("other")], ids=str)
+def test_an_error_that_the_same_call_would_meet_again_leaves_nothing(tmp_path: Path, error: AiaynError) -> None:
+    with pytest.raises(type(error)):
+        fill_half(tmp_path / "out", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt(), Terminated("SIGTERM"), Unfinished("a process was killed"), OSError(errno.EIO, "I/O error")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_interruption_leaves_what_is_done_to_the_next_call(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        fill_half(tmp_path / "out", error)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+    with new_folder(tmp_path / "out") as folder:
+        steps = Steps(folder, PLAN)
+        assert steps.resumed
+        assert steps.result("first") == {"n": 1}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_plainly_and_loses_nothing(tmp_path: Path, code: int) -> None:
+    with pytest.raises(DataError, match=f"out does not fit on its disk: {os.strerror(code)}") as caught:
+        fill_half(tmp_path / "out", OSError(code, os.strerror(code)))
+    assert caught.value.hint == "free some space: the same command goes on from there; or give another --out"
+    with new_folder(tmp_path / "out") as folder:
+        assert Steps(folder, PLAN).result("first") == {"n": 1}
+
+
+def test_work_after_another_plan_starts_over(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fill_half(tmp_path / "out", KeyboardInterrupt())
+    with new_folder(tmp_path / "out") as folder:
+        steps = Steps(folder, PLAN | {"seed": 4})
+        assert not steps.resumed
+        assert steps.result("first") is None
+        assert not (folder / "a").exists()
+
+
+def test_a_step_gives_what_the_next_call_will_read(tmp_path: Path) -> None:
+    assert Steps(tmp_path, PLAN).finish("only", {"tuple": (1, 2)}) == {"tuple": [1, 2]}
+    assert Steps(tmp_path, PLAN).result("only") == {"tuple": [1, 2]}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"n": "1"}', b"\xff\n{}", b"0\n" + b"[" * 100_000])
+def test_a_damaged_marker_is_named_and_the_next_call_starts_over(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fill_half(tmp_path / "out", KeyboardInterrupt())
+    marker = tmp_path / "out.partial" / ".steps" / "first.json"
+    marker.write_bytes(content)
+    with pytest.raises(DataError) as caught, new_folder(tmp_path / "out") as folder:
+        Steps(folder, PLAN).result("first")
+    assert caught.value.problem == f"{marker} is damaged: it is not as it was written"
+    assert caught.value.hint == "run the same command again: it starts over"
+    with new_folder(tmp_path / "out") as folder:
+        assert not Steps(folder, PLAN).resumed
+
+
+def test_a_link_to_a_folder_stays_and_the_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, target in (("link", "empty"), ("dangling", "elsewhere/new")):
+        (tmp_path / name).symlink_to(target)
+        with new_folder(tmp_path / name) as folder:
+            (folder / "a").touch()
+        assert (tmp_path / name).is_symlink()
+        assert [path.name for path in (tmp_path / target).iterdir()] == ["a"]
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_folders_that_cannot_be_replaced_are_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, problem in (
+        (Path(), ". is the folder that the command runs in"),
+        (Path("nowhere") / "..", "nowhere/.. is the folder that the command runs in"),
+        (Path("/"), "/ exists already"),
+    ):
+        with pytest.raises(DataError) as caught, new_folder(path):
+            pytest.fail("it must not begin")
+        assert caught.value.problem == problem
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "disk")
+    with pytest.raises(DataError, match="disk is the place of a whole disk") as caught, new_folder(tmp_path / "disk"):
+        pytest.fail("it must not begin")
+    assert caught.value.hint == f"give a folder inside it, such as --out {tmp_path}/disk/prepared"
+    assert [path.name for path in tmp_path.rglob("*")] == ["disk"]
+
+
+def test_a_folder_that_another_process_finished_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+
+    def finish_first(lock: BinaryIO, operation: int) -> None:
+        """What another process does between our look at the folder and our lock on it."""
+        monkeypatch.setattr(fcntl, "flock", flock)
+        (tmp_path / "out.partial").rename(tmp_path / "out")
+        flock(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", finish_first)
+    with pytest.raises(DataError, match="out exists already"), new_folder(tmp_path / "out"):
+        pytest.fail("it must not begin")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "out"]
+
+
+def test_a_killed_process_leaves_its_finished_steps(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from aiayn_cli.folders import Steps, new_folder\n"
+        "with new_folder(Path(sys.argv[1])) as folder:\n"
+        "    steps = Steps(folder, {})\n"
+        "    (folder / 'whole').write_text('y'); steps.finish('first', {'n': 2}, [folder / 'whole'])\n"
+        "    (folder / 'half').write_text('x'); (folder / 'sub').mkdir(); (folder / 'sub' / 'file').touch()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "out"], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+    with new_folder(tmp_path / "out") as folder:
+        assert Steps(folder, {}).result("first") == {"n": 2}
+        assert (folder / "whole").read_text() == "y"
+    with pytest.raises(DataError, match="out exists already"), new_folder(tmp_path / "out"):
+        pytest.fail("entered")
+
+
+def test_a_damaged_plan_is_another_plan(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, PLAN)
+    (steps.scratch / "plan.json").write_bytes(b'{"seed')
+    (tmp_path / "old").touch()
+    assert not Steps(tmp_path, PLAN).resumed
+    assert not (tmp_path / "old").exists()
+
+
+def test_a_partial_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "mine").write_text("x")
+    with pytest.raises(DataError, match=r"out\.partial is in the way"), new_folder(tmp_path / "out"):
+        pytest.fail("entered")
+    assert (tmp_path / "out.partial" / "mine").read_text() == "x"
+    (tmp_path / "other.partial").symlink_to("out.partial")
+    (tmp_path / "out.partial" / ".lock").touch()
+    with pytest.raises(DataError, match=r"other\.partial is in the way"), new_folder(tmp_path / "other"):
+        pytest.fail("entered")
+    assert (tmp_path / "out.partial" / "mine").read_text() == "x"
+
+
+def test_two_processes_do_not_write_the_same_folder(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "a").write_text("1")
+        with pytest.raises(DataError, match="is being written by another process"), new_folder(tmp_path / "out"):
+            pytest.fail("entered")
+    assert (tmp_path / "out" / "a").read_text() == "1"
+
+
+def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="out cannot be made"), new_folder(tmp_path / "file" / "out"):
+        pytest.fail("entered")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_leftovers_of_a_kill_at_the_very_end_can_be_removed(tmp_path: Path) -> None:
+    steps = Steps(tmp_path, PLAN)
+    (steps.scratch / "text").touch()
+    (tmp_path / "a").touch()
+    for _ in range(2):
+        remove_leftovers(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_leftovers_that_cannot_be_removed_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, refuse)
+    remove_leftovers(tmp_path)

@@ -1,0 +1,127 @@
+"""metrics.jsonl: whole lines of valid JSON, whatever happened to the run before."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.metrics import MetricsLog, perplexity, progress_facts, read_metrics, standing
+
+
+def test_records_are_appended_over_several_runs(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    MetricsLog(path).write("train", step=1, loss=2.5)
+    MetricsLog(path).write("train", step=2, note="Größe\n2")
+    first, second = read_metrics(path)
+    assert (first["event"], first["step"], first["loss"]) == ("train", 1, 2.5)
+    assert second["note"] == "Größe\n2"
+    assert first["time"] <= second["time"]
+
+
+def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    MetricsLog(path).write("train", loss=math.nan, perplexity=math.inf, rate=1e-4)
+    record = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda name: f"not JSON: {name}")
+    assert (record["loss"], record["perplexity"], record["rate"]) == (None, None, 1e-4)
+
+
+def test_a_line_cut_short_by_a_crash_takes_no_later_record_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    MetricsLog(path).write("train", step=1)
+    with path.open("ab") as file:
+        file.write(b'{"event": "train", "st')
+    log = MetricsLog(path)
+    log.write("resume", step=2)
+    log.write("train", step=3)
+    assert [record["step"] for record in read_metrics(path)] == [1, 2, 3]
+
+
+def test_without_a_file_nothing_is_written(tmp_path: Path) -> None:
+    MetricsLog(None).write("train", step=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_makes_no_file_before_its_first_record(tmp_path: Path) -> None:
+    MetricsLog(tmp_path / "metrics.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_listeners_hear_each_record_after_it_is_written(tmp_path: Path) -> None:
+    path, heard = tmp_path / "metrics.jsonl", []
+    log = MetricsLog(path, [lambda record: heard.append((record, read_metrics(path)[-1]))])
+    log.write("train", step=1, loss=math.nan)
+    ((record, written),) = heard
+    assert record == written == log.latest["train"]
+    assert record["loss"] is None
+
+
+@pytest.mark.parametrize("event", ["resume", "rollback"])
+def test_what_was_undone_no_longer_stands(event: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    for step, bleu in ((4, 10.0), (8, 20.0)):
+        log.write("validation", step=step, bleu=bleu)
+    log.write(event, step=4)
+    assert MetricsLog(path).latest["validation"]["bleu"] == 10.0
+    assert [(r["event"], r["step"]) for r in standing(read_metrics(path))] == [("validation", 4), (event, 4)]
+    MetricsLog(path).write("validation", step=8, bleu=30.0)
+    assert [r.get("bleu") for r in standing(read_metrics(path))] == [10.0, None, 30.0]
+
+
+def test_of_an_update_that_was_validated_twice_the_last_validation_stands(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step, bleu in ((4, 10.0), (8, 20.0), (8, 20.0)):
+        log.write("validation", step=step, bleu=bleu)
+        log.write("resume", step=step)  # after a kill between the validation and its checkpoint
+    records = standing(read_metrics(tmp_path / "metrics.jsonl"))
+    assert [(r["step"], r["bleu"]) for r in records if r["event"] == "validation"] == [(4, 10.0), (8, 20.0)]
+
+
+def test_a_line_that_is_no_record_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('17\n{"step": 1}\n[]\n{"event": "train", "step": 2}\n', encoding="utf-8")
+    assert [record["step"] for record in read_metrics(path)] == [2]
+
+
+TRAIN = {"loss": 2.0, "perplexity": 7.389, "learning_rate": 7e-4, "tokens_per_second": 12345.6, "mfu": 0.413}
+
+
+def test_the_progress_line_says_what_is_known() -> None:
+    facts = ["epoch 3", "loss 2.000", "perplexity 7.389", "rate 0.0007", "12,346 target tokens/s", "MFU 41 %"]
+    assert progress_facts(2, TRAIN, {"bleu": 31.27, "step": 1500}) == [*facts, "BLEU 31.3 at 1,500"]
+    assert progress_facts(2, TRAIN, {"bleu": None, "step": 1500}) == facts
+    assert progress_facts(2, {**TRAIN, "mfu": math.nan}, None) == facts[:-1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(0.0, 1.0), (2.0, math.exp(2)), (701.0, math.inf), (math.inf, math.inf)]
+)
+def test_perplexity_never_overflows(loss: float, expected: float) -> None:
+    assert perplexity(loss) == expected
+    assert math.isnan(perplexity(math.nan))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+def test_a_full_disk_is_told_with_the_file() -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        MetricsLog(Path("/dev/full")).write("train", step=1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": ["train"], "step": 2}', '{"event": "train", "step": "x"}', '{"event": "train", "step": true}',
+        '{"event": "train", "step": 2, "loss": [1]}', '{"event": "train", "step": -1}', '{"event": "resume"}',
+        '{"event": "rollback", "step": null}', '{"event": "samples", "step": 2, "sources": 5}', "[" * 100_000,
+        '{"event": "validation", "step": 2, "best": 5}', '{"event": "train", "step": 2, "loss": 1e400}', "5",
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_record_of_ours_is_left_out(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    MetricsLog(path).write("train", step=1)
+    with path.open("a") as file:
+        file.write(line + "\n")
+    log = MetricsLog(path)
+    log.write("resume", step=1)
+    assert [record["event"] for record in standing(read_metrics(path))] == ["train", "resume"]

@@ -1,0 +1,305 @@
+"""Records in = records out, whatever the bytes, the compression or the size of what is read at once."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.errors import DataError
+from aiayn_cli.text import lines as text
+from aiayn_cli.text import zstd
+from aiayn_cli.text.lines import (
+    RecordReader,
+    display_name,
+    is_blank,
+    open_text_bytes,
+    read_file,
+    read_records,
+    write_records,
+)
+
+MAPPED = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstandard.compress,
+}
+
+# Everything that UTF-8 can hold, with the characters that matter here far more often than by chance.
+characters = st.one_of(st.sampled_from("\n\r\t \v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\ufeffaé漢😀"), st.characters())
+texts = st.text(characters.filter(lambda c: c != "\0" and not "\ud800" <= c <= "\udfff"))
+
+
+class Trickle(io.BytesIO):
+    """Gives at most `step` bytes at once, as a slow pipe does."""
+
+    def __init__(self, content: bytes, step: int) -> None:
+        super().__init__(content)
+        self.step = step
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return super().read1(self.step)
+
+
+def read_bytes(content: bytes) -> list[str]:
+    return list(read_records(io.BytesIO(content), "some.en"))
+
+
+def reference(content: str) -> list[str]:
+    """The rules written down once more, without regard to speed or memory."""
+    content = content.removeprefix("\ufeff")
+    lines = content.split("\n")
+    records = [line.removesuffix("\r") for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+    return ["".join(" " if c in MAPPED else c for c in record) for record in records]
+
+
+@given(texts)
+def test_a_file_has_the_records_that_the_rules_say(content: str) -> None:
+    assert read_bytes(content.encode()) == reference(content)
+
+
+@given(texts, st.integers(1, 7))
+def test_the_size_of_a_read_changes_nothing(content: str, step: int) -> None:
+    assert list(read_records(Trickle(content.encode(), step), "some.en")) == reference(content)
+
+
+@given(st.binary() | st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\0", b"\xff", b"\xed\xa0\x80"])).map(b"".join))
+def test_no_byte_but_lf_changes_the_number_of_records(content: bytes) -> None:
+    reader = RecordReader(io.BytesIO(content), "some.en", keep_going=True)
+    body = content.removeprefix(b"\xef\xbb\xbf")
+    assert len(list(reader)) == reader.records == body.count(b"\n") + (not body.endswith(b"\n") and body != b"")
+
+
+@given(st.lists(texts))
+def test_what_is_written_is_read_back_with_line_ends_as_blanks(records: list[str]) -> None:
+    file = io.BytesIO()
+    assert write_records(file, records) == len(records)
+    expected = ["".join(" " if c in "\n" + MAPPED else c for c in record) for record in records]
+    if expected:
+        expected[0] = expected[0].removeprefix("\ufeff")  # what a file begins with is a byte order mark
+    assert read_bytes(file.getvalue()) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "records"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"\n\n\n", ["", "", ""]),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\r\n\r\nb\r\n", ["a", "", "b"]),
+        (b"a\r\r\n", ["a "]),
+        (b"a\rb\n", ["a b"]),
+        (b"a\r", ["a "]),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbf\n", [""]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        (b"a\tb\x1f\n", ["a\tb\x1f"]),
+    ],
+)
+def test_edge_cases_of_line_ends(content: bytes, records: list[str]) -> None:
+    assert read_bytes(content) == records
+
+
+@pytest.mark.parametrize("character", MAPPED)
+def test_a_character_that_ends_lines_elsewhere_becomes_a_blank_and_is_counted(character: str) -> None:
+    reader = RecordReader(io.BytesIO(f"a{character}b\nc\nd{character}{character}e\n".encode()), "some.en")
+    assert list(reader) == ["a b", "c", "d  e"]
+    assert reader.mapped == 3
+
+
+BAD_BYTES = {
+    "not utf-8": (b"ok\nab\xffcd\n", "some.en:2: byte 3 of the line (0xFF) is not UTF-8 (byte 5 of the file)"),
+    "latin-1": (
+        "ok\nGr\u00fc\u00dfe\n".encode("latin-1"),
+        "some.en:2: byte 3 of the line (0xFC) is not UTF-8 (byte 5 of",
+    ),
+    "cut short": (b"ok\nok\n\xe6\xbc", "some.en:3: byte 1 of the line (0xE6) is not UTF-8 (byte 6 of the file)"),
+    "surrogate": (b"\xed\xa0\x80\n", "some.en:1: byte 1 of the line (0xED) is not UTF-8 (byte 0 of the file)"),
+    "NUL": (b"ok\n\na\0b\n", "some.en:3: byte 2 of the line is NUL (byte 5 of the file)"),
+    "NUL first": (b"a\0\xff\n", "some.en:1: byte 2 of the line is NUL (byte 1 of the file)"),
+    "NUL last": (b"a\xff\0\n", "some.en:1: byte 2 of the line (0xFF) is not UTF-8 (byte 1 of the file)"),
+    "after a byte order mark": (b"\xef\xbb\xbfa\xff\n", "some.en:1: byte 2 of the line (0xFF) is not UTF-8 (byte 4 of"),
+    "after CRLF": (b"a\r\nb\xff\r\n", "some.en:2: byte 2 of the line (0xFF) is not UTF-8 (byte 4 of the file)"),
+}
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+@pytest.mark.parametrize("case", BAD_BYTES)
+def test_bad_bytes_are_named_by_line_and_byte(case: str, step: int) -> None:
+    content, message = BAD_BYTES[case]
+    with pytest.raises(DataError) as caught:
+        list(read_records(Trickle(content, step), "some.en"))
+    assert caught.value.problem.startswith(message)
+    assert "iconv" in caught.value.hint
+
+
+def test_the_records_before_bad_bytes_are_given_when_they_arrive_first() -> None:
+    records = read_records(Trickle(b"a\nb\n\xff\n", 2), "some.en")
+    assert [next(records), next(records)] == ["a", "b"]
+    with pytest.raises(DataError):
+        next(records)
+
+
+def test_keep_going_gives_none_for_a_bad_record_and_counts_it() -> None:
+    reader = RecordReader(io.BytesIO(b"a\n\xff\n\0\nb\n"), "some.en", keep_going=True)
+    assert list(reader) == ["a", None, None, "b"]
+    assert (reader.records, reader.bad) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (gzip.compress(b"hello\n" * 9, mtime=9), "rename it to some.en.gz"),
+        (lzma.compress(b"hello\n" * 9), "rename it to some.en.xz"),
+        (bz2.compress(b"hello\n" * 9), "rename it to some.en.bz2"),
+        (zstandard.compress(b"hello\n" * 9), "rename it to some.en.zst"),
+        ("hello\n".encode("utf-16"), "iconv -f UTF-16"),
+    ],
+    ids=["gz", "xz", "bz2", "zst", "utf-16"],
+)
+def test_a_file_of_another_kind_is_recognised(content: bytes, hint: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_bytes(content)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("suffix", ["", ".txt", *COMPRESSORS, ".GZ"])
+def test_files_are_read_through_their_compression(tmp_path: Path, suffix: str) -> None:
+    records = [f"record {i} " + "x" * (i % 97) for i in range(5_000)]
+    content = "".join(f"{record}\n" for record in records).encode()
+    path = tmp_path / f"some.en{suffix}"
+    path.write_bytes(COMPRESSORS.get(suffix.lower(), bytes)(content))
+    assert read_file(path) == records
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_parts_compressed_one_by_one_are_read_as_one_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"some.en{suffix}"
+    path.write_bytes(COMPRESSORS[suffix](b"a\nb") + COMPRESSORS[suffix](b"c\n"))
+    assert read_file(path) == ["a", "bc"]
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_a_compressed_file_that_is_cut_short_is_one_clear_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"some.en{suffix}"
+    content = COMPRESSORS[suffix](os.urandom(200_000).hex().encode() + b"\n")
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError) as caught:
+        read_file(path)
+    assert caught.value.problem.startswith(f"{path} cannot be read after record 0")
+    assert "fetch or compress it again" in caught.value.hint
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_a_compressed_file_that_is_damaged_is_one_clear_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"some.en{suffix}"
+    path.write_bytes(b"this is not compressed at all, whatever its name says\n")
+    with pytest.raises(DataError, match="cannot be read after record 0"):
+        read_file(path)
+
+
+def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "some.en.zst"
+    path.write_bytes(zstandard.compress(b"a\n"))
+    monkeypatch.setattr(zstd, "_zstandard", None)
+    with pytest.raises(DataError, match="needs the package zstandard") as caught:
+        open_text_bytes(path)
+    assert caught.value.hint == "pip install 'aiayn-cli[zstd]'"
+
+
+def test_a_missing_file_is_answered_with_the_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "train.de.gz").touch()
+    with pytest.raises(DataError, match="does not exist") as caught:
+        open_text_bytes(tmp_path / "trian.de.gz")
+    assert caught.value.hint == f"did you mean {tmp_path / 'train.de.gz'}?"
+    with pytest.raises(DataError, match="does not exist") as caught:
+        open_text_bytes(tmp_path / "completely-different")
+    assert caught.value.hint == "check the name and the folder"
+    with pytest.raises(DataError, match="does not exist") as caught:
+        open_text_bytes(tmp_path / "no" / "folder.xz")
+    assert caught.value.hint == f"there is no folder {tmp_path / 'no'}"
+
+
+def test_a_folder_is_not_read_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        open_text_bytes(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret.en"
+    path.touch(mode=0)
+    with pytest.raises(DataError, match="cannot be opened: Permission denied"):
+        open_text_bytes(path)
+
+
+def test_minus_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
+    assert read_file("-") == ["a", "b"]
+    assert (display_name("-"), display_name(Path("a.en"))) == ("stdin", "a.en")
+
+
+def test_a_record_of_a_slow_pipe_is_given_before_the_next_one_is_written() -> None:
+    reading_end, writing_end = os.pipe()
+    with os.fdopen(reading_end, "rb") as source, os.fdopen(writing_end, "wb", buffering=0) as sink:
+        records = read_records(source, "stdin")
+        for i in range(3):
+            timer = threading.Timer(10, sink.close)  # a reader that waits for more would otherwise hang here
+            timer.start()
+            sink.write(f"record {i}\n".encode())
+            assert next(records) == f"record {i}"
+            timer.cancel()
+
+
+def test_memory_holds_a_chunk_and_not_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "CHUNK_BYTES", 100)
+    source = io.BytesIO(b"0123456789\n" * 1_000)
+    records = read_records(source, "some.en")
+    for _ in range(20):
+        next(records)
+    assert source.tell() <= 20 * 11 + 2 * 100
+
+
+def test_a_record_longer_than_a_chunk_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "CHUNK_BYTES", 10)
+    assert read_bytes(b"ab\n" + b"x" * 1_001 + b"\ncd\n") == ["ab", "x" * 1_001, "cd"]
+
+
+def test_a_lone_surrogate_is_not_written() -> None:
+    with pytest.raises(DataError, match=r"record 2 holds the lone surrogate U\+D800"):
+        write_records(io.BytesIO(), ["ok", "a\ud800"])
+
+
+def test_a_record_is_written_before_the_next_one_is_asked_for() -> None:
+    sink = io.BytesIO()
+
+    def records() -> Iterator[str]:
+        yield "a"
+        assert sink.getvalue() == b"a\n"
+        yield "b"
+
+    assert write_records(sink, records()) == 2
+
+
+@pytest.mark.parametrize("record", ["", " ", "\t", "\u3000", "\xa0 \u2009", "\x1f"])
+def test_unicode_white_space_alone_is_blank(record: str) -> None:
+    assert is_blank(record)
+
+
+@pytest.mark.parametrize("record", ["a", " . ", "\u200b", "\ufeff", "▁"])
+def test_anything_visible_or_without_the_white_space_property_is_not_blank(record: str) -> None:
+    assert not is_blank(record)

@@ -1,0 +1,109 @@
+"""Small stores and models for the tests of training."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE, Watched
+
+from aiayn_cli.config import ModelConfig
+from aiayn_cli.data.store import TokenStore, TokenStoreWriter
+from aiayn_cli.metrics import MetricsLog
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.cost import TrainingCost
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.trainer import Hooks, Trainer
+
+StoreOf = Callable[..., TokenStore]
+ModelOf = Callable[..., TranslationModel]
+
+
+@pytest.fixture
+def store_of(tmp_path: Path) -> StoreOf:
+    """A store of n random pairs whose target is the source backwards: something to learn."""
+
+    def make(n_pairs: int, *, longest: int = 9, split: str = "train", seed: int = 0) -> TokenStore:
+        random = np.random.default_rng(seed)
+        lengths = random.integers(1, longest + 1, n_pairs).astype(np.int32)
+        pairs = [random.integers(4, VOCAB_SIZE, length).astype(np.uint16) for length in lengths]
+        writer = TokenStoreWriter(tmp_path, split, np.dtype("<u2"))
+        src, tgt = np.concatenate(pairs), np.concatenate([pair[::-1] for pair in pairs])
+        writer.add(src, lengths, tgt, lengths)
+        writer.close()
+        return TokenStore(tmp_path, split)
+
+    return make
+
+
+@pytest.fixture
+def model_of() -> ModelOf:
+    """A tiny model with the same weights at every call."""
+
+    def make(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TranslationModel:
+        config = ModelConfig(
+            n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7, dropout=dropout
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(11)
+            return build_model(config, VOCAB_SIZE).to(dtype)
+
+    return make
+
+
+@pytest.fixture
+def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., TranslationModel]) -> Any:
+    def make(
+        *,
+        state: TrainingState | None = None,
+        bleu: Iterable[float] | None = None,
+        signals: Callable[[], str] = lambda: "",
+        with_valid: bool = True,
+        dropout: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+        **settings: Any,
+    ) -> Watched:
+        config = replace(CONFIG, **settings)
+        model = model_of(dtype, dropout=dropout)
+        optimizer = MasterAdam(model, config)
+        found: Watched
+        scores = iter(bleu or ())
+        hooks = Hooks(
+            save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
+            bleu=None if bleu is None else lambda _: next(scores),
+            interrupted=signals,
+            cost=TrainingCost(SHAPE, VOCAB_SIZE),
+            matmul_rate=2e9,
+        )
+        step = optimizer.step
+
+        def watched_step(learning_rate: float) -> None:
+            found.gradients.append(optimizer.gradient.clone())
+            found.rates.append(learning_rate)
+            step(learning_rate)
+
+        optimizer.step = watched_step  # type: ignore[method-assign]
+        found = Watched(
+            Trainer(
+                model,
+                optimizer,
+                store_of(90),
+                store_of(11, split="valid", seed=1) if with_valid else None,
+                config,
+                d_model=16,
+                device=torch.device("cpu"),
+                worker=Worker(),
+                metrics=MetricsLog(tmp_path / "metrics.jsonl"),
+                hooks=hooks,
+                state=state or TrainingState(),
+            )
+        )
+        return found
+
+    return make

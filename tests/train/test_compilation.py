@@ -1,0 +1,184 @@
+"""Compiled layers compute what the others do, in a number of graphs that does not grow with shapes or layers."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from aiayn_cli.config import Compile, ModelConfig
+from aiayn_cli.data.batches import Position, plan_updates
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.train import compilation, forward
+from aiayn_cli.train.compilation import compile_layers, is_compiled, problem_with_graphs, without_graphs
+from aiayn_cli.train.forward import teacher_forced
+from aiayn_cli.train.loss import smoothed_cross_entropy
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Chooses how traced graphs are run, never by compiled C++, which takes a minute; and whether sizes are symbols."""
+    compile_module, limit = nn.Module.compile, torch._dynamo.config.recompile_limit
+
+    def choose(name: str, *, symbols: bool = True) -> None:
+        def chosen(self: nn.Module, dynamic: bool, mode: str | None) -> None:
+            compile_module(self, backend=name, dynamic=dynamic and symbols)
+
+        monkeypatch.setattr(nn.Module, "compile", chosen)
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield choose
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = limit
+
+
+def a_model(layers: int) -> TranslationModel:
+    torch.manual_seed(2)
+    shape = ModelConfig(
+        n_encoder_layers=layers, n_decoder_layers=layers, d_model=8, d_ff=12, n_heads=2, d_k=3, d_v=5, dropout=0
+    )
+    return build_model(shape, 31)
+
+
+def an_epoch(model: TranslationModel, store: TokenStore) -> list[tuple[torch.Size, float]]:
+    """Shape of the sources and loss of each batch of an epoch, of about as many tokens each."""
+    shapes: list[torch.Size] = []
+    losses = []
+    encode = type(model).encode
+    model.encode = lambda src, mask: shapes.append(src.shape) or encode(model, src, mask)  # type: ignore[method-assign]
+    for update in plan_updates(store, 100, 3, Position()):
+        hidden, targets = teacher_forced(model, store, update.pairs, CPU)
+        loss, _ = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.1)
+        loss.backward()
+        losses.append(float(loss.detach()))
+        if update.after.epoch:
+            break
+    return list(zip(shapes, losses, strict=True))
+
+
+def test_an_epoch_of_any_shapes_takes_a_few_graphs_and_gives_the_same_losses(
+    backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend("eager")
+    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: True)  # as on a GPU
+    store, model, plain = store_of(90, longest=30), a_model(2), a_model(2)
+    assert compile_layers(model, "on", CPU)
+    found, expected = an_epoch(model, store), an_epoch(plain, store)
+    assert len({shape for shape, _ in found}) > 8
+    assert found == [(shape, pytest.approx(loss, rel=1e-4)) for shape, loss in expected]
+    stats = torch._dynamo.utils.counters["stats"]
+    # One of the encoder and one of the decoder, and each again if two sizes of the first batch happened to be equal,
+    # which torch takes for a rule: not one for each of the four layers, nor for each shape.
+    assert 2 <= stats["unique_graphs"] <= 4
+    assert not torch._dynamo.utils.counters["graph_break"]
+
+
+def test_compiled_layers_have_the_loss_and_the_gradients_of_plain_ones(
+    backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend("aot_eager", symbols=False)  # all but the last step: the backward pass is traced too
+    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: True)
+    store, models = store_of(12, longest=30), [a_model(1), a_model(1)]
+    compile_layers(models[0], "on", CPU)
+    assert [is_compiled(model) for model in models] == [True, False]
+    losses = []
+    for model in models:
+        hidden, targets = teacher_forced(model, store, np.arange(12), CPU)
+        loss, _ = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.1)
+        loss.backward()
+        losses.append(loss.detach())
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+    torch.testing.assert_close(*losses)
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[nn.Module, str | None]]:
+    """Layers that were to be compiled, and in which mode; none is."""
+    found: list[tuple[nn.Module, str | None]] = []
+    monkeypatch.setattr(nn.Module, "compile", lambda self, dynamic, mode: found.append((self, mode)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "expected"),
+    [
+        ("off", "cuda", False), ("off", "cpu", False), ("auto", "cpu", False), ("auto", "cuda", True),
+        ("on", "cpu", True), ("graphs", "cpu", False), ("graphs", "cuda", True),
+    ],
+)  # fmt: skip
+def test_auto_and_graphs_compile_on_a_gpu_only(
+    wanted: Compile,
+    device: str,
+    expected: bool,
+    compiled: list[tuple[nn.Module, str | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(compilation, "problem_with_graphs", lambda _: "")
+    model = a_model(2)
+    assert compile_layers(model, wanted, torch.device(device)) is expected
+    mode = "reduce-overhead" if wanted == "graphs" else None
+    assert compiled == ([(layer, mode) for layer in (*model.encoder_layers, *model.decoder_layers)] if expected else [])
+    assert model.replays_graphs == ((wanted, device) == ("graphs", "cuda"))
+    assert ("CUDA graphs need a GPU, and this is cpu" in capsys.readouterr().err) == (
+        (wanted, device) == ("graphs", "cpu")
+    )
+
+
+def test_where_cuda_graphs_do_not_work_layers_are_compiled_without_them(
+    compiled: list[tuple[nn.Module, str | None]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(compilation, "problem_with_graphs", lambda _: "no kernel image")
+    model = a_model(1)
+    assert compile_layers(model, "graphs", torch.device("cuda"))
+    assert [mode for _, mode in compiled] == [None, None]
+    assert not model.replays_graphs
+    assert "CUDA graphs do not work here (no kernel image)" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_cuda_graphs_is_found_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nCUDA kernel errors might be ...")
+
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
+    monkeypatch.setattr(torch, "compile", lambda layer, **_: layer)
+    assert problem_with_graphs(CPU) == ""
+    monkeypatch.setattr(torch, "compile", lambda layer, **_: lambda x: layer(x) + 1)
+    assert problem_with_graphs(CPU) == "a replayed layer gives other numbers"
+    monkeypatch.setattr(torch, "compile", fail)
+    assert problem_with_graphs(CPU) == "operation not permitted when stream is capturing"
+
+
+def test_each_batch_is_a_pass_of_its_own_where_graphs_are_replayed(
+    store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[None] = []
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: marks.append(None))
+    model, store = a_model(1), store_of(30)
+    an_epoch(model, store)
+    assert not marks
+    model.replays_graphs = True
+    assert len(an_epoch(model, store)) == len(marks) > 1
+
+
+def test_what_has_many_shapes_runs_without_graphs(
+    backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend("eager")
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
+    model, store = a_model(1), store_of(5)
+    compile_layers(model, "on", CPU)
+    model.replays_graphs = True
+    with without_graphs(model):
+        an_epoch(model, store)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 0

@@ -1,0 +1,242 @@
+"""Adam on one flat copy equals torch's Adam on the separate tensors, and forgets nothing between two runs."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aiayn_cli.config import TrainingConfig
+from aiayn_cli.errors import CheckpointError
+from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.optimizer import MasterAdam
+
+CONFIG = TrainingConfig()
+
+
+class Tied(nn.Module):
+    """Two names for one matrix, and two tensors of other sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 3)
+        self.linear = nn.Linear(3, 4)
+        self.output = self.embedding
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.linear(self.embedding(x))
+        logits: Tensor = hidden[:, :3] @ self.output.weight.T + hidden[:, 3:]
+        return logits
+
+
+def a_model(dtype: torch.dtype = torch.float32) -> Tied:
+    torch.manual_seed(3)
+    return Tied().to(dtype)
+
+
+def losses(model: nn.Module, steps: int, seed: int = 0) -> Iterator[Tensor]:
+    """A loss for each step, on other inputs each time."""
+    for step in range(steps):
+        random = torch.Generator().manual_seed(seed * 1_000 + step)
+        x, y = torch.randint(5, (7,), generator=random), torch.randint(5, (7,), generator=random)
+        yield nn.functional.cross_entropy(model(x).float(), y)
+
+
+def backward(loss: Tensor) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+def test_steps_equal_torchs_adam_on_separate_tensors() -> None:
+    mine, torchs = a_model(), a_model()
+    optimizer = MasterAdam(mine, CONFIG)
+    adam = torch.optim.Adam(torchs.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    for step, (loss, expected) in enumerate(zip(losses(mine, 12), losses(torchs, 12), strict=True), start=1):
+        rate = 0.01 / step
+        backward(loss)
+        optimizer.accumulate()
+        optimizer.step(rate)
+        adam.zero_grad()
+        backward(expected)
+        adam.param_groups[0]["lr"] = rate
+        adam.step()
+        for parameter, other in zip(mine.parameters(), torchs.parameters(), strict=True):
+            torch.testing.assert_close(parameter, other, rtol=1e-6, atol=1e-7)
+
+
+def test_betas_and_eps_are_the_configs() -> None:
+    config = TrainingConfig(adam_beta1=0.5, adam_beta2=0.25, adam_eps=2.0)
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = MasterAdam(model, config, {"weight": torch.zeros(1, 1)})
+    first = second = expected = 0.0
+    for step, gradient in enumerate((3.0, -1.0), start=1):
+        optimizer.gradient.fill_(gradient)
+        optimizer.step(1.0)
+        first, second = 0.5 * first + 0.5 * gradient, 0.25 * second + 0.75 * gradient**2
+        expected -= (first / (1 - 0.5**step)) / ((second / (1 - 0.25**step)) ** 0.5 + 2.0)
+        assert model.weight.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_shared_matrix_exists_once_and_stays_shared() -> None:
+    model = a_model()
+    optimizer = MasterAdam(model, CONFIG)
+    assert list(optimizer.weights()) == ["embedding.weight", "linear.weight", "linear.bias"]
+    assert optimizer.gradient.shape == (5 * 3 + 3 * 4 + 4,)
+    for loss in losses(model, 2):
+        backward(loss)
+        optimizer.accumulate()
+        optimizer.step(0.1)
+    assert model.output.weight is model.embedding.weight
+    torch.testing.assert_close(model.output.weight.detach(), optimizer.weights()["embedding.weight"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_several_backward_passes_add_up_until_the_step(dtype: torch.dtype) -> None:
+    model, separate = a_model(dtype), a_model(dtype)
+    optimizer = MasterAdam(model, CONFIG)
+    for step in range(2):
+        expected = torch.zeros_like(optimizer.gradient)
+        for loss, other in zip(losses(model, 3, step), losses(separate, 3, step), strict=True):
+            backward(loss)
+            optimizer.accumulate()
+            separate.zero_grad()
+            backward(other)
+            gradients = [p.grad for p in separate.parameters() if p.grad is not None]
+            expected += torch.cat([gradient.float().flatten() for gradient in gradients])
+        torch.testing.assert_close(optimizer.gradient, expected, rtol=1e-6, atol=1e-7)
+        optimizer.step(0.0)
+        assert not optimizer.gradient.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_a_backward_pass_leaves_out_keeps_nothing_of_the_step_before(dtype: torch.dtype) -> None:
+    model = a_model(dtype)
+    optimizer = MasterAdam(model, CONFIG)
+    backward(next(losses(model, 1)))
+    optimizer.accumulate()
+    optimizer.step(0.1)
+    backward(model.embedding.weight.sum())
+    optimizer.accumulate()
+    assert optimizer.gradient.tolist() == [1.0] * 15 + [0.0] * 16
+
+
+def test_clearing_leaves_the_weights_alone() -> None:
+    model = a_model()
+    optimizer = MasterAdam(model, CONFIG)
+    before = {name: weight.clone() for name, weight in optimizer.weights().items()}
+    backward(next(losses(model, 1)))
+    optimizer.accumulate()
+    optimizer.clear()
+    assert not optimizer.gradient.any()
+    assert all(torch.equal(weight, before[name]) for name, weight in optimizer.weights().items())
+    assert not any(moment.any() for moment in optimizer.moments().values())
+
+
+def test_updates_far_below_bf16_steps_are_not_lost() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    model.to(torch.bfloat16)
+    optimizer = MasterAdam(model, CONFIG)
+    for _ in range(100):  # Adam moves by the rate: 1e-4, where bf16 near 1 has steps of 4e-3 and more
+        optimizer.gradient.fill_(1.0)
+        optimizer.step(1e-4)
+    assert float(optimizer.weights()["weight"]) == pytest.approx(0.99, abs=1e-4)
+    assert model.weight.dtype is torch.bfloat16
+    assert model.weight.item() == pytest.approx(0.99, abs=2**-9)
+
+
+def test_float32_weights_are_kept_where_the_model_is_rounded() -> None:
+    weights = {name: p.detach().clone() for name, p in a_model().named_parameters()}
+    optimizer = MasterAdam(a_model(torch.bfloat16), CONFIG, weights)
+    assert all(torch.equal(weights[name], weight) for name, weight in optimizer.weights().items())
+    assert {weight.dtype for weight in optimizer.weights().values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("stop", [0, 1, 4])
+def test_going_on_from_weights_and_moments_changes_no_bit(dtype: torch.dtype, stop: int) -> None:
+    def learn(model: nn.Module, optimizer: MasterAdam, first: int, last: int) -> None:
+        for step, loss in enumerate(losses(model, last), start=1):
+            if step > first:
+                backward(loss)
+                optimizer.accumulate()
+                optimizer.step(0.02)
+
+    unbroken = a_model(dtype)
+    expected = MasterAdam(unbroken, CONFIG)
+    learn(unbroken, expected, 0, 7)
+    broken = a_model(dtype)
+    optimizer = MasterAdam(broken, CONFIG)
+    learn(broken, optimizer, 0, stop)
+    continued = Tied().to(dtype)
+    again = MasterAdam(continued, CONFIG, {name: w.clone() for name, w in optimizer.weights().items()})
+    again.load_moments({name: m.clone() for name, m in optimizer.moments().items()}, stop)
+    learn(continued, again, stop, 7)
+    for one, other in ((expected.weights(), again.weights()), (expected.moments(), again.moments())):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(*pair) for pair in zip(unbroken.parameters(), continued.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda moments: moments.pop("exp_avg_sq"),
+        lambda moments: moments.update(exp_avg=torch.zeros(30)),
+        lambda moments: moments.clear(),
+    ],
+)
+def test_moments_of_another_model_are_refused(change: Callable[[dict[str, Tensor]], object]) -> None:
+    optimizer = MasterAdam(a_model(), CONFIG)
+    moments = {name: torch.ones(31) for name in ("exp_avg", "exp_avg_sq")}
+    change(moments)
+    with pytest.raises(CheckpointError, match=r"no exp_avg.* of 31 numbers") as error:
+        optimizer.load_moments(moments, 5)
+    assert "recipe" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda moments: moments["exp_avg_sq"][30].fill_(-0.5), "exp_avg_sq .* holds -0.5, but no square is negative"),
+        (lambda moments: moments.update(exp_avg=torch.ones(31, dtype=torch.int32)), "exp_avg .* is int32, not float32"),
+    ],
+)
+def test_what_cannot_be_moments_is_refused(change: Callable[[dict[str, Tensor]], object], problem: str) -> None:
+    optimizer = MasterAdam(a_model(), CONFIG)
+    moments = {name: torch.ones(31) for name in ("exp_avg", "exp_avg_sq")}
+    change(moments)
+    with pytest.raises(CheckpointError, match=problem):
+        optimizer.load_moments(moments, 5)
+
+
+@pytest.mark.parametrize("name", ["_master", "_mean", "_mean_of_squares"])
+def test_what_is_no_number_in_weights_or_moments_is_noticed(name: str) -> None:
+    optimizer = MasterAdam(a_model(), CONFIG)
+    assert optimizer.is_finite()
+    getattr(optimizer, name).detach()[7] = torch.inf
+    assert not optimizer.is_finite()
+
+
+@pytest.mark.parametrize("config", [CONFIG, TrainingConfig(ema_decay=0.9)])
+def test_another_process_takes_up_where_rank_0_loaded(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(model: Tied, optimizer: MasterAdam) -> None:
+        backward(next(losses(model, 1, seed=9)))
+        optimizer.step(0.1)
+
+    model = a_model()
+    first = MasterAdam(model, config)
+    for _ in range(3):
+        step(model, first)
+    sent: list[Tensor] = []
+    monkeypatch.setattr(Worker, "spread", lambda _, tensor: sent.append(tensor.clone()))
+    first.spread(Worker(world_size=2), 3)
+    other_model = Tied()  # with other weights
+    second = MasterAdam(other_model, config)
+    monkeypatch.setattr(Worker, "spread", lambda _, tensor: tensor.copy_(sent.pop(0)))
+    second.spread(Worker(rank=1, world_size=2), 3)
+    step(model, first)
+    step(other_model, second)
+    for mine, theirs in ((first.weights(), second.weights()), (first.moments(), second.moments())):
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())

@@ -1,0 +1,258 @@
+"""Several processes train what one does, and end together: within seconds, with the rank and the reason."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranks import Ended, Ranks
+
+from aiayn_cli.app import main
+from aiayn_cli.checkpoint import load_training
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.metrics import read_metrics
+from aiayn_cli.run_checkpoints import list_checkpoints
+from aiayn_cli.train import gradient as gradient_module
+from aiayn_cli.train import session as session_module
+from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.validation_bleu import ValidationBleu
+
+pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
+
+QUICK = {"OMP_NUM_THREADS": "1"}
+Start = Callable[..., Ranks]
+
+
+@pytest.fixture
+def command(small_data: PreparedData, small_recipe: Path, tmp_path: Path) -> Callable[..., list[str]]:
+    def build(*settings: str, run: str = "run", data: PreparedData = small_data) -> list[str]:
+        options = ["--recipe", str(small_recipe), "--data", str(data.folder), "--out", str(tmp_path / run)]
+        return ["train", *options, *(text for setting in settings for text in ("--set", f"training.{setting}"))]
+
+    return build
+
+
+@pytest.fixture
+def start(command: Callable[..., list[str]], tmp_path: Path) -> Start:
+    """Start ranks that run the command; `before` is called in each first, with its rank."""
+
+    def begin(n: int, *settings: str, before: Callable[[int], None] = lambda _: None, run: str = "run") -> Ranks:
+        def work(rank: int) -> int:
+            before(rank)
+            return main(command(*settings, run=run))
+
+        return Ranks(work, n, tmp_path / "written", QUICK)
+
+    return begin
+
+
+def on_update(number: int, act: Callable[[], None]) -> None:
+    """Do something in the middle of an update of this process, before its gradients are summed."""
+    count, split = iter(range(1, 1_000)), gradient_module.split_update
+
+    def watched(*args: Any) -> Any:
+        if next(count) == number:
+            act()
+        return split(*args)
+
+    gradient_module.split_update = watched
+
+
+def test_two_processes_print_once_and_leave_one_run(
+    start: Start, command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    ended = start(2, "max_updates=8").wait()
+    assert [e.code for e in ended] == [0, 0], ended
+    assert ended[0].out.startswith(f"{tmp_path / 'run'}: 8 updates")
+    assert ended[1].out == ended[1].err == ""
+    assert main(command("max_updates=8", run="one")) == 0
+    states = [load_training(list_checkpoints(tmp_path / run)[-1]).state for run in ("one", "run")]
+    assert states[0]["position"] == states[1]["position"]
+    assert states[0]["tgt_tokens"] == states[1]["tgt_tokens"]
+
+
+def raising(kind: Callable[[], None]) -> Callable[[int], None]:
+    return lambda rank: on_update(3, kind) if rank == 1 else None
+
+
+def fail_with_bug() -> None:
+    raise ZeroDivisionError("a fault of ours")
+
+
+def check_all_ended(ended: list[Ended], message: str) -> None:
+    assert [e.code for e in ended] == [1] * len(ended), ended
+    assert all(e.seconds < 60 for e in ended)
+    told = [line for line in ended[0].err.split("\n") if line.startswith("error:")]
+    assert len(told) == 1, ended
+    assert message in told[0]
+
+
+def test_an_error_of_one_rank_ends_all_and_names_it(start: Start) -> None:
+    ended = start(3, before=raising(fail_with_bug)).wait()
+    check_all_ended(ended, "rank 1 on ")
+    assert "ZeroDivisionError: a fault of ours" in ended[0].err
+    assert "ZeroDivisionError" in ended[1].err
+    assert ended[2].err == ""  # it ends without a word
+
+
+def test_a_killed_rank_is_named(start: Start) -> None:
+    ended = start(2, before=raising(lambda: os.kill(os.getpid(), signal.SIGKILL))).wait()
+    assert ended[1].code == -9
+    check_all_ended(ended[:1], "rank 1 on ")
+    assert "nothing was heard of it" in ended[0].err
+    assert "stands at:" in ended[0].err
+
+
+def test_a_killed_rank_0_is_named_by_the_others(start: Start) -> None:
+    def before(rank: int) -> None:
+        if rank == 0:
+            on_update(3, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    ended = start(2, before=before).wait()
+    assert ended[0].code == -9
+    check_all_ended(ended[1:], "rank 0 on ")
+
+
+def test_a_rank_that_hangs_ends_all_with_every_stack(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(QUICK, "AIAYN_COLLECTIVE_SECONDS", "3")
+    ended = start(2, before=raising(lambda: time.sleep(1_000))).wait()
+    check_all_ended(ended, "the others did not come in time")
+    assert "rank 0 on " in ended[0].err
+    assert "self._worker.exchange(" in ended[0].err
+    assert "rank 1 on " in ended[1].err
+    assert "time.sleep(1_000)" in ended[1].err
+
+
+def test_validation_and_saving_may_last_longer_than_an_operation_of_all(start: Start, tmp_path: Path) -> None:
+    def slow(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def slowly(*args: Any) -> Any:
+            time.sleep(2.5)
+            return original(*args)
+
+        setattr(owner, name, slowly)
+
+    def before(_: int) -> None:
+        join = Worker.join
+        Worker.join = lambda self, device: join(replace(self, collective_seconds=2.0), device)
+        slow(ValidationBleu, "score")
+        slow(session_module, "save_checkpoint")
+
+    ended = start(2, "max_updates=4", before=before).wait()
+    assert [e.code for e in ended] == [0, 0], ended
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["validation_seconds"] > 2.5 for r in records if r["event"] == "validation"] == [True]
+    assert load_training(list_checkpoints(tmp_path / "run")[-1]).state["step"] == 4
+
+
+def test_a_rank_that_runs_out_of_memory_makes_all_divide_further_and_lose_nothing(start: Start, tmp_path: Path) -> None:
+    def run_out() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    def in_its_passes(rank: int) -> None:
+        forward, count = gradient_module.teacher_forced, iter(range(1_000))
+
+        def limited(*args: Any) -> Any:
+            if rank == 1 and next(count) == 3:
+                run_out()
+            return forward(*args)
+
+        gradient_module.teacher_forced = limited
+
+    ended = start(2, "max_updates=4", before=in_its_passes).wait()
+    assert [e.code for e in ended] == [0, 0], ended
+    assert "memory ran out with 70 tokens in a micro-batch" in ended[0].err
+    state = load_training(list_checkpoints(tmp_path / "run")[-1]).state
+    assert (state["step"], state["max_tokens"], state["skipped"]) == (4, 35, 0)
+    assert "memory ran out" not in ended[1].err
+
+
+def test_a_run_goes_on_with_fewer_processes_as_with_all(
+    start: Start, command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    def losses(run: str) -> dict[int, float]:
+        records = read_metrics(tmp_path / run / "metrics.jsonl")
+        return {r["step"]: r["loss"] for r in records if r["event"] == "train"}
+
+    assert [e.code for e in start(2, "max_updates=8", run="two").wait()] == [0, 0]
+    assert [e.code for e in start(2, "max_updates=4").wait()] == [0, 0]
+    assert main(command("max_updates=8")) == 0  # alone, with dropout of the division for two
+    assert losses("run") == pytest.approx(losses("two"), rel=1e-3)
+    states = [load_training(list_checkpoints(tmp_path / name)[-1]).state for name in ("two", "run")]
+    assert [state["division"] for state in states] == [2, 2]
+    assert states[0]["position"] == states[1]["position"]
+
+
+def test_a_mistake_that_all_make_is_told_once(start: Start) -> None:
+    ended = start(2, "label_smoothing=7").wait()
+    assert [e.code for e in ended] == [1, 1]
+    assert ended[0].err.count("error:") == 1
+    assert "label_smoothing is 7" in ended[0].err
+    assert ended[1].err == ""
+
+
+def test_other_data_on_another_machine_is_named(
+    other_data: PreparedData, command: Callable[..., list[str]], small_data: PreparedData, tmp_path: Path
+) -> None:
+    ended = Ranks(
+        lambda rank: main(command(data=other_data if rank else small_data)), 2, tmp_path / "written", QUICK
+    ).wait()
+    check_all_ended(ended, "rank 1 has another data than rank 0")
+
+
+def test_a_signal_to_one_rank_stops_all_after_the_same_update(start: Start, tmp_path: Path) -> None:
+    ended = start(2, before=raising(lambda: os.kill(os.getpid(), signal.SIGTERM))).wait()
+    assert [e.code for e in ended] == [143, 143], ended
+    assert "stopped by SIGTERM at update 3" in ended[0].err
+    assert ended[1].err == ""
+    assert (tmp_path / "run" / "checkpoints" / "interrupted-00000003").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({"WORLD_SIZE": "x"}, "WORLD_SIZE is 'x'"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1'"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK is 2, but WORLD_SIZE is 2"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1"}, "MASTER_PORT is not set"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "p"}, "MASTER_PORT is 'p'"),
+        ({"WORLD_SIZE": "1", "AIAYN_SILENCE_SECONDS": "soon"}, "AIAYN_SILENCE_SECONDS is 'soon'"),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_one_message(
+    variables: dict[str, str], problem: str, command: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(command()) == 1
+    err = capsys.readouterr().err
+    assert problem in err
+    assert "hint: " in err
+
+
+def test_a_rank_that_never_comes_is_named(start: Start, command: Callable[..., list[str]], tmp_path: Path) -> None:
+    environment = {**QUICK, "AIAYN_COLLECTIVE_SECONDS": "1.5"}
+    ended = Ranks(lambda rank: 0 if rank else main(command()), 2, tmp_path / "written", environment).wait()
+    assert ended[0].code == 1
+    assert "rank 1 of 2 has not come within 1.5 s" in ended[0].err
+
+
+def test_json_is_printed_once(start: Start, command: Callable[..., list[str]], tmp_path: Path) -> None:
+    arguments = [*command("max_updates=1"), "--json", "--quiet"]
+    ended = Ranks(lambda _: main(arguments), 2, tmp_path / "written", QUICK).wait()
+    assert json.loads(ended[0].out)["updates"] == 1
+    assert ended[1].out == ""

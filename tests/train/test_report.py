@@ -1,0 +1,279 @@
+"""report.html: whole, readable at any time, true to the records, and never a reason to stop or to reach the network."""
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.metrics import read_metrics
+from aiayn_cli.model.cost import TrainingCost
+from aiayn_cli.train import report as module
+from aiayn_cli.train.report import by_the_papers_method, report_html, write_report
+from aiayn_cli.train.run import run_train
+
+VOID = {"meta", "br", "link", "img", "input", "hr", "base", "source", "embed"}
+
+
+class Page(HTMLParser):
+    """What a browser would find: text, tags and attributes; tags that do not match are an error."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.feed(content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+
+    def row(self, name: str) -> list[str]:
+        return next(row for table in self.tables for row in table if row[0] == name)
+
+
+@pytest.fixture(scope="module")
+def whole(small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was done in two calls."""
+    run = tmp_path_factory.mktemp("report") / "run <1>"
+    for updates in (8, 12):
+        run_train(str(small_recipe), [f"training.max_updates={updates}"], data=small_data.folder, out=run)
+    return run
+
+
+def page(run: Path) -> Page:
+    return Page((run / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_needs_nothing_beside_it(whole: Path) -> None:
+    found = page(whole)
+    assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form", "video"} & set(found.tags)
+    assert all(value.startswith("#") for _, name, value in found.attributes if name == "href")
+    assert not any(name in ("src", "srcset", "style") or name.startswith("on") for _, name, _ in found.attributes)
+    assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
+    text = (whole / "report.html").read_text(encoding="utf-8")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "http:" not in text
+    assert "https:" not in text
+
+
+def test_it_tells_where_the_run_stands_and_that_it_was_continued(whole: Path) -> None:
+    found = page(whole)
+    assert found.row("updates")[1] == "12 of 12 (100 %)"
+    assert found.row("continued after update")[1] == "8"
+    assert "run <1>: training report" in found.texts
+    assert found.tags.count("svg") == 6
+
+
+def test_each_validation_and_its_translations_are_there(whole: Path, small_data: PreparedData) -> None:
+    found = page(whole)
+    records = read_metrics(whole / "metrics.jsonl")
+    validations = [record for record in records if record["event"] == "validation"]
+    assert [record["step"] for record in validations] == [4, 8, 12]
+    for record in validations:
+        row = found.row(str(record["step"]))
+        assert row[1:4] == [f"{record['loss']:.4f}", f"{record['perplexity']:.4g}", f"{record['bleu']:.2f}"]
+    samples = [record for record in records if record["event"] == "samples"]
+    assert [record["step"] for record in samples] == [4, 8, 12]
+    sources = small_data.valid_src_text()
+    for record in samples:
+        assert 1 <= len(record["sources"]) == len(record["references"]) == len(record["translations"]) <= 6
+        for source, reference in zip(record["sources"], record["references"], strict=True):
+            assert reference == small_data.valid_tgt_text()[sources.index(source)]
+            assert any(["source", source] in table and ["reference", reference] in table for table in found.tables)
+
+
+def test_the_chain_names_every_hash_from_text_to_run(whole: Path, small_data: PreparedData) -> None:
+    text = " ".join(page(whole).texts)
+    manifest = json.loads((whole / "manifest.json").read_bytes())
+    for digest in (
+        manifest["run_id"],
+        small_data.sha256,
+        small_data.vocab_sha256,
+        *(entry["sha256"] for entry in small_data.manifest["inputs"]),
+    ):
+        assert digest in text
+
+
+def test_costs_are_counted_and_by_the_papers_method(whole: Path, small_data: PreparedData) -> None:
+    found = page(whole)
+    train = [record for record in read_metrics(whole / "metrics.jsonl") if record["event"] == "train"]
+    assert found.row("counted so far, forward and backward")[1] == f"{train[-1]['flops']:.3g}"
+    assert found.row("the paper's base model, by its method")[1] == "3.3e+18"
+    recipe = module.load_recipe(str(whole / "recipe.yaml"))
+    cost = TrainingCost(recipe.model, small_data.vocab_size)
+    estimate = cost.run_flops(small_data.train.length_chunks(), recipe.training.batch_tokens, 12)
+    assert found.row("counted, estimated for all 12 updates")[1] == f"{estimate:.3g}"
+    assert train[-1]["flops"] == pytest.approx(estimate, rel=0.1)  # less than an epoch: not all updates cost the same
+
+
+def test_time_is_multiplied_by_the_devices_and_rate_of_each_call() -> None:
+    records: list[dict[str, Any]] = [
+        {"event": "start", "devices": 2, "matmul_rate": 10.0},
+        {"event": "train", "seconds": 5.0},
+        {"event": "train", "seconds": 7.0},
+        {"event": "resume", "step": 3},
+        {"event": "start", "devices": 4, "matmul_rate": 100.0},
+        {"event": "train", "seconds": 8.0},
+    ]
+    assert by_the_papers_method(records) == (2 * 7 * 10.0 + 4 * 1 * 100.0, 2 * 7 + 4 * 1)
+
+
+def test_settings_that_differ_from_the_papers_are_marked(whole: Path) -> None:
+    found = page(whole)
+    assert found.row("model.d_model") == ["model.d_model", "16", "paper's base model: 512"]
+    assert found.row("training.label_smoothing") == ["training.label_smoothing", "0.1", ""]
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2, 7, 20])
+def test_it_can_be_made_at_any_moment_of_a_run(lines: int, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    records = (whole / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_bytes(b"".join(records[:lines]) + b'{"event": "tra')
+    write_report(run)
+    assert "Nothing is counted yet." in page(run).texts or lines > 1
+    (run / "metrics.jsonl").unlink()
+    Page(report_html(run))
+
+
+def test_what_a_crash_undid_is_not_shown(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"event": "resume", "step": 4}\n')
+    write_report(run)
+    found = page(run)
+    assert found.row("updates")[1].startswith("4 of ")
+    assert found.row("4")
+    assert not any(row[0] in ("8", "12") for table in found.tables for row in table)
+
+
+@pytest.mark.parametrize(
+    "text", ["<script>alert(1)</script>", "a & b < c", '"quoted"', "עברית abc", "</td></table>", ""]
+)
+def test_text_stays_text_whatever_is_in_it(text: str, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    record = {"event": "samples", "step": 12, "sources": ["s " + text], "references": ["r"], "translations": [text]}
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    write_report(run)
+    found = page(run)
+    table = next(table for table in found.tables if ["source", "s " + text] in table)
+    assert table[2] == ["update 12", text or "empty"]
+    assert "script" not in found.tags
+
+
+def test_what_went_wrong_is_said(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write(
+            '{"event": "memory", "step": 12, "max_tokens": 1500}\n{"event": "rollback", "step": 8, "undone": 11}\n'
+        )
+    write_report(run)
+    assert page(run).row("went back")[1] == "from update 11 to 8, after bad gradients"
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"event": "memory", "step": 9, "max_tokens": 1500}\n')
+    write_report(run)
+    assert page(run).row("memory ran out")[1] == "micro-batches have at most 1,500 tokens a side"
+
+
+def test_outputs_that_stay_the_same_are_said_once(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        for step, output in ((1000, "a"), (2000, "a"), (3000, "b"), (4000, "a")):
+            record = {"event": "samples", "step": step, "sources": ["s"], "references": ["r"], "translations": [output]}
+            file.write(json.dumps(record) + "\n")
+    write_report(run)
+    (table,) = [table for table in page(run).tables if ["source", "s"] in table]
+    assert table[2:] == [["update 4,000", "a"], ["update 3,000", "b"], ["updates 1,000 to 2,000", "a"]]
+
+
+def test_without_its_data_the_page_says_so(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    manifest = json.loads((run / "manifest.json").read_bytes())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "data": str(tmp_path / "gone")}))
+    write_report(run)
+    found = page(run)
+    assert any("no longer there" in text for text in found.texts)
+    assert manifest["data_sha256"] in " ".join(found.texts)
+
+
+def test_a_report_that_cannot_be_written_stops_nothing(
+    small_data: PreparedData, small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run_train(str(small_recipe), ["training.max_updates=4"], data=small_data.folder, out=run)
+    (run / "report.html").unlink()
+    (run / "report.html").mkdir()  # in the way
+    result = run_train(str(small_recipe), ["training.max_updates=8"], data=small_data.folder, out=run)
+    assert result.updates == 8
+    assert f"warning: {run / 'report.html'} cannot be written" in capsys.readouterr().err
+
+
+def test_a_page_half_written_never_replaces_a_whole_one(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    before = (run / "report.html").read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_report(run)
+    assert (run / "report.html").read_bytes() == before
+
+
+def test_tensorboard_is_written_where_it_was_asked_for_and_refused_before_a_run_begins(
+    small_data: PreparedData, small_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(name: str) -> None:
+        overrides = ["training.max_updates=4"]
+        run_train(str(small_recipe), overrides, data=small_data.folder, out=tmp_path / name, tensorboard=True)
+
+    train("run")
+    assert [path.name.split(".")[0] for path in (tmp_path / "run" / "tensorboard").iterdir()] == ["events"]
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(AiaynError, match="--tensorboard needs"):
+        train("other")
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,193 @@
+"""A run that is stopped or killed goes on as if nothing had happened, to the last bit."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_runs import Killed, Train, ending_after, result_of, train_command, updates_logged
+
+from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.data.batches import split_update
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import Terminated
+from aiayn_cli.metrics import read_metrics, standing
+from aiayn_cli.run_checkpoints import checkpoint_path, newest_resumable
+from aiayn_cli.train import gradient as gradient_module
+from aiayn_cli.train import session as session_module
+from aiayn_cli.train.optimizer import MasterAdam
+
+pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
+
+BY_LOSS = ["training.best_metric=loss", "training.keep_checkpoints=2"]
+
+
+@pytest.mark.parametrize("stop", [1, 4, 6, 11])
+def test_a_run_stopped_by_a_signal_at_any_update_goes_on_exactly(
+    stop: int, train: Train, tmp_path: Path, unbroken: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    with ending_after(stop, "SIGTERM"), pytest.raises(Terminated, match=f"at update {stop};") as error:
+        train()
+    assert error.value.exit_code == 143
+    newest = newest_resumable(run)
+    assert newest is not None
+    assert newest.name == f"interrupted-{stop:08d}"  # also where a validation is due, which the next call makes up for
+    with ending_after(12 - stop, "SIGINT"), pytest.raises(KeyboardInterrupt):  # the last validation is left, too
+        train()
+    train()
+    assert result_of(run) == unbroken
+    assert f"going on with {run} from update {stop}" in capsys.readouterr().err
+
+
+def test_a_run_in_bf16_goes_on_exactly_from_its_float32_weights(train: Train, tmp_path: Path) -> None:
+    settings = ("precision=bf16", "max_updates=8")
+    train(*settings, name="unbroken")
+    with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
+        train(*settings, name="stopped")
+    train(*settings, name="stopped")
+    assert result_of(tmp_path / "stopped") == result_of(tmp_path / "unbroken")
+
+
+def test_a_run_stopped_again_and_again_is_still_the_same(
+    train: Train, tmp_path: Path, unbroken: dict[str, Any]
+) -> None:
+    for how, updates in (("SIGTERM", 2), ("SIGINT", 1), ("SIGINT", 2), ("kill", 2), ("kill", 4), ("SIGTERM", 3)):
+        ends = {"SIGTERM": Terminated, "SIGINT": KeyboardInterrupt, "kill": Killed}[how]
+        with ending_after(updates, how), pytest.raises(ends):
+            train()
+    train()
+    assert result_of(tmp_path / "run") == unbroken
+
+
+@pytest.mark.parametrize("stop", [1, 7])
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
+    stop: int, train: Train, tmp_path: Path, unbroken: dict[str, Any]
+) -> None:
+    with ending_after(stop, "kill"), pytest.raises(Killed):
+        train()
+    train()
+    assert result_of(tmp_path / "run") == unbroken
+
+
+@pytest.mark.parametrize("where", ["save_checkpoint", "mark_best", "prune_checkpoints"])
+@pytest.mark.parametrize("step", [4, 12])
+def test_a_kill_between_the_steps_of_saving_is_mended(
+    where: str,
+    step: int,
+    train: Train,
+    tmp_path: Path,
+    run_once: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = run_once(*BY_LOSS)
+    assert expected["in the folder"] == ["best", "step-00000008", "step-00000012"]  # so that the last save
+    assert expected["best"] == Path("step-00000012")  # removes a checkpoint and moves `best`
+    if step > 4:
+        with ending_after(step - 1, "SIGTERM"), pytest.raises(Terminated):
+            train(*BY_LOSS)
+    save = getattr(session_module, where)
+
+    def killed(*args: Any) -> Any:
+        if where == "save_checkpoint" or checkpoint_path(tmp_path / "run", step).exists():
+            raise Killed
+        return save(*args)  # as on going on, before the first update
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session_module, where, killed)
+        with pytest.raises(Killed):
+            train(*BY_LOSS)
+    train(*BY_LOSS)
+    assert result_of(tmp_path / "run") == expected
+
+
+def test_an_update_left_out_before_the_stop_is_left_out_of_adams_count_too(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def note(*args: Any) -> Any:
+        calls.append(1)
+        return split_update(*args)
+
+    accumulate = MasterAdam.accumulate
+
+    def spoilt(self: MasterAdam) -> None:
+        accumulate(self)
+        if len(calls) in (2, 3):  # the second and third update of a run
+            self.gradient[0] = float("nan")
+
+    monkeypatch.setattr(gradient_module, "split_update", note)
+    monkeypatch.setattr(MasterAdam, "accumulate", spoilt)
+    train(name="unbroken")
+    expected = result_of(tmp_path / "unbroken")
+    assert expected["state"]["skipped"] == 2
+    calls.clear()
+    with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
+        train(name="stopped")
+    train(name="stopped")
+    assert result_of(tmp_path / "stopped") == expected
+
+
+def test_real_signals_and_a_real_kill_lose_nothing(
+    train: Train, small_data: PreparedData, small_recipe: Path, tmp_path: Path
+) -> None:
+    run, rarely = tmp_path / "run", "training.validate_every_saves=1000"
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -9), (signal.SIGINT, 130)):
+        before = updates_logged(run)
+        command = [*train_command(run, small_recipe, small_data, 1_000_000), "--set", rarely]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "aiayn_cli", *command],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            deadline = time.monotonic() + 300
+            while updates_logged(run) < before + 5:
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == code, err
+        assert out == ""
+        assert "Traceback" not in err
+        newest = newest_resumable(run)
+        if number == signal.SIGTERM:
+            assert newest is not None
+            assert f"error: stopped by SIGTERM at update {load_checkpoint(newest).step};" in err
+            assert "hint: the same command goes on from there" in err
+        if number == signal.SIGINT:
+            assert newest is not None
+            assert f"stopped at update {load_checkpoint(newest).step}; {run} is saved" in err
+    assert newest is not None
+    end = (load_checkpoint(newest).step // 4 + 2) * 4
+    train(f"max_updates={end}", rarely)
+    train(f"max_updates={end}", rarely, name="unbroken")
+    assert result_of(run) == result_of(tmp_path / "unbroken")
+
+
+def test_metrics_of_all_calls_are_in_one_file(train: Train, tmp_path: Path) -> None:
+    with ending_after(6, "SIGTERM"), pytest.raises(Terminated):
+        train()
+    train()
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["step"] for r in records if r["event"] == "train"] == list(range(1, 13))
+    assert [r["step"] for r in records if r["event"] == "resume"] == [6]
+    assert [r["path"] for r in records if r["event"] == "checkpoint"] == [
+        "step-00000004", "interrupted-00000006", "step-00000008", "step-00000012",
+    ]  # fmt: skip
+
+
+def test_updates_before_a_crash_without_a_checkpoint_are_not_counted_twice(train: Train, tmp_path: Path) -> None:
+    with ending_after(3, "kill"), pytest.raises(Killed):
+        train()
+    train()
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["step"] for r in records if r["event"] == "train"] == [1, 2, *range(1, 13)]
+    assert [r["step"] for r in standing(records) if r["event"] == "train"] == list(range(1, 13))

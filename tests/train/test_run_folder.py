@@ -1,0 +1,120 @@
+"""What is no run is left alone, a run belongs to one process, and --fresh loses nothing."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from training_runs import Train, ending_after
+
+from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import AiaynError, DataError, Terminated
+from aiayn_cli.run_checkpoints import list_checkpoints
+from aiayn_cli.train.run_folder import held, write_whole
+
+pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
+
+
+def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "manifest.json"
+    path.write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/manifest.json'") as error:
+        write_whole(path, "new")
+    assert error.value.errno == errno.ENOSPC
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("manifest.json", "old")]
+
+
+def test_fresh_sets_the_old_run_aside(train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        train(resume=False)
+    assert sorted(path.name for path in tmp_path.glob("run*")) == ["run", "run.1", "run.2"]
+    assert f"the run that was in {tmp_path / 'run'} is now {tmp_path / 'run.2'}" in capsys.readouterr().err
+    assert len({load_checkpoint(list_checkpoints(run)[-1]).run_id for run in tmp_path.glob("run*")}) == 3
+
+
+def test_fresh_moves_nothing_that_is_no_run(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
+    with pytest.raises(DataError, match="thesis exists and is not a run"):
+        train(name="thesis", resume=False)
+    assert (tmp_path / "thesis" / "chapter.tex").read_text() == "mine"
+
+
+def test_fresh_moves_nothing_if_training_cannot_start(train: Train, tmp_path: Path) -> None:
+    train()
+    with pytest.raises(AiaynError, match="unknown device"):
+        train(resume=False, device_name="abacus")
+    assert [path.name for path in tmp_path.glob("run*")] == ["run"]
+
+
+def test_other_data_under_an_old_run_is_refused(
+    train: Train, other_data: PreparedData, small_data: PreparedData, tmp_path: Path
+) -> None:
+    with ending_after(4, "SIGTERM"), pytest.raises(Terminated):
+        train()
+    with pytest.raises(DataError, match="trained on other data") as error:
+        train(data=other_data.folder)
+    assert str(small_data.folder) in error.value.problem
+    assert str(other_data.folder) in error.value.problem
+    assert "--out" in error.value.hint
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_folder_or_file_that_is_no_run_is_left_alone(kind: str, train: Train, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    if kind == "folder":
+        path.mkdir()
+        (path / "notes.txt").write_text("mine")
+    else:
+        path.write_text("mine")
+    with pytest.raises(DataError, match="mine exists and is not a run") as error:
+        train(name="mine")
+    assert "--out" in error.value.hint
+    assert (path / "notes.txt" if kind == "folder" else path).read_text() == "mine"
+
+
+def test_prepared_data_is_never_taken_for_a_run(train: Train, tmp_path: Path, small_data: PreparedData) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(small_data.folder, mine)
+    before = {path.name: path.read_bytes() for path in mine.iterdir()}
+    for resume in (True, False):
+        with pytest.raises(DataError, match="mine exists and is not a run"):
+            train(name="mine", resume=resume)
+    assert {path.name: path.read_bytes() for path in mine.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_two_processes_do_not_train_the_same_run(train: Train, tmp_path: Path) -> None:
+    train("max_updates=1")
+    for name in ("run", "new"):
+        with held(tmp_path / name):
+            for resume in (True, False):
+                with pytest.raises(DataError, match=f"{name} is being trained by another process"):
+                    train("max_updates=2", name=name, resume=resume)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert train("max_updates=2").updates == 2
+
+
+def test_a_place_where_no_run_can_be_made_is_named(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="run cannot be made: Not a directory"):
+        train(name="file/run")
+
+
+def test_an_empty_folder_and_one_where_a_first_start_was_cut_short_are_taken(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert train("max_updates=1", name="empty").updates == 1
+    for name in (".unfinished-manifest.json", "manifest.json"):
+        run = tmp_path / f"with-{name}"
+        run.mkdir()
+        (run / name).write_text('{"format": 1')
+        assert train("max_updates=1", name=run.name).updates == 1
+        assert not list(run.glob(".unfinished-*"))

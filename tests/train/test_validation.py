@@ -1,0 +1,67 @@
+"""The validation loss is the mean negative log-likelihood of each target token, and disturbs nothing."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+from aiayn_cli.data.store import TokenStore
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.train.validation import ValidationLoss, validation_loss
+
+CPU = torch.device("cpu")
+
+
+def one_by_one(model: TranslationModel, store: TokenStore) -> tuple[float, int]:
+    """Sum of -log p over all target tokens, a sentence at a time without padding; number of tokens."""
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for number in range(len(store)):
+            src, tgt = (ids.tolist() for ids in store.pair(number))
+            logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
+            total += float(functional.cross_entropy(logits, torch.tensor([*tgt, EOS_ID]), reduction="sum"))
+            tokens += len(tgt) + 1
+    return total, tokens
+
+
+@pytest.mark.parametrize("max_tokens", [1, 30, 10_000])
+def test_loss_is_that_of_each_sentence_by_itself(
+    max_tokens: int, model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
+) -> None:
+    model, store = model_of(dropout=0.5), store_of(23)
+    result = validation_loss(model, store, max_tokens, CPU)
+    total, tokens = one_by_one(model.eval(), store)
+    assert result.tokens == tokens
+    assert result.loss == pytest.approx(total / tokens, rel=1e-5)
+    assert result.perplexity == pytest.approx(math.exp(total / tokens), rel=1e-4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(
+    training: bool, model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
+) -> None:
+    model = model_of(dropout=0.5).train(training)
+    before = torch.get_rng_state()
+    results = {validation_loss(model, store_of(5), 100, CPU).loss for _ in range(2)}
+    assert len(results) == 1  # dropout was off
+    assert model.training is training
+    assert all(layer.training is training for layer in model.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_perplexity_of_a_hopeless_model_is_infinite() -> None:
+    assert ValidationLoss(loss=1e6, tokens=3).perplexity == math.inf
+    assert ValidationLoss(loss=math.log(7), tokens=3).perplexity == pytest.approx(7)
+
+
+def test_a_uniform_model_is_as_perplexed_as_its_vocabulary_is_large(
+    model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
+) -> None:
+    model = model_of()
+    with torch.no_grad():
+        model.output.weight.zero_()
+    assert validation_loss(model, store_of(4), 50, CPU).perplexity == pytest.approx(31, rel=1e-5)

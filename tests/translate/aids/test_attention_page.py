@@ -1,0 +1,106 @@
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+from aiayn_cli.model.attention_maps import AttentionMaps
+from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
+
+NASTY = '</script><script>alert("x")</script><!-- & \u2028 <b>'
+
+
+class Page(HTMLParser):
+    """Text and attributes of a page, by element."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[tuple[str, str]] = []  # the element and its name in `text`
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, str] = {}
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append((tag, dict(attrs).get("id") or tag))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            key = self.open[-1][1]
+            self.text[key] = self.text.get(key, "") + data
+
+
+def example(label: str = "line 1", src: int = 3, tgt: int = 2) -> AttentionExample:
+    def weights(layers: int, heads: int, rows: int, columns: int) -> torch.Tensor:
+        return torch.rand(layers, 1, heads, rows, columns).softmax(-1)
+
+    torch.manual_seed(src)
+    maps = AttentionMaps(
+        weights(3, 4, src + 1, src + 1), weights(2, 4, tgt + 1, tgt + 1), weights(2, 4, tgt + 1, src + 1)
+    )
+    return AttentionExample(label, NASTY, "ein Hund", [f"s{i}" for i in range(src)], ["▁ein", NASTY][:tgt], maps)
+
+
+def page_of(title: str, examples: list[AttentionExample]) -> str:
+    return attention_page(title, list(map(encode_example, examples)))
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[AttentionExample]:
+    return [example(), example("line 2", src=5, tgt=1)]
+
+
+def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examples: list[AttentionExample]) -> None:
+    text = page_of(f"Attention of {NASTY}", examples)
+    page = Page(text)
+    assert page.open == []
+    assert [tag for tag, _ in page.seen].count("script") == 2
+    assert page.text["h1"] == f"Attention of {NASTY}"
+    assert not any(attributes.keys() & {"src", "href", "onclick"} for _, attributes in page.seen)
+    assert "default-src 'none'" in text
+    assert re.findall(r"https?://[^\"' ]+", text.replace("http://www.w3.org/2000/svg", "")) == []
+
+
+def test_every_control_that_the_script_asks_for_is_there(examples: list[AttentionExample]) -> None:
+    page = Page(page_of("x", examples))
+    ids = {attributes["id"] for _, attributes in page.seen if "id" in attributes}
+    script = page.text["script"]
+    asked = set(re.findall(r'byId\("(\w+)"\)', script)) | {
+        "sentence",
+        "kind",
+        "layer",
+        "heads",
+        "picture",
+        "all",
+        "none",
+    }
+    assert asked <= ids
+    kinds = {attributes["value"] for tag, attributes in page.seen if tag == "option"}
+    assert kinds == {"cross", "encoder", "decoder"}
+
+
+def test_the_page_holds_every_weight_to_the_nearest_255th(examples: list[AttentionExample]) -> None:
+    stored = json.loads(Page(page_of("x", examples)).text["data"])
+    assert [each["label"] for each in stored] == ["line 1", "line 2"]
+    for each, given in zip(stored, examples, strict=True):
+        assert (each["source"], each["output"]) == (given.source, given.output)
+        src, tgt = [*given.src, "</s>"], [*given.tgt, "</s>"]
+        expected = {
+            "cross": (tgt, src, given.maps.cross),
+            "encoder": (src, src, given.maps.encoder),
+            "decoder": (tgt, ["<s>", *given.tgt], given.maps.decoder),
+        }
+        for name, (rows, columns, weights) in expected.items():
+            shown = each[name]
+            assert (shown["from"], shown["to"]) == (rows, columns)
+            shape = (shown["layers"], shown["heads"], len(rows), len(columns))
+            found = np.frombuffer(base64.b64decode(shown["weights"]), np.uint8).reshape(shape) / 255
+            assert np.abs(found - weights[:, 0].numpy()).max() <= 0.5 / 255 + 1e-6

@@ -1,0 +1,295 @@
+import itertools
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, scorers, words
+from torch import Tensor
+
+from aiayn_cli.special_tokens import EOS_ID
+from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty
+from aiayn_cli.translate.search.restrictions import Restrictions
+
+torch.set_num_threads(1)
+
+
+def exhaustive_search(
+    next_log_probs: NextLogProbs, sentence: int, n_words: int, max_length: int, alpha: float, n_best: int
+) -> list[tuple[Prefix, float]]:
+    outputs = []
+    for n in range(max_length):
+        for tokens in itertools.product(words(n_words), repeat=n):
+            score = log_prob_of(next_log_probs, sentence, tokens) / ((5 + n + 1) / 6) ** alpha
+            if score > -math.inf:
+                outputs.append((tokens, score))
+    return sorted(outputs, key=lambda output: -output[1])[:n_best]
+
+
+def plain_beam_search(
+    next_log_probs: NextLogProbs, sentence: int, n_words: int, max_length: int, beam: int, alpha: float, n_best: int
+) -> list[tuple[Prefix, float]]:
+    """The documented search written out with lists; only a beam of 1 is stopped early."""
+    live: list[tuple[Prefix, float]] = [((), 0.0)]
+    ended: list[tuple[Prefix, float]] = []
+    for n in range(1, max_length + 1):
+        choices = [EOS_ID] if n == max_length else [EOS_ID, *words(n_words)]
+        candidates = [
+            ((*tokens, word), log_prob + next_log_probs(sentence, tokens)[word])
+            for tokens, log_prob in live
+            for word in choices
+        ]
+        possible = sorted((c for c in candidates if c[1] > -math.inf), key=lambda c: -c[1])
+        ended += [(tokens[:-1], lp / ((5 + n) / 6) ** alpha) for tokens, lp in possible[:beam] if tokens[-1] == EOS_ID]
+        live = [(tokens, lp) for tokens, lp in possible if tokens[-1] != EOS_ID][:beam]
+        if beam == 1 and ended:
+            break
+    return sorted(ended, key=lambda output: -output[1])[:n_best]
+
+
+def assert_same(found: list[Hypothesis], expected: list[tuple[Prefix, float]]) -> None:
+    assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for _, score in expected])
+
+
+alphas = st.one_of(st.sampled_from([0.0, 0.6, 1.0]), st.floats(0, 3))
+tables = st.builds(
+    random_table,
+    seed=st.integers(0, 2**32),
+    n_words=st.just(3),
+    sharpness=st.sampled_from([0.3, 2.0, 6.0]),
+    zeros=st.sampled_from([0.0, 0.0, 0.3]),
+)
+
+
+@given(table=tables, max_lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3), alpha=alphas, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_beam_that_holds_every_output_finds_what_exhaustive_search_finds(
+    table: NextLogProbs, max_lengths: list[int], alpha: float, data: st.DataObject
+) -> None:
+    beam_size = 1 + 3 + 9 + 27  # every output of up to 3 words
+    n_best = data.draw(st.sampled_from([1, 2, 5, beam_size]))
+    scorer = TableScorer(table, list(range(len(max_lengths))))
+    found = beam_search(scorer, max_lengths, beam_size=beam_size, alpha=alpha, n_best=n_best)
+    for sentence, max_length in enumerate(max_lengths):
+        assert_same(found[sentence], exhaustive_search(table, sentence, 3, max_length, alpha, n_best))
+
+
+@given(
+    table=tables,
+    max_lengths=st.lists(st.integers(1, 9), min_size=1, max_size=9),
+    beam=st.integers(1, 7),
+    alpha=alphas,
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_batched_search_with_early_stop_equals_a_plain_search_without(
+    table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, data: st.DataObject
+) -> None:
+    n_best = data.draw(st.integers(1, beam))
+    at_once = data.draw(st.integers(1, 9))
+    groups = scorers(table, len(max_lengths), at_once)
+    found = beam_search(
+        next(groups), max_lengths, beam_size=beam, alpha=alpha, n_best=n_best, waiting=groups, at_once=at_once
+    )
+    for sentence, max_length in enumerate(max_lengths):
+        assert_same(found[sentence], plain_beam_search(table, sentence, 3, max_length, beam, alpha, n_best))
+
+
+@given(
+    table=tables,
+    max_lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    beam=st.integers(1, 7),
+    alpha=alphas,
+    no_repeat_ngram=st.integers(0, 4),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
+    table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, no_repeat_ngram: int, data: st.DataObject
+) -> None:
+    min_lengths = [data.draw(st.integers(1, max_length)) for max_length in max_lengths]
+    word = st.sampled_from(list(words(3)))
+    prefixes: list[Prefix] = [tuple(data.draw(st.lists(word, max_size=max_length - 1))) for max_length in max_lengths]
+    found = beam_search(
+        TableScorer(table, list(range(len(max_lengths)))), max_lengths, beam_size=beam, alpha=alpha, n_best=beam,
+        restrictions=Restrictions(min_lengths, prefixes, no_repeat_ngram),
+    )  # fmt: skip
+    expected = restricted(table, min_lengths, prefixes, no_repeat_ngram)
+    for sentence, max_length in enumerate(max_lengths):
+        assert_same(found[sentence], plain_beam_search(expected, sentence, 3, max_length, beam, alpha, beam))
+
+
+@given(table=tables, max_lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5), beam=st.integers(2, 6))
+@settings(max_examples=60, deadline=None)
+def test_outputs_are_distinct_sorted_within_length_and_scored_by_the_documented_formula(
+    table: NextLogProbs, max_lengths: list[int], beam: int
+) -> None:
+    scorer = TableScorer(table, list(range(len(max_lengths))))
+    found = beam_search(scorer, max_lengths, beam_size=beam, alpha=0.6, n_best=beam)
+    for sentence, outputs in enumerate(found):
+        assert len({output.tokens for output in outputs}) == len(outputs)
+        assert [output.score for output in outputs] == sorted((output.score for output in outputs), reverse=True)
+        for output in outputs:
+            assert len(output.tokens) + 1 <= max_lengths[sentence]
+            assert set(output.tokens) <= set(words(3))
+            assert output.log_prob == pytest.approx(log_prob_of(table, sentence, output.tokens))
+            assert output.score == pytest.approx(output.log_prob / ((5 + len(output.tokens) + 1) / 6) ** 0.6)
+
+
+@given(table=tables, max_length=st.integers(1, 15), alpha=alphas)
+@settings(max_examples=60, deadline=None)
+def test_a_beam_of_one_is_greedy_search(table: NextLogProbs, max_length: int, alpha: float) -> None:
+    greedy: Prefix = ()
+    while len(greedy) + 1 < max_length:
+        log_probs = table(0, greedy)
+        best = max([EOS_ID, *words(3)], key=lambda word: log_probs[word])
+        if best == EOS_ID:
+            break
+        greedy = (*greedy, best)
+    [outputs] = beam_search(TableScorer(table, [0]), [max_length], beam_size=1, alpha=alpha)
+    if log_prob_of(table, 0, greedy) == -math.inf:
+        assert outputs == []
+    else:
+        assert [output.tokens for output in outputs] == [greedy]
+
+
+@given(table=tables, max_lengths=st.lists(st.integers(1, 9), min_size=2, max_size=9), beam=st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_neighbours_in_the_batch_change_nothing(table: NextLogProbs, max_lengths: list[int], beam: int) -> None:
+    together = beam_search(
+        TableScorer(table, list(range(len(max_lengths)))), max_lengths, beam_size=beam, alpha=0.6, n_best=beam
+    )
+    for sentence, max_length in enumerate(max_lengths):
+        alone = beam_search(TableScorer(table, [sentence]), [max_length], beam_size=beam, alpha=0.6, n_best=beam)
+        assert alone == [together[sentence]]
+
+
+def table_of(probabilities: dict[Prefix, dict[int, float]]) -> NextLogProbs:
+    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
+        row = probabilities.get(prefix, {})
+        return [math.log(row[word]) if row.get(word) else -math.inf for word in range(7)]
+
+    return next_log_probs
+
+
+def test_the_first_finished_output_does_not_win_when_a_longer_one_scores_better() -> None:
+    table = table_of(
+        {
+            (): {EOS_ID: 0.5, 4: 0.45, 5: 0.05},
+            (4,): {4: 0.98, EOS_ID: 0.02},
+            (5,): {EOS_ID: 1.0},
+            (4, 4): {EOS_ID: 0.99, 4: 0.01},
+        }
+    )
+    [[with_penalty]] = beam_search(TableScorer(table, [0]), [4], beam_size=2, alpha=1.0)
+    assert with_penalty.tokens == (4, 4)  # log 0.437 / (8 / 6) = -0.62 beats log 0.5 / 1 = -0.69
+    assert with_penalty.score == pytest.approx(math.log(0.45 * 0.98 * 0.99) / (8 / 6))
+    [[without]] = beam_search(TableScorer(table, [0]), [4], beam_size=2, alpha=0.0)
+    assert without.tokens == ()
+
+
+def test_an_output_leaves_as_many_hypotheses_live_as_before() -> None:
+    table = table_of(
+        {
+            (): {EOS_ID: 0.32, 4: 0.4, 5: 0.28},
+            (4,): {4: 0.5, 5: 0.5},
+            (5,): {5: 1.0},
+            (5, 5): {EOS_ID: 1.0},
+            **{(4, word): {EOS_ID: 0.2, 4: 0.8} for word in (4, 5)},
+        }
+    )
+    [[best]] = beam_search(TableScorer(table, [0]), [9], beam_size=2, alpha=1.0)
+    assert best.tokens == (5, 5)  # log 0.28 / (8 / 6) = -0.95 beats log 0.32 = -1.14
+    assert best.score == pytest.approx(math.log(0.28) / (8 / 6))
+
+
+def test_search_ends_as_soon_as_no_live_hypothesis_can_win() -> None:
+    sure = table_of({(): {4: 0.999, 5: 0.001}, (4,): {EOS_ID: 0.999, 5: 0.001}, (5,): {5: 0.9, EOS_ID: 0.1}})
+    scorer = TableScorer(sure, [0])
+    beam_search(scorer, [50], beam_size=2, alpha=0.6)
+    assert scorer.n_steps == 2
+
+
+def test_a_finished_sentence_leaves_the_batch() -> None:
+    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
+        word = EOS_ID if len(prefix) == sentence else 4
+        return [0.0 if token == word else -math.inf for token in range(7)]
+
+    scorer = TableScorer(next_log_probs, [0, 1, 2, 3, 4])
+    found = beam_search(scorer, [9] * 5, beam_size=3, alpha=0.6)
+    assert [[output.tokens for output in outputs] for outputs in found] == [[(4,) * n] for n in range(5)]
+    assert scorer.n_rows == 5 + 3 * (4 + 3 + 2 + 1)  # one row a sentence before the first step, then three
+
+
+def test_waiting_sentences_take_the_places_of_finished_ones() -> None:
+    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
+        word = EOS_ID if len(prefix) == sentence % 3 else 4
+        return [0.0 if token == word else -math.inf for token in range(7)]
+
+    groups = list(scorers(next_log_probs, 12, 4))
+    waiting = iter(groups[1:])
+    found = beam_search(groups[0], [9] * 12, beam_size=2, alpha=0.6, waiting=waiting, at_once=4)
+    assert [[output.tokens for output in outputs] for outputs in found] == [[(4,) * (n % 3)] for n in range(12)]
+    assert [group.n_steps for group in groups[1:]] == [1, 1]  # each sentence's first step, with one row
+    # 12 sentences take 12 steps after their first ones: with all 4 places full they need 3 together.
+    assert groups[0].n_steps <= 1 + 4
+
+
+def test_no_sentence_reads_beyond_its_longest_length_while_others_go_on() -> None:
+    """A model with learned positions has no more of them."""
+    source = random.Random(5)
+    max_lengths = [source.randint(1, 12) for _ in range(90)]
+
+    class LimitedScorer(TableScorer):
+        def step(self, tokens: Tensor) -> Tensor:
+            log_probs = super().step(tokens)
+            beams = len(self.prefixes) // len(self.sentences)
+            for row, prefix in enumerate(self.prefixes):
+                assert len(prefix) <= max_lengths[self.sentences[row // beams]]
+            return log_probs
+
+    endless = [-math.inf] * EOS_ID + [-9.0] + [-1.0] * 3
+    groups = (LimitedScorer(lambda *_: list(endless), list(range(n, min(n + 40, 90)))) for n in range(0, 90, 40))
+    found = beam_search(next(groups), max_lengths, beam_size=2, alpha=0.6, waiting=groups, at_once=40)
+    assert [len(outputs[0].tokens) for outputs in found] == [n - 1 for n in max_lengths]
+
+
+def test_at_the_longest_length_a_hypothesis_ends_with_the_models_own_probability_of_eos() -> None:
+    endless = table_of({(4,) * n: {4: 0.9, EOS_ID: 0.1} for n in range(6)})
+    [outputs] = beam_search(TableScorer(endless, [0]), [6], beam_size=1, alpha=0.6)
+    assert outputs[0].tokens == (4,) * 5
+    assert outputs[0].log_prob == pytest.approx(5 * math.log(0.9) + math.log(0.1))
+
+
+def test_special_tokens_are_never_produced_however_likely() -> None:
+    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
+        return [math.log(0.33), math.log(0.33), math.log(0.33), -8.0, -5.0, -6.0, -7.0]
+
+    [outputs] = beam_search(TableScorer(next_log_probs, [0]), [4], beam_size=4, alpha=0.6, n_best=4)
+    assert len(outputs) == 4
+    assert {token for output in outputs for token in output.tokens} <= {4, 5, 6}
+
+
+def test_a_scorer_without_a_number_gives_no_output_instead_of_a_wrong_one() -> None:
+    assert beam_search(TableScorer(lambda sentence, prefix: [math.nan] * 7, [0]), [5], beam_size=3, alpha=0.6) == [[]]
+
+
+def test_an_empty_batch_has_no_outputs() -> None:
+    assert beam_search(TableScorer(random_table(1, 3), []), [], beam_size=3, alpha=0.6) == []
+
+
+@pytest.mark.parametrize(
+    ("beam_size", "alpha", "n_best", "max_length"), [(4, 0.6, 5, 3), (4, -0.1, 1, 3), (0, 0.6, 0, 3), (4, 0.6, 1, 0)]
+)
+def test_a_search_that_cannot_be_done_is_refused(beam_size: int, alpha: float, n_best: int, max_length: int) -> None:
+    with pytest.raises(ValueError, match=r"must be|needs"):
+        beam_search(TableScorer(random_table(1, 3), [0]), [max_length], beam_size=beam_size, alpha=alpha, n_best=n_best)
+
+
+def test_the_penalty_is_that_of_wu_et_al() -> None:
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(13, 0.6) == pytest.approx(3**0.6)
+    assert length_penalty(40, 0.0) == 1.0

@@ -1,0 +1,222 @@
+import copy
+import itertools
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from known_words import WORDS, random_lines
+
+from aiayn_cli.config import DecodingConfig
+from aiayn_cli.device import Device
+from aiayn_cli.errors import CheckpointError
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.text.codec import Codec
+from aiayn_cli.translate.search.beam import Hypothesis
+from aiayn_cli.translate.search.sampling import Sampling
+from aiayn_cli.translate.translation import SearchOptions
+from aiayn_cli.translate.translator import Translator
+
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
+
+DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
+
+
+def test_text_does_not_depend_on_batch_size_order_or_neighbours(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    lines = random_lines(64, longest=7)
+    model = make_model()
+    alone = Translator([model], vocab, cpu, replace(DECODING, batch_tokens=1))
+    expected = [alone.translate([line])[0] for line in lines]
+    assert len(set(expected)) > 32, "the model has to say different things for this test to mean anything"
+    shuffled = random.Random(3).sample(range(64), 64)
+    for size in (1, 7, 64):
+        translator = Translator([model], vocab, cpu, replace(DECODING, batch_tokens=100_000))
+        in_order = [text for start in range(0, 64, size) for text in translator.translate(lines[start : start + size])]
+        assert in_order == expected
+        mixed = [lines[number] for number in shuffled]
+        found = [text for start in range(0, 64, size) for text in translator.translate(mixed[start : start + size])]
+        assert found == [expected[number] for number in shuffled]
+    side_by_side = Translator([model], vocab, replace(cpu, threads=3), replace(DECODING, batch_tokens=60))
+    assert side_by_side.translate(lines) == expected
+    for batch_tokens in (1, 50, 333):
+        assert (
+            Translator([model], vocab, cpu, replace(DECODING, batch_tokens=batch_tokens)).translate(lines) == expected
+        )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes search on Linux alone")
+def test_many_lines_in_processes_give_what_they_give_in_one_thread(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiayn_cli.translate.search.sentence_search._FEWEST_IN_A_PROCESS", 8)
+    lines = random_lines(40)
+    one = Translator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
+    two = Translator(
+        [make_model()], vocab, replace(cpu, threads=2), replace(DECODING, batch_tokens=90), in_processes=True
+    )
+    for beam, options in ((3, SearchOptions()), (2, SearchOptions(min_length=3)), (1, SearchOptions(max_length=5))):
+        # The processes are there from the first time on, and are told each time how to search.
+        how = {"decoding": replace(DECODING, beam_size=beam, batch_tokens=90), "options": options}
+        assert two.variant(**how).translate(lines) == one.variant(**how).translate(lines)
+        assert two._search._copies is not None
+        assert two._search._copies.count == 1
+    assert one._search._copies is None
+
+
+@given(data=st.data())
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_lines_in_any_order_and_company_give_what_each_gives_alone(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, data: st.DataObject
+) -> None:
+    model = make_model(data.draw(st.integers(1, 3)))
+    line = st.lists(st.sampled_from([*WORDS, "x", "läuft.", ""]), max_size=5).map(" ".join)
+    lines = data.draw(st.lists(line, min_size=1, max_size=9))
+    size, batch_tokens = data.draw(st.sampled_from([1, 7, 64])), data.draw(st.sampled_from([1, 60, 100_000]))
+    beam_size, alpha = data.draw(st.integers(1, 5)), data.draw(st.sampled_from([0.0, 0.6, 1.5]))
+    decoding = replace(DECODING, beam_size=beam_size, alpha=alpha)
+    alone = Translator([model], vocab, cpu, replace(decoding, batch_tokens=1))
+    together = Translator([model], vocab, cpu, replace(decoding, batch_tokens=batch_tokens))
+    found = [text for start in range(0, len(lines), size) for text in together.translate(lines[start : start + size])]
+    assert found == [alone.translate([line])[0] for line in lines]
+
+
+def test_n_best_gives_that_many_outputs_best_first_and_scores_that_a_full_pass_confirms(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    model = make_model()
+    translator = Translator([model], vocab, cpu, DECODING, n_best=3)
+    lines = random_lines(5)
+    single = Translator([model], vocab, cpu, DECODING).translate(lines)
+    for outputs, best in zip(translator.translate_n_best(lines), single, strict=True):
+        assert len(outputs) == 3
+        assert outputs[0].text == best
+        assert [each.score for each in outputs] == sorted((each.score for each in outputs), reverse=True)
+    found = Translator([model], vocab, cpu, replace(DECODING, beam_size=1)).translate_n_best(["die katze springt"])[0][
+        0
+    ]
+    src = torch.tensor([[*vocab.encode(["die katze springt"])[0], EOS_ID]])
+    tgt = greedy(model, src, src.shape[1] + DECODING.max_extra)
+    log_probs = model(src, None, torch.tensor([[BOS_ID, *tgt[:-1]]]))[0].log_softmax(-1)
+    log_prob = sum(float(log_probs[position, token]) for position, token in enumerate(tgt))
+    assert found.text == vocab.decode([tgt])[0]
+    assert found.log_prob == pytest.approx(log_prob, rel=1e-4)
+    assert found.score == pytest.approx(log_prob / ((5 + len(tgt)) / 6) ** DECODING.alpha, rel=1e-4)
+
+
+def greedy(model: TranslationModel, src: torch.Tensor, max_length: int) -> list[int]:
+    """Greedy search with full passes, without cache; the special tokens that are never produced left out."""
+    tokens: list[int] = []
+    while len(tokens) + 1 < max_length and EOS_ID not in tokens:
+        logits = model(src, None, torch.tensor([[BOS_ID, *tokens]]))[0, -1]
+        tokens.append(EOS_ID + int(logits[EOS_ID:].argmax()))
+    return tokens if EOS_ID in tokens else [*tokens, EOS_ID]
+
+
+@pytest.mark.parametrize(("options", "hypotheses"), [({}, 3), ({"sampling": Sampling()}, 50)])
+def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, options: dict[str, Sampling], hypotheses: int
+) -> None:
+    n_best = hypotheses if options else 1
+    decoding = replace(DECODING, batch_tokens=10**9)
+    translator = Translator([make_model()], vocab, cpu, decoding, n_best=n_best, options=SearchOptions(**options))
+    sizes: list[int] = []
+
+    def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
+        sizes.append(at_once)
+        return [[Hypothesis((), -1.0, -1.0)] for _ in sources]
+
+    translator._search._search_band = search  # type: ignore[method-assign]
+    translator.translate_n_best(["hund"] * 20_000)
+    assert 0 < max(sizes) * hypotheses * vocab.size <= 1 << 22
+
+
+def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    model = make_model(dropout=0.5).train()
+    before = copy.deepcopy(model.state_dict())
+    bf16 = replace(cpu, dtype=torch.bfloat16)
+    first = Translator([model], vocab, bf16, DECODING).translate(random_lines(3))
+    assert first == Translator([model], vocab, bf16, DECODING).translate(random_lines(3)), "dropout was on"
+    assert model.training
+    assert all(weight.requires_grad and weight.dtype == torch.float32 for weight in model.parameters())
+    torch.testing.assert_close(model.state_dict(), before)
+    model(torch.tensor([[5, EOS_ID]]), None, torch.tensor([[BOS_ID] * 600])).sum().backward()  # longer than any so far
+
+
+def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    model = make_model()
+    with torch.no_grad():
+        model.output.weight[0, 0] = torch.nan
+    with pytest.raises(CheckpointError, match="no probabilities but NaN"):
+        Translator([model], vocab, cpu, DECODING).translate(["der hund"])
+
+
+def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    model, lines = make_model(), random_lines(20)
+    with torch.no_grad():  # EOS a little likelier, so that outputs of all lengths come
+        model.decoder_layers[-1].feed_forward_residual.norm.bias += 1.0
+        model.output.weight -= model.output.weight.mean(1, keepdim=True)
+        model.output.weight[EOS_ID] += 0.33
+    decoding = replace(DECODING, max_extra=30)
+    free = [each.parts[0].tgt for [each] in Translator([model], vocab, cpu, decoding).translate_n_best(lines)]
+    assert min(map(len, free)) < 9
+    assert max(map(len, free)) > 12
+    assert any(len(set(itertools.pairwise(tokens))) < len(tokens) - 1 for tokens in free)
+    options = SearchOptions(min_length=9, max_length=12, no_repeat_ngram=2)
+    for [each] in Translator([model], vocab, cpu, decoding, options=options).translate_n_best(lines):
+        tokens = each.parts[0].tgt
+        assert 9 <= len(tokens) <= 12
+        assert each.parts[0].is_cut == (len(tokens) == 12)
+        assert len(set(itertools.pairwise(tokens))) == len(tokens) - 1
+
+
+def test_a_prefix_may_repeat_what_nothing_else_may(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    options = SearchOptions(no_repeat_ngram=1)
+    for sampling in (None, Sampling()):
+        translator = Translator([make_model()], vocab, cpu, DECODING, options=replace(options, sampling=sampling))
+        [[found]] = translator.translate_n_best(["hund"], 1, ["maus maus maus"])
+        prefix = tuple(vocab.encode_tgt(["maus maus maus"])[0])
+        tokens = found.parts[0].tgt
+        assert tokens[: len(prefix)] == prefix
+        assert len(set(tokens[len(prefix) :]) - set(prefix)) == len(tokens) - len(prefix)
+
+
+def test_samples_depend_on_line_and_seed_and_not_on_batch_order_or_neighbours(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    models, lines = [make_model()], random_lines(30)
+
+    def draw(lines: list[str], batch_tokens: int, seed: int = 5) -> dict[str, list[str]]:
+        options = SearchOptions(sampling=Sampling(seed=seed, top_p=0.95))
+        decoding = replace(DECODING, batch_tokens=batch_tokens)
+        translator = Translator(models, vocab, cpu, decoding, n_best=4, options=options)  # more than the beam
+        found = translator.translate_n_best(lines)
+        return {line: [each.text for each in outputs] for line, outputs in zip(lines, found, strict=True)}
+
+    expected = draw(lines, 10_000)
+    assert len({text for texts in expected.values() for text in texts}) > 60
+    for order in (lines[::-1], lines[7:] + lines[:7]):
+        for batch_tokens in (1, 100, 10_000):
+            assert draw(order, batch_tokens) == expected
+    assert draw(lines, 10_000, seed=6) != expected
+
+
+def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    model = make_model(d_model=8, n_heads=1, d_k=4, d_v=4, d_ff=8)
+    with torch.no_grad():
+        model.output.weight[EOS_ID] = 0
+        model.decoder_layers[-1].feed_forward_residual.norm.bias += 3.0  # something else is always likelier than EOS
+        model.output.weight[9] = 5.0
+    translator = Translator([model], vocab, cpu, replace(DECODING, beam_size=1, max_extra=1_000_000_000))
+    [[found]] = translator.translate_n_best(["hund"])
+    assert len(found.parts[0].tgt) == 999
+    assert found.parts[0].is_cut

@@ -1,0 +1,67 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.attention_maps import attention_maps
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.translate.forced import force_decode
+
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
+
+PAIRS = [([9, 23, 40, 7], [11, 45, 6]), ([31], []), ([], [5]), ([8] * 9, [12] * 20), ([44, 5], [70, 71])]
+CPU = torch.device("cpu")
+
+
+def one_by_one(model: TranslationModel, src: list[int], tgt: list[int]) -> list[float]:
+    with torch.inference_mode():
+        logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
+    return [float(row.log_softmax(-1)[token]) for row, token in zip(logits, [*tgt, EOS_ID], strict=True)]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 12, 1000])
+def test_token_scores_are_those_of_a_pass_alone_in_the_order_of_the_pairs(
+    make_model: ModelMaker, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiayn_cli.translate.forced.MOST_LOGITS", 500)  # projected in several pieces
+    model = make_model()
+    found = force_decode([model], PAIRS, device=CPU, batch_tokens=batch_tokens)
+    assert len(found) == len(PAIRS)
+    for forced, (src, tgt) in zip(found, PAIRS, strict=True):
+        assert forced.token_log_probs == pytest.approx(one_by_one(model, src, tgt), abs=1e-4)
+        assert forced.log_prob == pytest.approx(sum(one_by_one(model, src, tgt)), abs=1e-3)
+        assert forced.attention is None
+
+
+def test_an_ensembles_probabilities_are_averaged(make_model: ModelMaker) -> None:
+    models = [make_model(1), make_model(2)]
+    [found] = force_decode(models, PAIRS[:1], device=CPU, batch_tokens=100)
+    alone = [np.exp(one_by_one(model, *PAIRS[0])) for model in models]
+    assert np.exp(found.token_log_probs) == pytest.approx((alone[0] + alone[1]) / 2)
+
+
+@pytest.mark.parametrize(("n_decoder_layers", "layer"), [(1, 0), (2, 0), (3, 1)])
+def test_attention_is_that_of_the_last_layer_but_one(make_model: ModelMaker, n_decoder_layers: int, layer: int) -> None:
+    models = [make_model(seed, n_decoder_layers=n_decoder_layers) for seed in (1, 2)]
+    found = force_decode(models, PAIRS, device=CPU, batch_tokens=1000, with_attention=True)
+    for forced, (src, tgt) in zip(found, PAIRS, strict=True):
+        arguments = torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]])
+        expected = sum(attention_maps(model, *arguments).cross[layer, 0].mean(0) for model in models) / 2
+        assert forced.attention is not None
+        assert forced.attention.shape == (len(tgt) + 1, len(src) + 1)
+        torch.testing.assert_close(torch.tensor(forced.attention), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_nothing_to_score_gives_nothing(make_model: ModelMaker) -> None:
+    assert force_decode([make_model()], [], device=CPU, batch_tokens=100) == []
+
+
+def test_a_model_that_is_no_transformer_is_scored_but_shows_no_attention(make_model: ModelMaker) -> None:
+    model = make_model(kind="recurrent")
+    [found] = force_decode([model], PAIRS[:1], device=CPU, batch_tokens=100)
+    assert found.token_log_probs == pytest.approx(one_by_one(model, *PAIRS[0]), abs=1e-4)
+    with pytest.raises(AiaynError, match="no Transformer"):
+        force_decode([model], PAIRS[:1], device=CPU, batch_tokens=100, with_attention=True)

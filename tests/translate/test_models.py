@@ -1,0 +1,95 @@
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from checkpoints import copy_damaged
+from translation_models import DECODING, LINES, best, feed_stdin, make_checkpoint, translations
+
+from aiayn_cli.app import main
+from aiayn_cli.errors import CheckpointError
+from aiayn_cli.translate.models import Search, load_models
+
+
+def test_without_a_model_the_newest_run_is_taken_and_named(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoints = tmp_path / "runs" / "first" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    make_checkpoint(checkpoints / "step-00001207", seed=7)
+    feed_stdin(monkeypatch, b"hund\n")
+    assert main(["translate"]) == 0
+    assert "model: runs/first/checkpoints/step-00001207, de-en, step 1,207" in capsys.readouterr().err
+
+
+def test_options_override_the_models_own_settings(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    options = ["--beam", "5", "--alpha", "2", "--max-extra", "2", "--batch-tokens", "11", "--nbest", "4", "--scores"]
+    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 0
+    decoding = replace(DECODING, beam_size=5, alpha=2.0, max_extra=2, batch_tokens=11)
+    expected = [each for line in translations([model], LINES, decoding, n_best=4) for each in line]
+    found = [line.split("\t") for line in capsys.readouterr().out.split("\n")[:-1]]
+    assert len(found) == 24
+    assert [text for _, text in found] == [each.text for each in expected]
+    assert [float(score) for score, _ in found] == pytest.approx([each.score for each in expected], abs=1e-3)
+
+
+def test_two_models_are_an_ensemble(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = make_checkpoint(tmp_path / "two", seed=2)
+    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+    assert main(["translate", "-m", str(model), "-m", str(second), "--precision", "fp32"]) == 0
+    assert capsys.readouterr().out == best(translations([model, second], LINES))
+
+
+def test_models_with_different_vocabularies_are_no_ensemble(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_checkpoint(tmp_path / "other", seed=2, corpus="le la une chien chat souris court saute voit et")
+    (tmp_path / "in").write_text("hund\n")
+    assert main(["translate", "-m", str(model), "-m", str(other), "-i", str(tmp_path / "in")]) == 1
+    assert f"{model} and {other} have different vocabularies" in capsys.readouterr().err
+
+
+def test_models_of_different_languages_are_no_ensemble(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree(model, tmp_path / "back")
+    known = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps({**known, "src_lang": "en", "tgt_lang": "de"}))
+    assert main(["translate", "-m", str(model), "-m", str(other)]) == 1
+    assert "have different languages" in capsys.readouterr().err
+
+
+def test_a_vocabulary_that_is_not_the_models_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = make_checkpoint(tmp_path / "changed", seed=1)
+    other = make_checkpoint(tmp_path / "other", seed=1, corpus="le la une chien chat souris court saute voit et")
+    (changed / "vocab.model").write_bytes((other / "vocab.model").read_bytes())
+    (tmp_path / "in").write_text("hund\n")
+    assert main(["translate", "-m", str(changed), "-i", str(tmp_path / "in")]) == 1
+    assert "is not the vocabulary that the model was trained with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_weights_checked_beside_other_work_are_confirmed_before_they_are_used(
+    others: int, model: Path, tmp_path: Path
+) -> None:
+    sound = [model] * others
+    load_models([model, *sound], Search(), "cpu", "fp32", check_beside=True).confirm()
+    loaded = load_models([*sound, copy_damaged(model, tmp_path / "model")], Search(), "cpu", "fp32", check_beside=True)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"model.weights\.safetensors is not as it was written"):
+            loaded.confirm()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"int8": True, "check_beside": True}], ids=str)
+def test_weights_are_checked_as_they_are_loaded_where_all_of_them_are_read(
+    arguments: dict[str, bool], model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="is not as it was written"):
+        load_models([copy_damaged(model, tmp_path / "model")], Search(), "cpu", "fp32", **arguments)

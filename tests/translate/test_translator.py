@@ -1,0 +1,247 @@
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from known_words import WORDS, random_lines
+
+from aiayn_cli.config import DecodingConfig
+from aiayn_cli.device import Device
+from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.text.codec import Codec
+from aiayn_cli.translate.forced import Forced
+from aiayn_cli.translate.search.beam import Hypothesis
+from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, Source
+from aiayn_cli.translate.search.workers import Stopped
+from aiayn_cli.translate.second_pass import SecondPass
+from aiayn_cli.translate.translation import SearchOptions, Translation
+from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.trust.flags import OutputChecks
+
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
+
+DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
+
+
+@pytest.fixture
+def translator(make_model: ModelMaker, vocab: Codec, cpu: Device) -> Translator:
+    return Translator([make_model()], vocab, cpu, DECODING)
+
+
+@given(lines=st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=9)), max_size=9))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_has_one_output_and_blank_lines_stay_blank(translator: Translator, lines: list[str]) -> None:
+    found = translator.translate(lines)
+    assert len(found) == len(lines)
+    assert all(text == "" for line, text in zip(lines, found, strict=True) if not line.strip())
+
+
+def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    model = make_model()
+    seen = []
+    original = model.encode
+
+    def encode(src: torch.Tensor, src_mask: torch.Tensor | None) -> torch.Tensor:
+        seen.append(len(src))
+        return original(src, src_mask)
+
+    model.encode = encode  # type: ignore[method-assign]
+    translator = Translator([model], vocab, cpu, DECODING, n_best=2)
+    blanks = ["", " ", "\t \r", "\u00a0\u2003", "\u3000"]
+    assert translator.translate_n_best(blanks) == [[Translation("", 0.0, 0.0)] * 2] * 5
+    assert seen == []
+    translator.translate_n_best([*blanks, "der hund", *blanks])
+    assert seen == [1]
+
+
+def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
+    translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = random_lines(90, longest=18)
+    sentences = [sentence for sentence in sentences if sentence.count(" ") > 11]
+    line = " ".join(sentences)
+    found = translator.translate(["der hund", line])
+    assert found == [translator.translate(["der hund"])[0], " ".join(translator.translate(sentences))]
+    assert translator.notices.counts["split"] == 1
+    assert "line 2 has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("trained", "limit"), [(15, 250), (600, 600), (5_000, 1_000)])
+def test_no_line_is_cut_that_is_as_short_as_those_of_training(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str], trained: int, limit: int
+) -> None:
+    translator = Translator([make_model()], vocab, cpu, DECODING, trained_length=trained)
+    passes: list[int] = []
+
+    def search(sources: Sequence[Source]) -> list[list[Hypothesis]]:
+        passes.extend(len(source.ids) for source in sources)
+        return [[Hypothesis((), -1.0, -1.0)] for _ in sources]
+
+    translator._search.search = search  # type: ignore[method-assign]
+    translator.translate([" ".join(["katze"] * count) for count in (limit, limit + 1)])
+    assert max(passes) == limit
+    assert len(passes) == 3
+    assert f"sub-words, more than {limit}" in capsys.readouterr().err
+
+
+def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
+    make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    line = " ".join(random_lines(60, longest=18))
+    plain = Translator([make_model()], vocab, cpu, DECODING, n_best=2).translate_n_best([line])[0]
+    chinese = Translator([make_model()], vocab, cpu, DECODING, n_best=2, tgt_lang="zh_Hans").translate_n_best([line])[0]
+    for one, other in zip(plain, chinese, strict=True):
+        assert len(one.text) > len(other.text)
+        assert one.text.replace(" ", "") == other.text.replace(" ", "")
+
+
+def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
+    translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
+    assert translator.notices.counts["split"] == 9
+    err = capsys.readouterr().err
+    assert err.count("sub-words, more than 250") == 5
+    assert "line 1,001 has" in err
+
+
+def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it_is_translated(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator = Translator([make_model()], vocab, cpu, DECODING, n_best=2)
+    word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
+    before, after = translator.translate_n_best(["der hund", "die katze läuft"])
+    [found, alone] = translator.translate_n_best([f"der hund  {word} die katze läuft", word])
+    expected = [f"{one.text} {word} {two.text}" for one, two in zip(before, after, strict=True)]
+    assert [each.text.replace(word, "W") for each in found] == [text.replace(word, "W") for text in expected]
+    assert [each.text for each in alone] == [word] * 2
+    assert found[0].log_prob == pytest.approx(before[0].log_prob + after[0].log_prob, rel=1e-4)
+    assert [part.word for part in found[0].parts] == ["", word, ""]
+    assert "truncated" in OutputChecks("de", "en").flags(word, alone[0])
+    details = translator.second_pass().details(found, with_alignment=True)
+    assert [piece for piece, _ in details[0].tokens].count(f"\u2581{word}") == 1
+    n_before = len(before[0].text.split())
+    assert details[0].alignment[n_before] == (2, n_before)
+    assert len(details[0].alignment) == len(found[0].text.split())
+    err = capsys.readouterr().err
+    assert "warning: line 1: a word of 200,000 characters is left as it is" in err
+
+
+def test_the_attention_to_a_very_long_line_is_held_in_portions(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["der hund läuft", "die katze", "", "eine maus sieht die katze"]
+    found = [outputs[0] for outputs in translator.translate_n_best(lines)]
+    second_pass = translator.second_pass()
+    expected = second_pass.details(found, with_alignment=True)
+    asked = []
+    force = SecondPass.force
+
+    def counted(self: SecondPass, pairs: Sequence[Any], *, with_attention: bool = False) -> list[Forced]:
+        asked.append(len(pairs))
+        return force(self, pairs, with_attention=with_attention)
+
+    monkeypatch.setattr(SecondPass, "force", counted)
+    monkeypatch.setattr("aiayn_cli.translate.second_pass.MOST_WEIGHTS", 1)
+    assert second_pass.details(found, with_alignment=True) == expected
+    assert asked == [1, 1, 1]
+    second_pass.details(found)
+    assert asked == [1, 1, 1, 3]
+
+
+def test_chinese_without_marks_is_no_long_word(translator: Translator) -> None:
+    def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
+        longest = max(len(source.ids) for source in sources) + 1
+        assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
+        return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
+
+    translator._search._search_band = search  # type: ignore[method-assign]
+    [[found]] = translator.translate_n_best(["中a国b人c" * 1_000])
+    assert len(found.parts) > 1
+    assert not any(part.word for part in found.parts)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
+    threads: int, make_model: ModelMaker, vocab: Codec, cpu: Device
+) -> None:
+    class AfterThreeSteps:
+        looks = 0
+
+        def is_set(self) -> bool:
+            self.looks += 1
+            return self.looks > 3
+
+    stop = AfterThreeSteps()
+    device = replace(cpu, threads=threads)
+    with pytest.raises(Stopped):
+        Translator([make_model()], vocab, device, DECODING, stop=stop).translate(["ab cd"] * 40)
+    assert stop.looks <= 3 + threads
+
+
+def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    model = make_model(positions="learned", max_positions=19)
+    translator = Translator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
+    found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
+    assert all(found)
+    assert translator.notices.counts["split"] == 1
+
+
+# ---- what one call asks for beside the recipe's settings
+
+
+def test_outputs_begin_as_their_prefix_says(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = random_lines(6)
+    prefixes = ["die maus", "", "springt und läuft und", "katze \u4e2d", " ", "x"]
+    free = translator.translate_n_best(lines)
+    found = translator.translate_n_best(lines, 11, prefixes)
+    for line, (prefix, [before], [after]) in enumerate(zip(prefixes, free, found, strict=True)):
+        assert after.text.startswith(prefix.replace("\u4e2d", "").strip())
+        if not prefix.strip():
+            assert after == before, line
+    assert "line 14: what its prefix holds that is not in the vocabulary is left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, positions: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("aiayn_cli.translate.search.sentence_search.LONGEST_PASS", 25)
+    limit = 18 if positions == "learned" else 24
+    translator = Translator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
+    [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])
+    assert found.text.startswith("maus maus")
+    assert len(found.parts[0].tgt) <= limit
+    assert f"line 7: what its prefix holds beyond {limit} sub-words is left out" in capsys.readouterr().err
+
+
+def test_lines_that_are_translated_again_are_neither_counted_nor_named_again(
+    translator: Translator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translator.translate_n_best([" ".join(random_lines(60, longest=18))], None, ["\u4e2d"])
+    assert translator.notices.counts["split"] == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_prefix_of_a_split_line_begins_its_first_part_only(translator: Translator) -> None:
+    line = " ".join(random_lines(60, longest=18))
+    [[found]] = translator.translate_n_best([line], 1, ["maus maus maus"])
+    assert len(found.parts) > 1
+    assert found.text.startswith("maus maus maus")
+    assert found.parts[1:] == translator.translate_n_best([line])[0][0].parts[1:]
+
+
+def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator: Translator) -> None:
+    lines = random_lines(5)
+    before = translator.translate_n_best(lines)
+    variant = translator.variant(options=SearchOptions(max_length=2), longest_source=4)
+    assert all(
+        len(part.tgt) <= 2 and len(part.src) <= 4 for [each] in variant.translate_n_best(lines) for part in each.parts
+    )
+    assert variant.notices.counts["split"] > 0
+    assert translator.notices.counts["split"] == 0
+    assert translator.translate_n_best(lines) == before

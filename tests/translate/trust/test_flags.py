@@ -1,0 +1,134 @@
+import itertools
+import math
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiayn_cli.config import TextConfig
+from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.translate.translation import Part, Translation
+from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks, is_looping, lost_addresses, lost_numbers
+
+
+def translation(
+    text: str, src: tuple[int, ...] = (5, 6, 7), tgt: tuple[int, ...] = (8, 9), is_cut: bool = False
+) -> Translation:
+    return Translation(text, -1.0, -1.0, (Part(src, tgt, is_cut),))
+
+
+@pytest.fixture(scope="module")
+def checks() -> OutputChecks:
+    return OutputChecks("en", "de")
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "flags"),
+    [
+        ("Two dogs play.", translation("Zwei Hunde spielen."), ()),
+        ("", translation(""), ()),
+        ("\u3000", translation(""), ()),
+        ("Two dogs play.", translation(" \u2003"), ("empty",)),
+        ("a b", translation("x", tgt=(8, 9) * 4), ("looping",)),
+        ("a b", translation("x", src=(5,) * 4, tgt=(8,) * 4), ()),  # the source loops too
+        ("two dogs play with a ball", translation("two dogs play with a ball"), ("copied",)),
+        ("Two dogs play with balls", translation("Two dogs play mit Balls"), ("copied",)),
+        ("Bank of England", translation("Bank of England"), ()),  # a name
+        ("The Hague", translation("The Hague"), ()),
+        ("a", translation("ein", is_cut=True), ("truncated",)),
+        ("a", translation("ein", src=tuple(range(10, 22)), tgt=(1, 2, 3)), ("truncated",)),
+        ("a", translation("ein", src=tuple(range(10, 22)), tgt=(1, 2, 3, 4)), ()),
+        ("two dogs", translation("две собаки"), ("wrong_script",)),
+        ("two dogs", translation("zwei Hunde, две соб"), ()),  # fewer than half of the letters
+        ("αβγ 1", translation("αβγ 1"), ()),  # three letters say nothing
+        ("since 1984", translation("seit 1948"), ("number_lost",)),
+        ("see https://a.org/x?y=1.", translation("siehe https://a.org/x"), ("url_lost",)),
+        ("two \u4e2d dogs", translation("zwei Hunde", src=(5, UNK_ID, 7)), ("unknown_symbols",)),
+        ("two dogs", translation("zwei \u2047 Hunde"), ("unknown_symbols",)),
+        ("since 1984 and 1985", translation("αβγδ", tgt=(3,) * 9, is_cut=True),
+         ("looping", "truncated", "wrong_script", "number_lost")),
+    ],
+)  # fmt: skip
+def test_each_flag_is_raised_by_its_fault_alone(
+    checks: OutputChecks, source: str, output: Translation, flags: tuple[str, ...]
+) -> None:
+    assert checks.flags(source, output) == flags
+    assert set(flags) <= set(FLAGS)
+
+
+def test_one_language_may_copy_and_an_unlisted_one_may_use_any_script() -> None:
+    copied = translation("two dogs play with a ball")
+    assert OutputChecks("en_GB", "en_US").flags(copied.text, copied) == ()
+    assert OutputChecks("en", "tlh").flags("two dogs", translation("две собаки")) == ()
+    assert OutputChecks("en", "zh").flags("two dogs", translation("two Hunde")) == ("wrong_script",)
+
+
+def test_of_what_is_no_text_only_cuts_unknown_symbols_and_repairs_are_looked_at() -> None:
+    checks = OutputChecks("en", "en", trees=TreeText(TextConfig(trees=True)))
+    output = translation("(S IN CD )S", tgt=(8,) * 30, is_cut=True)
+    assert checks.flags("since 1984", output) == ("truncated",)
+    assert checks.flags("since 1984", translation("(S IN CD )S", tgt=(8,) * 30)) == ()
+    address = translation("(NP NN )NP", src=(4,) * 40, tgt=(8, 9, 10))  # one word, and all of its tree
+    assert checks.flags("https://example.org/a", address) == ()
+    assert checks.flags("since \u2603", translation("(S IN CD )S", src=(5, UNK_ID))) == ("unknown_symbols",)
+    assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
+    assert checks.flags("since 1984", translation("")) == ("empty",)
+    assert checks.flags("since 1984", Translation("", -math.inf, -math.inf, is_left_out=True)) == ("too_long",)
+
+
+def loops_by_definition(ids: list[int]) -> bool:
+    for period in range(1, 21):
+        times = 3 if period >= 3 else 4
+        for start in range(len(ids) - period * times + 1):
+            if ids[start : start + period * times] == ids[start : start + period] * times:
+                return True
+    return False
+
+
+@given(ids=st.lists(st.integers(4, 5), max_size=30) | st.lists(st.integers(4, 7), max_size=90))
+def test_a_loop_is_what_comes_often_enough_in_a_row(ids: list[int]) -> None:
+    assert is_looping(ids) == loops_by_definition(ids)
+
+
+@given(period=st.integers(1, 20), before=st.lists(st.integers(100, 200), max_size=9))
+def test_a_long_loop_is_found_wherever_it_stands(period: int, before: list[int]) -> None:
+    loop = list(itertools.islice(itertools.cycle(range(period)), 4 * period))
+    assert is_looping([*before, *loop, 99])
+    assert not is_looping([*range(300, 300 + period), *range(300, 300 + period), 99])
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "lost"),
+    [
+        ("1,000.50 and 7 men", "1.000,50 und sieben Männer", []),
+        ("1\u00a0000\u202f000 men", "1.000.000 Männer", []),
+        ("13 and 13", "13", ["13"]),
+        ("12", "zwölf", []),
+        ("on 24.12.2020", "am 24. Dezember 2020", ["24122020"]),
+        ("٤٢ رجال", "42 Männer", []),
+        ("room 101", "Raum 1O1", ["101"]),
+        ("0012 and 013", "12", ["013"]),
+        ("7" * 5_000, "", ["7" * 5_000]),
+    ],
+)
+def test_numbers_are_compared_by_their_digits(source: str, text: str, lost: list[str]) -> None:
+    assert lost_numbers(source, text) == lost
+
+
+def test_addresses_have_to_stand_as_they_are() -> None:
+    source = 'Write to a.b@c-d.org or see (https://x.y/z_(q)), www.x.org/a, "http://ü.de".'
+    assert list(lost_addresses(source, source)) == []
+    assert list(lost_addresses(source, "a.b@c-d.org https://x.y/z_(q http://ü.de")) == ["www.x.org/a"]
+    assert list(lost_addresses("no address @ all, www. is none. http:// neither", "")) == []
+    assert list(lost_addresses("see www.x.org/a", "siehe:www.x.org/a_b")) == []  # as a part of something else
+
+
+def test_very_many_addresses_take_no_time_to_speak_of() -> None:
+    source = " ".join(f"https://example.org/{number}" for number in range(100_000))
+    started = time.process_time()
+    assert list(lost_addresses(source, source)) == []
+    text = source.replace("/1", "/x1")
+    assert next(lost_addresses(source, text)) == "https://example.org/1"
+    assert time.process_time() - started < 5  # it grew with the square of their number
