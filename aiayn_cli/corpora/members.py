@@ -4,10 +4,7 @@ A member is named by its path in the archive. Where none has that very path, the
 the archive is taken, since the same corpus comes packed with and without a folder around it.
 """
 
-import bz2
-import gzip
 import io
-import lzma
 import stat
 import tarfile
 import zipfile
@@ -17,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 from aiayn_cli.errors import DataError
+from aiayn_cli.text.compression import compression_of_name
 
 _BUFFER_BYTES = 1 << 20
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile)  # while reading; what else can happen is an OSError, or EOFError
@@ -24,7 +22,7 @@ _AGAIN = "the archive may be damaged: remove it, and run the command again"
 
 
 def open_member(archive: Path, member: str) -> BinaryIO:
-    """Open a member of a .zip, .tar, .tgz or .tar.* file; what is compressed once more (.gz, .xz, .bz2) is opened too.
+    """Open a member of a .zip, .tar, .tgz or .tar.* file, unpacked where it is compressed itself (such as .gz).
 
     Reading raises EOFError or OSError where the archive is cut short or damaged, as gzip does.
 
@@ -38,15 +36,9 @@ def open_member(archive: Path, member: str) -> BinaryIO:
         opened = _open_in_zip(archive, member) if archive.suffix.lower() == ".zip" else _open_in_tar(archive, member)
     except (*_DAMAGE, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{archive} cannot be read: {error}", _AGAIN) from error
-    match Path(member).suffix.lower():
-        case ".gz":
-            return _stream(gzip.GzipFile(fileobj=opened), opened.close)
-        case ".xz":
-            return _stream(lzma.LZMAFile(opened), opened.close)
-        case ".bz2":
-            return _stream(bz2.BZ2File(opened), opened.close)
-        case _:
-            return opened
+    if compression := compression_of_name(Path(member)):
+        return _stream(compression.open(opened, f"{archive}:{member}"), opened.close)
+    return opened
 
 
 def _open_in_zip(archive: Path, member: str) -> BinaryIO:

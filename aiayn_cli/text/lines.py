@@ -6,28 +6,30 @@ becomes a blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Byt
 among them) and NUL are refused with file, line and byte, or given as None.
 """
 
-import bz2
 import difflib
-import gzip
-import lzma
+import os
 import re
+import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.text.zstd import open_zstd
-
-CHUNK_BYTES = 1 << 20  # read at once; a record longer than that is held in full, anything else is not
+from aiayn_cli.text.compression import (
+    CHUNK_BYTES,  # a longer record is held in full, anything else is not
+    DAMAGE,
+    UTF_16_MARKS,
+    compression_of_bytes,
+    compression_of_name,
+    read_available,
+)
 
 _LINE_BREAKS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # a record may not hold one of these
 _LINE_BREAKS_AND_LF = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # The same as UTF-8, and NUL: a chunk that holds none of them needs no second look. "in" is a fast search for bytes.
 _SUSPECT_BYTES = (b"\0", b"\r", b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 _BOM = b"\xef\xbb\xbf"
-_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class RecordReader:
@@ -132,11 +134,10 @@ class RecordReader:
 
 def _how_to_repair(start: bytes, name: str) -> str:
     """Say what to do about bad bytes, given the first line of the file where they are in it."""
-    for magic, suffix in ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ", ".xz"), (b"BZh", ".bz2"), (b"\x28\xb5\x2f\xfd", ".zst")):
-        if start.startswith(magic):
-            way_out = "give it by its name" if name == "stdin" else f"rename it to {name}{suffix}"
-            return f"the file looks compressed: {way_out}"
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if compression := compression_of_bytes(start):
+        way_out = "give it by its name" if name == "stdin" else f"rename it to {name}{compression.suffix}"
+        return f"the file looks compressed: {way_out}"
+    if start.startswith(UTF_16_MARKS):
         return "the file looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"
     return "repair the line, or convert the file with `iconv -f ENCODING -t UTF-8`"
 
@@ -152,12 +153,11 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
     Raises:
         DataError: a compressed file that is damaged or ends early, or a disk that fails.
     """
-    # read1 gives what is there; read would wait until a slow pipe has filled the whole piece.
-    read = getattr(source, "read1", source.read)
+    read = read_available(source)
     try:
         while piece := read(size):
             yield piece
-    except _DAMAGE as error:
+    except DAMAGE as error:
         why = f": {error}" if str(error) else ""
         raise DataError(
             f"{name} cannot be read after {where()}{why}",
@@ -230,6 +230,23 @@ def display_name(path: Path | str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def count_lines_ahead(source: BinaryIO) -> int | None:
+    """Count the lines that are still to be read; None for pipes and for compressed files."""
+    try:
+        descriptor = source.fileno()
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        start = offset = os.lseek(descriptor, 0, os.SEEK_CUR)
+    except (OSError, AttributeError):  # no file of the system
+        return None
+    count, last = 0, b"\n"
+    while chunk := os.pread(descriptor, CHUNK_BYTES, offset):
+        if offset == start and compression_of_bytes(chunk):
+            return None
+        count, offset, last = count + chunk.count(b"\n"), offset + len(chunk), chunk[-1:]
+    return count + (last != b"\n")
+
+
 def open_text_bytes(path: Path | str) -> BinaryIO:
     """Open a file for reading bytes: plain, or compressed by its suffix (.gz, .xz, .bz2, .zst); "-" is stdin.
 
@@ -240,17 +257,8 @@ def open_text_bytes(path: Path | str) -> BinaryIO:
         return sys.stdin.buffer
     path = Path(path)
     try:
-        match path.suffix.lower():
-            case ".gz":
-                return cast(BinaryIO, gzip.open(path, "rb"))
-            case ".xz":
-                return cast(BinaryIO, lzma.open(path, "rb"))
-            case ".bz2":
-                return cast(BinaryIO, bz2.open(path, "rb"))
-            case ".zst":
-                return open_zstd(path)
-            case _:
-                return path.open("rb")
+        compression = compression_of_name(path)
+        return compression.open(path, str(path)) if compression else path.open("rb")
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder, but text is read from a file", "name a file in it") from error
     except FileNotFoundError as error:

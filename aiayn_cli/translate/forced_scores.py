@@ -13,8 +13,8 @@ from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.compression import PipedBytes
 from aiayn_cli.text.lines import RecordReader, display_name, is_blank
-from aiayn_cli.text.piped import PipedBytes
 from aiayn_cli.translate.forced import Forced
 from aiayn_cli.translate.input import check_inputs, followed, groups, opened
 from aiayn_cli.translate.input_lines import InputLine, InputLines, LineFormat

@@ -9,8 +9,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from aiayn_cli import logs
 from aiayn_cli.errors import UsageError
-from aiayn_cli.text.lines import open_text_bytes
-from aiayn_cli.text.piped import count_lines_ahead
+from aiayn_cli.text.lines import count_lines_ahead, open_text_bytes
 from aiayn_cli.translate.input_lines import InputLine, InputLines
 from aiayn_cli.translate.search.stream import gather
 

@@ -12,8 +12,8 @@ from aiayn_cli.devices import device_of_each
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.process_pool import Processes
 from aiayn_cli.run_checkpoints import find_model
+from aiayn_cli.text.compression import PipedBytes
 from aiayn_cli.text.lines import RecordReader, display_name
-from aiayn_cli.text.piped import PipedBytes
 from aiayn_cli.translate.aids.attention import AttentionPicture
 from aiayn_cli.translate.forced_scores import run_score_against
 from aiayn_cli.translate.input import check_inputs, followed, groups, is_typed, opened

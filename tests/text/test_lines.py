@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import zstandard
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
+from aiayn_cli.text import compression
 from aiayn_cli.text import lines as text
-from aiayn_cli.text import zstd
 from aiayn_cli.text.lines import (
     RecordReader,
     display_name,
@@ -33,7 +33,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
     ".bz2": bz2.compress,
-    ".zst": zstandard.compress,
+    ".zst": zstd.compress,
 }
 
 # Everything that UTF-8 can hold, with the characters that matter here far more often than by chance.
@@ -166,7 +166,7 @@ def test_keep_going_gives_none_for_a_bad_record_and_counts_it() -> None:
         (gzip.compress(b"hello\n" * 9, mtime=9), "rename it to some.en.gz"),
         (lzma.compress(b"hello\n" * 9), "rename it to some.en.xz"),
         (bz2.compress(b"hello\n" * 9), "rename it to some.en.bz2"),
-        (zstandard.compress(b"hello\n" * 9), "rename it to some.en.zst"),
+        (zstd.compress(b"hello\n" * 9), "rename it to some.en.zst"),
         ("hello\n".encode("utf-16"), "iconv -f UTF-16"),
     ],
     ids=["gz", "xz", "bz2", "zst", "utf-16"],
@@ -214,9 +214,10 @@ def test_a_compressed_file_that_is_damaged_is_one_clear_error(tmp_path: Path, su
 
 def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some.en.zst"
-    path.write_bytes(zstandard.compress(b"a\n"))
-    monkeypatch.setattr(zstd, "_zstandard", None)
-    with pytest.raises(DataError, match="needs the package zstandard") as caught:
+    path.write_bytes(zstd.compress(b"a\n"))
+    formats = [each._replace(module=None) if each.suffix == ".zst" else each for each in compression.COMPRESSIONS]
+    monkeypatch.setattr(compression, "COMPRESSIONS", formats)
+    with pytest.raises(DataError, match=r"needs the package backports\.zstd") as caught:
         open_text_bytes(path)
     assert caught.value.hint == "pip install 'aiayn-cli[zstd]'"
 
