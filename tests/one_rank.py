@@ -37,7 +37,6 @@ def learn(
     optimizer.step = watched_step  # type: ignore[method-assign]
     worker = Worker.from_environment()
     with worker.together():
-        worker.join(torch.device("cpu"))
         trainer = Trainer(
             model,
             optimizer,

@@ -1,30 +1,43 @@
 """The processes that train together: torchrun's variables, read once into a frozen Worker.
 
-One process is a world of size 1 and takes the same path. What goes wrong in one of several is everybody's end, within
-seconds and with its reason: see watch.py.
+One process is a world of size 1 and takes the same path. Processes wait for each other in torch's collective operations
+alone, each with a timeout. If one fails, its connections close, the others' operations fail, and all end with the rank
+and the reason, which they find in the store that they met at.
 """
 
 import json
 import math
 import os
 import re
+import socket
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
-from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from aiayn_cli.errors import AiaynError
-from aiayn_cli.train.watch import Lost, Watch
+from aiayn_cli import logs
+from aiayn_cli.errors import AiaynError, SaidElsewhere
+
+T = TypeVar("T")
 
 SIGNALS = ("SIGTERM", "SIGINT")
-_SECONDS_BETWEEN_QUESTIONS = 0.2
+_ROLL_CALL_SECONDS = 10.0  # for the others to notice a failed operation too; who has not by then is named
+_RANK_0_SECONDS = 6.0  # for rank 0 to say the reason before others do, and to keep the store for them
+_EXIT_SECONDS = 30.0  # for a process with a GPU that waits for a lost one
+_STORE_ERRORS = (dist.DistError, RuntimeError, OSError)
+
+
+class Lost(Exception):
+    """A collective operation failed because of another process, or of the network to it."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +48,16 @@ class Worker:
         rank: its number, from 0.
         world_size: how many there are.
         local_rank: its number on this machine, which picks its GPU.
-        attempt: times that the launcher has started all of them again after a failure.
-        silence_seconds: a process that is not heard of for so long has vanished (AIAYN_SILENCE_SECONDS).
-        collective_seconds: longest wait for the others in one operation (AIAYN_COLLECTIVE_SECONDS).
-        alone_seconds: longest work of rank 0 alone, such as validation, that others wait for (AIAYN_ALONE_SECONDS).
+        attempt: times that the launcher has restarted all after a failure.
+        timeout_seconds: longest wait for the others in one operation (AIAYN_COLLECTIVE_SECONDS). Rank 0 may take as
+            long to read or write a checkpoint.
     """
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
     attempt: int = 0
-    silence_seconds: float = 20.0
-    collective_seconds: float = 1800.0
-    alone_seconds: float = 21_600.0
+    timeout_seconds: float = 300.0
 
     @classmethod
     def from_environment(cls) -> "Worker":
@@ -71,62 +81,29 @@ class Worker:
             world_size=world_size,
             local_rank=local_rank,
             attempt=_count("TORCHELASTIC_RESTART_COUNT", default=0),
-            silence_seconds=_seconds("AIAYN_SILENCE_SECONDS", cls.silence_seconds),
-            collective_seconds=_seconds("AIAYN_COLLECTIVE_SECONDS", cls.collective_seconds),
-            alone_seconds=_seconds("AIAYN_ALONE_SECONDS", cls.alone_seconds),
+            timeout_seconds=_seconds("AIAYN_COLLECTIVE_SECONDS", cls.timeout_seconds),
         )
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Meet the other processes; inside, an error of any of them ends all.
+        """Meet the other processes; inside, collective operations work, and an error of any process ends all.
 
         Raises:
-            AiaynError: another process has failed, has vanished or never came; it is named.
+            AiaynError: another process has failed, was lost or never came; it is named.
         """
         if self.world_size == 1:
             yield
             return
-        host, port = _address()
-        timeout = timedelta(seconds=self.collective_seconds)
-        is_server = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-
-        def connect(as_server: bool = False) -> Store:
-            store = TCPStore(host, port, is_master=as_server, wait_for_workers=False, timeout=timeout)
-            return PrefixStore(f"aiayn/{self.attempt}", store)
-
+        peers = _Peers(self)
         try:
-            store = connect(is_server)
-            watch = Watch(store, connect(), self.rank, self.world_size, self.silence_seconds, self.collective_seconds)
-        except (dist.DistError, RuntimeError, ValueError) as error:
-            raise AiaynError(
-                f"rank {self.rank} cannot reach rank 0 at {host}:{port}: {_first_line(error)}",
-                "check MASTER_ADDR and MASTER_PORT, that rank 0 runs, and that no firewall is between",
-            ) from error
-        with watch:
-            _connections[self.rank] = _Connection(store, watch)
-            try:
-                yield
-                if dist.is_initialized():
-                    dist.destroy_process_group()
-            finally:
-                del _connections[self.rank]
-
-    def join(self, device: torch.device) -> None:
-        """Make ready for operations on tensors of all processes; within together().
-
-        Args:
-            device: of the tensors that will be summed, beside those of the CPU.
-        """
-        if self.world_size == 1 or dist.is_initialized():
-            return
-        with _collective():
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=PrefixStore("group", _connections[self.rank].store),
-                rank=self.rank,
-                world_size=self.world_size,
-                timeout=timedelta(seconds=self.collective_seconds),
-            )
+            yield
+        except Lost as error:
+            raise peers.lost(error) from error
+        except BaseException as error:
+            if peers.failed(error):
+                raise SaidElsewhere(_exit_code(error)) from error
+            raise
+        dist.destroy_process_group()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Add a tensor up over all processes, in place."""
@@ -146,87 +123,45 @@ class Worker:
         if self.world_size == 1:
             return [list(numbers)]
         mine = torch.tensor(list(numbers), dtype=torch.int64)
-        everybodys = [torch.empty_like(mine) for _ in range(self.world_size)]
+        gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
         with _collective():
-            dist.all_gather(everybodys, mine)
-        return [numbers.tolist() for numbers in everybodys]
+            dist.all_gather(gathered, mine)
+        return [numbers.tolist() for numbers in gathered]
 
     def agree(self, signal: str) -> str:
         """The signal that any process has received, or "".
 
-        All then stop after the same update; one that went on alone would wait for the others for ever.
+        All then stop at the same place; one that went on alone would wait for the others until the timeout.
         """
         received = self.exchange([int(signal == name) for name in SIGNALS])
-        return next(
-            (name for name, counts in zip(SIGNALS, zip(*received, strict=True), strict=True) if any(counts)), ""
-        )
+        return next((name for name, *counts in zip(SIGNALS, *received, strict=True) if any(counts)), "")
+
+    def gather(self, texts: list[str]) -> list[list[str]]:
+        """On rank 0 the texts of every process, in the order of ranks; elsewhere nothing."""
+        if self.world_size == 1:
+            return [texts]
+        gathered: list[list[str]] | None = [[]] * self.world_size if self.rank == 0 else None
+        with _collective():
+            dist.gather_object(texts, gathered)
+        return gathered or []
 
     def share(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Rank 0's JSON values, for all."""
+        """Rank 0's values, for all."""
         return self.from_rank_0(lambda: values)
 
-    def from_rank_0(
-        self, work: Callable[[], Mapping[str, Any]], interrupted: Callable[[], str] = lambda: ""
-    ) -> dict[str, Any]:
-        """Let rank 0 work for all, which may take long: validate, write a checkpoint, read one from a slow disk.
-
-        In an operation of all processes the others would give up after collective_seconds. Here they wait as long as
-        rank 0's process is alive, and it has not been at it for alone_seconds.
+    def from_rank_0(self, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Let rank 0 work for all, such as write a checkpoint; the others wait, timeout_seconds at most.
 
         Args:
             work: what rank 0 does; the other ranks never call it.
-            interrupted: gives the name of the signal that this process has received, or ""; of those that wait, rank 0
-                learns of it through anybodys_signal().
         Returns:
-            Its JSON values, on every rank.
+            Its values, on every rank.
         """
-        if self.world_size == 1:
-            return dict(work())
-        connection = _connections[self.rank]
-        connection.turns += 1
-        key = f"turn/{connection.turns}"
-        if self.rank == 0:
-            content = json.dumps(work())
+        values = [dict(work()) if self.rank == 0 else {}]
+        if self.world_size > 1:
             with _collective():
-                connection.store.set(key, content)
-        else:
-            self._wait_for_rank_0(connection, key, interrupted)
-            with _collective():
-                content = connection.store.get(key).decode()
-        values: dict[str, Any] = json.loads(content)
-        return values
-
-    def anybodys_signal(self, interrupted: Callable[[], str]) -> str:
-        """As rank 0, within from_rank_0(): the signal that this process or one of those that wait has received, or "".
-
-        It may be asked at any time: the others are not, more often than a few times a second.
-        """
-        if (signal := interrupted()) or self.world_size == 1:
-            return signal
-        connection, now = _connections[self.rank], time.monotonic()
-        if now < connection.asked + _SECONDS_BETWEEN_QUESTIONS:
-            return ""
-        connection.asked = now
-        key = f"turn/{connection.turns}/signal"
-        with _collective():
-            return connection.store.get(key).decode() if connection.store.check([key]) else ""
-
-    def _wait_for_rank_0(self, connection: "_Connection", key: str, interrupted: Callable[[], str]) -> None:
-        deadline, pause = time.monotonic() + self.alone_seconds, 0.01
-        told = False
-        while True:
-            with _collective():
-                if connection.store.check([key]):
-                    return
-                if not told and (signal := interrupted()):
-                    connection.store.set(f"{key}/signal", signal)
-                    told = True
-            if connection.watch.is_ending:
-                raise Lost("rank 0 was waited for, and all end")
-            if time.monotonic() > deadline:
-                raise Lost(f"timed out after {self.alone_seconds:g} s of rank 0 alone (AIAYN_ALONE_SECONDS)")
-            time.sleep(pause)
-            pause = min(1.2 * pause, 0.5)
+                dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def check_same(self, what: Mapping[str, str]) -> None:
         """Make sure that all processes work on the same.
@@ -249,25 +184,163 @@ class Worker:
         self.sum(torch.zeros(1))
 
 
-@dataclass
-class _Connection:
-    """What together() opens.
+@dataclass(frozen=True)
+class _Failure:
+    """Why all processes end.
 
     Attributes:
-        store: for the main thread.
-        watch: listens to the other processes.
-        turns: times that rank 0 has worked for all; the same number on every rank.
-        asked: when rank 0 last looked for a signal of the others, in seconds of the monotonic clock.
+        ranks: that failed or are lost.
+        names: theirs, with their machines.
+        problem, hint: as in an AiaynError.
+        code: to exit with.
     """
 
-    store: Store
-    watch: Watch
-    turns: int = 0
-    asked: float = 0.0
+    ranks: Sequence[int]
+    names: str
+    problem: str
+    hint: str = "the same command goes on from the last checkpoint"
+    code: int = AiaynError.exit_code
+
+    def error(self) -> AiaynError:
+        error = AiaynError(f"{self.names}: {self.problem}", self.hint)
+        error.exit_code = self.code
+        return error
 
 
-# Of together(), by rank; a frozen Worker has no place for it.
-_connections: dict[int, _Connection] = {}
+class _Peers:
+    """The processes that meet in together(), and how they tell each other why they end.
+
+    Raises:
+        AiaynError: not all came.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._rank, self._size = worker.rank, worker.world_size
+        self._address = _address()
+        self._can_reach_store = True
+        timeout = timedelta(seconds=worker.timeout_seconds)
+        is_server = worker.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        try:
+            store = TCPStore(*self._address, is_master=is_server, wait_for_workers=False, timeout=timeout)
+            self._store = PrefixStore(f"aiayn/{worker.attempt}", store)
+            self._store.set(f"host/{self._rank}", socket.gethostname())
+        except (*_STORE_ERRORS, ValueError) as error:
+            host, port = self._address
+            raise AiaynError(
+                f"rank {self._rank} cannot reach rank 0 at {host}:{port}: {_first_line(error)}",
+                "check MASTER_ADDR and MASTER_PORT, that rank 0 runs, and that no firewall is between",
+            ) from error
+        deadline = time.monotonic() + worker.timeout_seconds
+        self._hosts = [self._host(rank, deadline, worker.timeout_seconds) for rank in range(self._size)]
+        self._has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if self._has_nccl else "gloo",
+            store=PrefixStore("group", self._store),
+            rank=self._rank,
+            world_size=self._size,
+            timeout=timeout,
+        )
+
+    def _host(self, rank: int, deadline: float, seconds: float) -> str:
+        try:
+            self._store.wait([f"host/{rank}"], timedelta(seconds=max(0.1, deadline - time.monotonic())))
+            return str(self._store.get(f"host/{rank}").decode())
+        except _STORE_ERRORS as error:
+            if time.monotonic() < deadline:
+                raise AiaynError(
+                    f"rank {self._rank} has lost rank 0 before all {self._size} had come",
+                    "look for an error of rank 0; the same command goes on from the last checkpoint",
+                ) from error
+            raise AiaynError(
+                f"rank {rank} of {self._size} has not come within {seconds:g} s",
+                "start as many processes as WORLD_SIZE says, and look for an error of the missing one",
+            ) from error
+
+    def failed(self, error: BaseException) -> bool:
+        """Tell the others why this process fails; return whether rank 0 prints it."""
+        problem = "stopped by Ctrl-C"
+        if isinstance(error, AiaynError):
+            problem = error.problem
+        elif not isinstance(error, KeyboardInterrupt):
+            problem = traceback.format_exception_only(error)[-1].strip().partition("\n")[0]
+        mine = self._failure([self._rank], problem, getattr(error, "hint", None), _exit_code(error))
+        first = self._post(mine)
+        if not self._has_nccl:  # whose end could wait for a lost process
+            dist.destroy_process_group()  # so that the others' operations fail now
+        if self._rank == 0:
+            if first.problem != mine.problem:
+                logs.warning(first.error().problem)
+            self._keep_store_for_others(first)
+            return False
+        return isinstance(error, AiaynError) and self._is_said_by_rank_0()
+
+    def lost(self, error: Lost) -> AiaynError:
+        """Find out why an operation failed; return what to raise."""
+        failure = self._post(self._roll_call(error))
+        if self._has_nccl:
+            exit_at_last = threading.Timer(_EXIT_SECONDS, os._exit, [failure.code])
+            exit_at_last.daemon = True
+            exit_at_last.start()
+        if self._rank == 0:
+            self._keep_store_for_others(failure)
+        elif self._is_said_by_rank_0():
+            return SaidElsewhere(failure.code)
+        return failure.error()
+
+    def _failure(self, ranks: Sequence[int], problem: str, hint: str | None = None, code: int = 1) -> _Failure:
+        names = ", ".join(f"rank {rank} on {self._hosts[rank]}" for rank in ranks)
+        return _Failure(ranks, names, problem, _Failure.hint if hint is None else hint, code)
+
+    def _roll_call(self, error: Lost) -> _Failure:
+        """The ranks whose operation did not fail as well: they were killed, hang, or cannot be reached."""
+
+        def missing() -> list[int]:
+            self._store.set(f"lost/{self._rank}", "1")
+            deadline = time.monotonic() + _ROLL_CALL_SECONDS
+            while True:
+                ranks = [rank for rank in range(self._size) if not self._store.check([f"lost/{rank}"])]
+                if not ranks or self._store.check(["failure"]) or time.monotonic() > deadline:
+                    return ranks
+                time.sleep(0.05)
+
+        if ranks := self._ask_store(missing, [0] if self._rank else []):
+            return self._failure(ranks, f"killed, stuck, or cut off from the network ({error})")
+        return self._failure([self._rank], f"the connection to the other processes broke: {error}")
+
+    def _post(self, failure: _Failure) -> _Failure:
+        """Write why all end; return what was written first, by this process or another."""
+        mine = json.dumps(asdict(failure))
+        return self._ask_store(lambda: _Failure(**json.loads(self._store.compare_set("failure", "", mine))), failure)
+
+    def _keep_store_for_others(self, failure: _Failure) -> None:
+        """As rank 0, promise to print the reason; the store ends with this process, so let the others read that."""
+
+        def wait_for_readers() -> None:
+            self._store.set("said", "1")
+            readers = [f"read/{rank}" for rank in range(1, self._size) if rank not in failure.ranks]
+            deadline = time.monotonic() + _RANK_0_SECONDS
+            while not self._store.check(readers) and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+        self._ask_store(wait_for_readers, None)
+
+    def _is_said_by_rank_0(self) -> bool:
+        def is_said() -> bool:
+            self._store.wait(["said"], timedelta(seconds=_RANK_0_SECONDS))
+            self._store.set(f"read/{self._rank}", "1")
+            return True
+
+        return self._ask_store(is_said, False)
+
+    def _ask_store(self, question: Callable[[], T], otherwise: T) -> T:
+        """Use the store if it can be reached; behind a cut cable its answer would be waited for without a timeout."""
+        try:
+            if self._can_reach_store:
+                socket.create_connection(self._address, timeout=_RANK_0_SECONDS).close()
+                return question()
+        except _STORE_ERRORS:
+            self._can_reach_store = False
+        return otherwise
 
 
 @contextmanager
@@ -280,7 +353,11 @@ def _collective() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return re.sub(r"^\[[^]]*\] ", "", str(error)).partition("\n")[0][:300]  # without gloo's file and line
+    return re.sub(r"^\[[^]]*\] ", "", str(error)).partition("\n")[0].partition(" This is typically")[0][:300]
+
+
+def _exit_code(error: BaseException) -> int:
+    return 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", AiaynError.exit_code)
 
 
 def _address() -> tuple[str, int]:

@@ -53,7 +53,6 @@ def run_train(
         prepared = PreparedData.load(find_prepared(data if data is not None else recipe.data.corpus))
         device = choose_device(device_name, recipe.training.precision, worker.local_rank)
         logs.notice(device.explanation)
-        worker.join(device.device)
         worker.check_same({"data": prepared.sha256, "recipe": recipe_to_yaml(recipe)})
         if dry_run:
             there = run if resume else run.with_name(f".{run.name}.fresh")  # where nothing is

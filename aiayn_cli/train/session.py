@@ -262,9 +262,9 @@ class Session:
 
     def _validation_bleu(self) -> ValidationBleu | None:
         wanted = self.recipe.training.validation_bleu_pairs
-        if self.valid is None or wanted == 0 or self.worker.rank != 0:
+        if self.valid is None or wanted == 0:
             return None
-        return ValidationBleu(self.model, self.data, self.device, self.recipe.decoding, wanted)
+        return ValidationBleu(self.model, self.data, self.device, self.recipe.decoding, wanted, self.worker)
 
     def _renew_report(self, record: Record) -> None:
         """Bring report.html up to date with each checkpoint, and when a call begins."""

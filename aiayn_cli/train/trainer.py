@@ -37,8 +37,8 @@ class Hooks:
     Attributes:
         save: write a checkpoint of the present weights, called as save(state, best, regular): `best` says that it is
             the best so far; `regular` is False where the step is not one of the run's checkpoints (an interruption).
-        bleu: translate validation pairs with the present weights and score them, called by rank 0 with what gives the
-            name of a signal; it raises Interrupted where there is one. None where no BLEU is wanted.
+        bleu: translate validation pairs with the present weights and score them, called by every process with what
+            gives the name of a signal; it raises Interrupted where there is one. None where no BLEU is wanted.
         interrupted: name of the signal that asks for an end, or "".
         go_back: put weights and moments of the newest checkpoint into the optimizer, and return its state; None where
             there is no checkpoint.
@@ -99,7 +99,7 @@ class Trainer:
             None
             if valid_store is None
             else Validation(
-                model, valid_store, config, device, worker, metrics, hooks.bleu, hooks.interrupted, longest_validated
+                model, valid_store, config, worker, metrics, hooks.bleu, hooks.interrupted, longest_validated
             )
         )
 

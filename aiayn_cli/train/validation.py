@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -19,11 +18,19 @@ from aiayn_cli.train.forward import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.state import TrainingState
 
-Bleu = Callable[[Callable[[], str]], float]  # of the present weights; gets what tells of signals
+Bleu = Callable[[Callable[[], str]], float]  # of the present weights, on every process; gets what tells of signals
 
 
 class Interrupted(Exception):
-    """A signal asks for an end, and a validation will not be completed."""
+    """A signal asks for an end, and a validation will not be completed.
+
+    Args:
+        signal: its name.
+    """
+
+    def __init__(self, signal: str) -> None:
+        super().__init__(signal)
+        self.signal = signal
 
 
 @dataclass(frozen=True)
@@ -44,33 +51,41 @@ def validation_loss(
     model: TranslationModel,
     store: TokenStore,
     max_tokens: int,
-    device: torch.device,
+    worker: Worker,
     longest: int = 1 << 30,
     interrupted: Callable[[], str] = lambda: "",
 ) -> ValidationLoss:
-    """Loss of a model, with dropout off, on all pairs of a store.
+    """Loss of a model, with dropout off, on all pairs of a store; each process computes its share of the batches.
+
+    The sum over batches has one order, so that the loss does not depend on the number of processes.
 
     Args:
         model: left in the mode it was in.
         store: the held-out pairs.
         max_tokens: padded tokens of one side in a batch.
-        device: the model's.
+        worker: this process among others.
         longest: most tokens of a side with its end token; longer pairs are left out.
-        interrupted: gives the name of a signal that asks for an end, or "".
+        interrupted: gives the name of a signal that this process has received, or "".
     Raises:
-        Interrupted: there was one before the last batch; the model is in evaluation mode.
+        Interrupted: any process received one before the last batch; the model is in evaluation mode.
     """
     was_training = model.training
     model.eval()
-    total, tokens = 0.0, 0
-    for pairs in in_order(store, max_tokens, longest):
-        if interrupted():
-            raise Interrupted
-        hidden, targets = teacher_forced(model, store, pairs, device)
-        _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
-        total += float(nll)
-        tokens += len(targets)
+    device = model.output.weight.device
+    batches = list(in_order(store, max_tokens, longest))
+    sums = torch.zeros(len(batches), 2, dtype=torch.float64)  # of each batch: negative log-likelihood, tokens
+    for first in range(0, len(batches), worker.world_size):
+        if signal := worker.agree(interrupted()):
+            raise Interrupted(signal)
+        if (number := first + worker.rank) < len(batches):
+            hidden, targets = teacher_forced(model, store, batches[number], device)
+            _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
+            sums[number] = torch.tensor([float(nll), len(targets)], dtype=torch.float64)
     model.train(was_training)
+    total, tokens = 0.0, 0
+    for batch_nll, batch_tokens in worker.sum(sums).tolist():
+        total += batch_nll
+        tokens += int(batch_tokens)
     return ValidationLoss(total / max(tokens, 1), tokens)
 
 
@@ -96,7 +111,6 @@ class Validation:
         model: on its device.
         store: the held-out pairs.
         config: the recipe's training section; its best_metric decides.
-        device: the model's.
         worker: this process among others.
         metrics: where records go.
         bleu: see Hooks.
@@ -109,14 +123,13 @@ class Validation:
         model: TranslationModel,
         store: TokenStore,
         config: TrainingConfig,
-        device: torch.device,
         worker: Worker,
         metrics: MetricsLog,
         bleu: Bleu | None,
         interrupted: Callable[[], str],
         longest: int,
     ) -> None:
-        self._model, self._store, self._config, self._device = model, store, config, device
+        self._model, self._store, self._config = model, store, config
         self._worker, self._metrics, self._bleu, self._longest = worker, metrics, bleu, longest
         self._interrupted = interrupted
 
@@ -130,10 +143,15 @@ class Validation:
             What comes of it, the same on every rank.
         """
         started = time.perf_counter()
-        measured = self._worker.from_rank_0(lambda: self._measure(max_tokens), self._interrupted)
-        if signal := measured.get("signal"):
-            return Verdict(state, signal=signal)
-        loss, bleu = float(measured["loss"]), measured["bleu"]
+        try:
+            loss = validation_loss(
+                self._model, self._store, max_tokens, self._worker, self._longest, self._interrupted
+            ).loss
+            bleu = None if self._bleu is None else self._bleu(self._interrupted)
+        except Interrupted as stopped:
+            return Verdict(state, signal=stopped.signal)
+        finally:
+            self._model.train()
         higher_is_better = self._config.best_metric == "bleu" and bleu is not None
         value = bleu if higher_is_better and bleu is not None else loss
         before = state.best_value
@@ -161,23 +179,3 @@ class Validation:
             f"{', the best so far' if best else ''} ({logs.clock(state.seconds)} of training)"
         )
         return Verdict(state, best=best)
-
-    def _measure(self, max_tokens: int) -> dict[str, Any]:
-        """Loss and BLEU, or the signal that came before them.
-
-        Rank 0 measures for all: two devices may differ in the last digit, and one verdict counts.
-        """
-        signal = ""
-
-        def interrupted() -> str:
-            nonlocal signal
-            signal = signal or self._worker.anybodys_signal(self._interrupted)
-            return signal
-
-        try:
-            loss = validation_loss(self._model, self._store, max_tokens, self._device, self._longest, interrupted).loss
-            return {"loss": loss, "bleu": self._bleu(interrupted) if self._bleu is not None else None}
-        except Interrupted:
-            return {"signal": signal}
-        finally:
-            self._model.train()

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -150,8 +151,6 @@ def test_the_slurm_script_trains_on_two_nodes(options: list[str], tmp_path: Path
 
 @pytest.fixture
 def unused_port() -> int:
-    import socket
-
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -190,12 +189,13 @@ def test_two_hosts_train_one_run_and_a_cut_cable_ends_both_within_a_minute(
     two_hosts: Callable[[], None], options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(socket.socket, "connect", socket.SocketType.connect)  # no network but the cable
     many = ["--set", "training.max_updates=1000000", "--set", "training.keep_checkpoints=2"]
 
     def work(rank: int) -> int:
         return main(["train", *options, *many, "--out", str(tmp_path / f"host-{rank}" / "run")])
 
-    environment = {"AIAYN_SILENCE_SECONDS": "6", "GLOO_SOCKET_IFNAME": "cable"}
+    environment = {"AIAYN_COLLECTIVE_SECONDS": "6", "GLOO_SOCKET_IFNAME": "cable"}
     namespaces = [f"/run/netns/aiayn-{os.getpid()}-{number}" for number in (0, 1)]
     ranks = Ranks(work, 2, tmp_path / "written", environment, address="10.231.77.1", namespaces=namespaces)
     metrics = tmp_path / "host-0" / "run" / "metrics.jsonl"
@@ -209,9 +209,8 @@ def test_two_hosts_train_one_run_and_a_cut_cable_ends_both_within_a_minute(
     assert time.monotonic() - cut < 60
     assert [e.code for e in ended] == [1, 1]
     assert "error: rank 1 on " in ended[0].err
-    assert "nothing was heard of it for" in ended[0].err
+    assert "cut off from the network" in ended[0].err
     assert "error: rank 0 on " in ended[1].err
-    assert all("stands at:" in e.err for e in ended)
     assert not (tmp_path / "host-1").exists()  # only the first host needs the run's folder
     newest = list_checkpoints(tmp_path / "host-0" / "run")[-1]
     assert load_training(newest).state["step"] == load_checkpoint(newest).step > 0

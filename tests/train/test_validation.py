@@ -10,9 +10,8 @@ from torch.nn import functional
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.validation import ValidationLoss, validation_loss
-
-CPU = torch.device("cpu")
 
 
 def one_by_one(model: TranslationModel, store: TokenStore) -> tuple[float, int]:
@@ -32,7 +31,7 @@ def test_loss_is_that_of_each_sentence_by_itself(
     max_tokens: int, model_of: Callable[..., TranslationModel], store_of: Callable[..., TokenStore]
 ) -> None:
     model, store = model_of(dropout=0.5), store_of(23)
-    result = validation_loss(model, store, max_tokens, CPU)
+    result = validation_loss(model, store, max_tokens, Worker())
     total, tokens = one_by_one(model.eval(), store)
     assert result.tokens == tokens
     assert result.loss == pytest.approx(total / tokens, rel=1e-5)
@@ -45,7 +44,7 @@ def test_the_model_is_left_as_it_was(
 ) -> None:
     model = model_of(dropout=0.5).train(training)
     before = torch.get_rng_state()
-    results = {validation_loss(model, store_of(5), 100, CPU).loss for _ in range(2)}
+    results = {validation_loss(model, store_of(5), 100, Worker()).loss for _ in range(2)}
     assert len(results) == 1  # dropout was off
     assert model.training is training
     assert all(layer.training is training for layer in model.modules())
@@ -64,4 +63,4 @@ def test_a_uniform_model_is_as_perplexed_as_its_vocabulary_is_large(
     model = model_of()
     with torch.no_grad():
         model.output.weight.zero_()
-    assert validation_loss(model, store_of(4), 50, CPU).perplexity == pytest.approx(31, rel=1e-5)
+    assert validation_loss(model, store_of(4), 50, Worker()).perplexity == pytest.approx(31, rel=1e-5)
