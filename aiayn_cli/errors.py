@@ -40,6 +40,10 @@ class DataError(AiaynError):
     """Text or prepared data that cannot be used as it is."""
 
 
+class ResumableError(DataError):
+    """The work stopped, but not because of the data: the same command goes on where it stopped."""
+
+
 class CheckpointError(AiaynError):
     """A checkpoint that is missing, damaged, or does not belong to what it is used with."""
 

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
-from aiayn_cli.checkpoint_files import hash_of
+from aiayn_cli.checkpoint.format import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.files import hash_of
 
 STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
 

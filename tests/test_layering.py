@@ -23,19 +23,10 @@ ROWS: list[list[str]] = [
 COMMANDS = ROWS[2]
 GROUP_OF_MODULE = {
     "recipe_file": "recipe",
-    "checkpoint_files": "files",
-    "run_checkpoints": "checkpoint",
-    "metrics": "checkpoint",
     "command_line": "logs",
     "loading": "logs",
     "cpu": "device",
     "devices": "device",
-    "folders": "files",
-    "locked_file": "files",
-    "output_files": "files",
-    "parallel": "processes",
-    "process_pool": "processes",
-    "read_ahead": "processes",
     "text_table": "logs",
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {
@@ -254,7 +245,7 @@ def test_each_command_has_a_folder_and_loads_one_module_of_it() -> None:
         (wrong_directions, {"data/a.py": "from aiayn_cli.model import b", "model/b.py": ""}, "data imports model.b"),
         (
             wrong_directions,
-            {"model/a.py": "def f():\n  from aiayn_cli.checkpoint import load", "checkpoint.py": ""},
+            {"model/a.py": "def f():\n  from aiayn_cli.checkpoint.format import load", "checkpoint.py": ""},
             "model imports checkpoint",
         ),
         (wrong_directions, {"errors.py": "import aiayn_cli.config", "config.py": ""}, "errors imports config"),

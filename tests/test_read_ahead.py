@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiayn_cli.read_ahead import read_ahead
+from aiayn_cli.processes import read_ahead
 
 
 def test_all_items_come_in_order() -> None:

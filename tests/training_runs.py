@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from aiayn_cli.average.session import run_average
-from aiayn_cli.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.format import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.metrics import read_metrics
-from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train.gradient import GradientOfUpdates
 

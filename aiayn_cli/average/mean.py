@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from aiayn_cli.checkpoint import Checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint
 from aiayn_cli.errors import CheckpointError
 
 

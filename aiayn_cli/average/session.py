@@ -10,7 +10,7 @@ from aiayn_cli import logs
 from aiayn_cli.average.choice import Choice, choose
 from aiayn_cli.average.mean import WeightSum
 from aiayn_cli.average.search import Search, Trial
-from aiayn_cli.checkpoint import Checkpoint, at, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint, at, load_checkpoint, save_checkpoint
 from aiayn_cli.errors import CheckpointError, UsageError
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.errors import DataError
-from aiayn_cli.locked_file import open_locked
+from aiayn_cli.files import open_locked
 
 _READ_BYTES = 1 << 20
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
-from aiayn_cli.checkpoint_files import UNFINISHED, flush, remove, replace_directory
+from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.files import UNFINISHED, flush_to_disk, remove, replace_folder
 from aiayn_cli.model.transformer import Transformer
-from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.special_tokens import N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import RecordReader, display_name, is_blank, open_text_bytes
@@ -114,8 +114,8 @@ def _whole(folder: Path) -> Iterator[Path]:
         temporary.rmdir()
         yield temporary
         for item in (*temporary.rglob("*"), temporary):
-            flush(item)
-        replace_directory(temporary, place)
+            flush_to_disk(item)
+        replace_folder(temporary, place)
     except OSError as error:
         raise AiaynError(
             f"cannot write {folder}: {error.strerror or error}",

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from aiayn_cli.data.store import Tokens
-from aiayn_cli.parallel import map_in_order
 from aiayn_cli.prepare.bpe_dropout import RandomSplitter
 from aiayn_cli.prepare.clean import LengthRules
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.parts import Piece, TrainingPairs
+from aiayn_cli.processes import map_in_order
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
@@ -113,7 +113,7 @@ def encode_pieces(
         workers: processes; 1 does all the work in this one.
         dropout: splits words at random, anew each time.
     Raises:
-        Unfinished: a process was killed.
+        ResumableError: a process was killed.
     """
     cached_words = max(CACHED_WORDS // workers, 50_000)  # memory of all processes together stays the same
     return map_in_order(_make_encoder, (folder, rules, cached_words, dropout), pieces, workers)

@@ -12,11 +12,11 @@ from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.corpora.names import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.errors import ConfigError, UsageError
-from aiayn_cli.parallel import default_workers
 from aiayn_cli.prepare.bpe_dropout import RandomSplitter
 from aiayn_cli.prepare.processing import make_processor
 from aiayn_cli.prepare.source_choice import Files, make_source
 from aiayn_cli.prepare.sources import Source
+from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab

@@ -8,7 +8,7 @@ from typing import Any
 from aiayn_cli import logs
 from aiayn_cli.data.prepared import MANIFEST, PreparedData, damaged_manifest, write_manifest
 from aiayn_cli.errors import DataError
-from aiayn_cli.folders import new_folder, remove_leftovers
+from aiayn_cli.prepare.partial_folder import new_folder, remove_leftovers
 from aiayn_cli.prepare.plan import PreparePlan, make_plan
 from aiayn_cli.prepare.result import PrepareResult
 from aiayn_cli.prepare.source_choice import Files, PairOfFiles

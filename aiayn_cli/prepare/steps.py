@@ -13,12 +13,12 @@ from aiayn_cli import __version__, logs
 from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import SPLITS
 from aiayn_cli.data.store import TokenStoreWriter
-from aiayn_cli.folders import Steps
 from aiayn_cli.prepare.clean import LengthRules, ScoredText, TextRules
 from aiayn_cli.prepare.disk import check_disk, estimate_disk, size_text
 from aiayn_cli.prepare.empty_corpus import all_reasons, nothing_to_score, refuse_nothing
 from aiayn_cli.prepare.encoding import Dropout, EncodedChunk, encode_pieces, encode_scored
 from aiayn_cli.prepare.pairs import Chunk, ReadCounts, TextSpool
+from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.parts import Piece
 from aiayn_cli.prepare.plan import PreparePlan
 from aiayn_cli.prepare.processing import make_processor

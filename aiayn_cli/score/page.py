@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiayn_cli import __version__
 from aiayn_cli.errors import AiaynError, UsageError
-from aiayn_cli.output_files import check_writable, read_place, write_whole
+from aiayn_cli.files import check_writable, read_place, write_output
 from aiayn_cli.score.differences import Piece, differences
 from aiayn_cli.score.result import SIGNIFICANT, PartScores, ScoreResult, Sentence
 
@@ -73,7 +73,7 @@ def write_page(path: Path, result: ScoreResult, parts: Sequence[PartScores], sen
         AiaynError: the file cannot be written.
     """
     text = page(result, parts, sentences)
-    write_whole(path, text, "give another --html")
+    write_output(path, text, "give another --html")
 
 
 def check_place(path: Path, inputs: Iterable[str]) -> None:

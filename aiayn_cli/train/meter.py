@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from aiayn_cli.metrics import perplexity
+from aiayn_cli.checkpoint.metrics import perplexity
 
 
 @dataclass(frozen=True)

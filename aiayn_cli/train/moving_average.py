@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from aiayn_cli.checkpoint import EMA_PREFIX
+from aiayn_cli.checkpoint.format import EMA_PREFIX
 from aiayn_cli.errors import CheckpointError
 
 _UPDATES = "ema_updates"  # its name in a checkpoint's moments.safetensors

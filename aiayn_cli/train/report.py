@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
+from aiayn_cli.checkpoint.metrics import Record, is_complete, read_metrics, standing
 from aiayn_cli.config import Recipe
 from aiayn_cli.data.prepared import read_manifest
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.metrics import Record, is_complete, read_metrics, standing
+from aiayn_cli.files import write_whole
 from aiayn_cli.model.cost import PAPER_FLOPS
 from aiayn_cli.pages.curves import Line, line_chart
 from aiayn_cli.pages.report_page import link_free_page, rows, table
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.train.changed_settings import changed_settings
-from aiayn_cli.train.run_folder import write_whole
 
 REPORT = "report.html"
 _SPEED = "target tokens/s, without padding"

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.checkpoint_files import UNFINISHED, read_json
+from aiayn_cli.checkpoint.run import checkpoint_path, mark_best, newest_resumable, prune_checkpoints, remove_leftovers
+from aiayn_cli.checkpoint.tensors import read_json
 from aiayn_cli.config import Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError
+from aiayn_cli.files import UNFINISHED, write_whole
 from aiayn_cli.recipe import recipe_to_yaml
-from aiayn_cli.run_checkpoints import checkpoint_path, mark_best, newest_resumable, prune_checkpoints, remove_leftovers
 
 
 @contextmanager
@@ -149,22 +150,3 @@ def _manifest(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_bytes())
         return content if isinstance(content, dict) else {}
     return None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file; what was there stays whole until the new one is on the disk.
-
-    Raises:
-        OSError: it cannot be written; it is named.
-    """
-    temporary = path.with_name(f"{UNFINISHED}{path.name}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk's error names no file

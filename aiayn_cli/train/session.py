@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint, TrainingSnapshot, save_checkpoint
+from aiayn_cli.checkpoint.metrics import MetricsLog, Record
+from aiayn_cli.checkpoint.run import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device, matmul_rate
 from aiayn_cli.errors import AiaynError, Terminated
-from aiayn_cli.metrics import MetricsLog, Record
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.run_checkpoints import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.train.changed_settings import continued_recipe
 from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import Worker

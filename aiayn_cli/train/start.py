@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import load_checkpoint, load_training
-from aiayn_cli.checkpoint_files import bytes_of
+from aiayn_cli.checkpoint.format import load_checkpoint, load_training
+from aiayn_cli.checkpoint.run import resumable, set_aside_damaged, update_of
+from aiayn_cli.checkpoint.tensors import bytes_of
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device, free_memory, is_out_of_memory
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError
 from aiayn_cli.model.build import build_empty
-from aiayn_cli.run_checkpoints import resumable, set_aside_damaged, update_of
 from aiayn_cli.train.state import TrainingState
 
 # Bytes of training for each parameter: float32 weights, gradient and two moments; and what bf16 computes with. A

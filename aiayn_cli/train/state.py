@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli.checkpoint_files import from_json
+from aiayn_cli.checkpoint.tensors import from_json
 from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
 from aiayn_cli.errors import CheckpointError
 

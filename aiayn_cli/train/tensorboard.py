@@ -4,8 +4,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli.checkpoint.metrics import Record
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.metrics import Record
 
 _SHOWN = {  # numbers of each event; the others are for programs
     "train": ("loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),

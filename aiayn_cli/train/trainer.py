@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from aiayn_cli import logs
+from aiayn_cli.checkpoint.metrics import MetricsLog, progress_facts
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Update, plan_updates, pool_pairs_for
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.metrics import MetricsLog, progress_facts
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.read_ahead import read_ahead
+from aiayn_cli.processes import read_ahead
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.gradient import Agreement, GradientOfUpdates
 from aiayn_cli.train.meter import Done, Meter

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from aiayn_cli import logs
+from aiayn_cli.checkpoint.metrics import MetricsLog, perplexity
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import in_order
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.metrics import MetricsLog, perplexity
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.forward import teacher_forced

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.format import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics import read_metrics, standing
+from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.errors import AiaynError, DataError, Terminated
-from aiayn_cli.metrics import read_metrics, standing
 from aiayn_cli.recipe import run_name
-from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.train.run_folder import held
 
 _UPDATES = 4  # until the checkpoint from which the killed run goes on; it is killed one update later

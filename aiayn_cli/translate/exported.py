@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from aiayn_cli.checkpoint import Checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.text.codec import Codec

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from aiayn_cli.checkpoint import Checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.translate.trust.suspects import OnSuspect
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
 from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import CheckpointError, UsageError
@@ -18,7 +19,6 @@ from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.cpu.int8 import use_int8
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
-from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, load_glossary
 from aiayn_cli.translate.exported import load_exported

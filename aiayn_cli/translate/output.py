@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from aiayn_cli import logs
 from aiayn_cli.errors import AiaynError, UsageError
-from aiayn_cli.output_files import check_writable, open_unfinished, put_in_place, read_place, unfinished_path
+from aiayn_cli.files import check_writable, open_unfinished, put_in_place, read_place, unfinished_path
 from aiayn_cli.text.lines import write_records
 from aiayn_cli.translate.input_lines import InputLine, LineFormat
 from aiayn_cli.translate.translation import Details, Translation

@@ -11,8 +11,8 @@ from aiayn_cli import logs
 from aiayn_cli.config import Precision
 from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.parallel import available_cores
 from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.processes import available_cores
 from aiayn_cli.translate.aids.alignment import Links
 from aiayn_cli.translate.aids.attention import draw_attention
 from aiayn_cli.translate.aids.markup_translator import MarkupTranslator

@@ -13,13 +13,13 @@ from aiayn_cli.app import main
 from aiayn_cli.average.choice import choose
 from aiayn_cli.average.search import Search, Trial, window_sizes
 from aiayn_cli.average.session import AverageResult, run_average
-from aiayn_cli.checkpoint import load_checkpoint
-from aiayn_cli.checkpoint_files import read_tensors
+from aiayn_cli.checkpoint.format import load_checkpoint
+from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.tensors import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
-from aiayn_cli.metrics import read_metrics
 from aiayn_cli.prepare.session import run_prepare
-from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.score.bleu import bleu
 from aiayn_cli.train.run import run_train
 from aiayn_cli.translate.run import run_translate

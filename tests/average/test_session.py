@@ -17,16 +17,16 @@ import torch
 from checkpoints import fail_at
 from torch import Tensor
 
-from aiayn_cli import checkpoint_files
 from aiayn_cli.app import main
 from aiayn_cli.average.session import mean_weights, run_average
-from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint import tensors
+from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.run import checkpoint_path, find_model, interrupted_path, mark_best
 from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.model.build import build_model
 from aiayn_cli.recipe import recipe_to_yaml
-from aiayn_cli.run_checkpoints import checkpoint_path, find_model, interrupted_path, mark_best
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=8, d_ff=12, n_heads=2, d_k=3, d_v=5, dropout=0.2)
 
@@ -387,7 +387,7 @@ def test_ctrl_c_in_the_middle_leaves_the_earlier_average_and_nothing_else(
 ) -> None:
     earlier = run_average([run], last=2).model
     before = sorted(run.iterdir())
-    fail_at(monkeypatch, checkpoint_files, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
+    fail_at(monkeypatch, tensors, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         run_average([run])
     assert sorted(run.iterdir()) == before

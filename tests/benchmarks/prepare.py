@@ -30,9 +30,9 @@ import numpy as np
 import sentencepiece
 
 from aiayn_cli import folders, logs
-from aiayn_cli.parallel import available_cores
 from aiayn_cli.prepare import steps as prepare_steps
 from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.processes import available_cores
 from aiayn_cli.text.lines import read_file
 
 EXTRAPOLATE_TO = 40_000_000  # pairs

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from command_line import aiayn
 
-from aiayn_cli.metrics import read_metrics, standing
+from aiayn_cli.checkpoint.metrics import read_metrics, standing
+from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.run_checkpoints import list_checkpoints
 
 
 def main() -> None:

@@ -119,10 +119,10 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
 
     import torch
 
-    from aiayn_cli.checkpoint import load_checkpoint, save_checkpoint
+    from aiayn_cli.checkpoint.format import load_checkpoint, save_checkpoint
+    from aiayn_cli.checkpoint.run import find_model
     from aiayn_cli.config import ModelConfig
     from aiayn_cli.model.build import build_model
-    from aiayn_cli.run_checkpoints import find_model
     from aiayn_cli.special_tokens import EOS_ID
     from aiayn_cli.text.codec import Codec
     from aiayn_cli.translate.ctranslate2_export import export
@@ -159,7 +159,7 @@ def compare(
     arguments: argparse.Namespace, size: str, model: Path, name: str, lines: list[str], references: list[str]
 ) -> None:
     """Measure all engines with one model on one text, and print a table."""
-    from aiayn_cli.checkpoint import load_checkpoint
+    from aiayn_cli.checkpoint.format import load_checkpoint
     from aiayn_cli.score.bleu import bleu
     from aiayn_cli.text.codec import load_vocabs
 
@@ -287,7 +287,7 @@ def ours(task: dict[str, Any]) -> Any:
 
 def direct(task: dict[str, Any]) -> Any:
     """translate_batch of CTranslate2, whose time alone counts."""
-    from aiayn_cli.checkpoint import load_checkpoint
+    from aiayn_cli.checkpoint.format import load_checkpoint
     from aiayn_cli.special_tokens import BOS_ID, PAD_ID
     from aiayn_cli.text.codec import Codec
     from aiayn_cli.translate.ctranslate2_package import load_package

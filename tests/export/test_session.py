@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.export import session as stage

@@ -16,11 +16,11 @@ from figures import Figures
 from setting import Setting
 from torch import distributed as dist
 
-from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.format import load_checkpoint
+from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.session import run_prepare
-from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.score.bleu import bleu
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.run import run_train

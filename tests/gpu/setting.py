@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
+from aiayn_cli.checkpoint.metrics import MetricsLog
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device
-from aiayn_cli.metrics import MetricsLog
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train.distributed import Worker

@@ -13,14 +13,14 @@ import torch
 
 from aiayn_cli.app import main
 from aiayn_cli.average.session import run_average
-from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.format import load_checkpoint
+from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
 from aiayn_cli.export.session import run_export
 from aiayn_cli.parsing.trees import from_text, words
 from aiayn_cli.prepare.session import run_prepare
-from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.score.brackets import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.run import run_train

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aiayn_cli import parallel
+from aiayn_cli import processes as parallel
 from aiayn_cli.prepare.clean import LengthRules
 from aiayn_cli.prepare.copies import TITLE, UPPER
 from aiayn_cli.prepare.encoding import Dropout, EncodedChunk, encode_chunk, encode_pieces, encode_scored

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from aiayn_cli import folders
 from aiayn_cli.config import DataConfig
-from aiayn_cli.folders import Steps
 from aiayn_cli.prepare import selection
 from aiayn_cli.prepare.clean import ScoredText, TextRules
 from aiayn_cli.prepare.pairs import Chunk
+from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.parts import Piece
 from aiayn_cli.prepare.selection import TrainingText
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli import parallel
+from aiayn_cli import processes as parallel
 from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore

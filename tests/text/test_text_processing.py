@@ -10,14 +10,14 @@ import sacremoses
 import torch
 
 from aiayn_cli.average.session import run_average
-from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.format import load_checkpoint
+from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import ConfigError
 from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.session import run_prepare
-from aiayn_cli.run_checkpoints import find_model
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.train.run import run_train

@@ -6,8 +6,8 @@ import pytest
 from training_runs import Train, ending_after
 
 from aiayn_cli.average.session import run_average
+from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.errors import CheckpointError, Terminated
-from aiayn_cli.metrics import read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 

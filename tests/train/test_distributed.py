@@ -15,9 +15,9 @@ import torch
 from ranks import Ranks
 from safetensors.torch import load_file
 
+from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.metrics import read_metrics
 from aiayn_cli.train import distributed, forward
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.state import TrainingState

@@ -16,10 +16,10 @@ from ranks import Ended, Ranks
 from training_runs import state_of, tensors_of
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.format import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.run import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.metrics import read_metrics
-from aiayn_cli.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 
 pytestmark = pytest.mark.usefixtures("one_process")
 

@@ -12,9 +12,9 @@ from checkpoints import kill
 from training_runs import Train, ending_after, result_of
 
 from aiayn_cli.average.session import run_average
-from aiayn_cli.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.format import load_checkpoint, load_training
+from aiayn_cli.checkpoint.run import list_checkpoints, resumable
 from aiayn_cli.errors import Terminated
-from aiayn_cli.run_checkpoints import list_checkpoints, resumable
 from aiayn_cli.train import session as session_module
 
 pytestmark = pytest.mark.usefixtures("one_process")

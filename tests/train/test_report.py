@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.metrics import read_metrics
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.train import report as module
 from aiayn_cli.train.report import by_the_papers_method, report_html, write_report

@@ -10,9 +10,9 @@ import pytest
 import torch
 from watched_trainer import CONFIG, Watched
 
+from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.metrics import read_metrics
 from aiayn_cli.train.rollback import Rollback
 from aiayn_cli.train.schedule import learning_rate
 from aiayn_cli.train.state import TrainingState

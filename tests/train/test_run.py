@@ -10,11 +10,11 @@ import torch
 from training_runs import Train, result_of, train_command
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.format import load_checkpoint
+from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import ConfigError, DataError
-from aiayn_cli.run_checkpoints import list_checkpoints
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train.run import run_train
 from aiayn_cli.train.validation_bleu import ValidationBleu

@@ -13,12 +13,12 @@ from checkpoints import change_tensors, hash_anew
 from training_runs import Train, flip_a_bit, tensors_of
 
 from aiayn_cli.app import main
+from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.run import find_model, list_checkpoints, newest_run
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError
-from aiayn_cli.metrics import read_metrics
-from aiayn_cli.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.score import metrics
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train import start as module

@@ -12,10 +12,10 @@ from ranks import Ended, Ranks
 from training_runs import train_command
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import load_training
+from aiayn_cli.checkpoint.format import load_training
+from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.run import newest_resumable
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.metrics import read_metrics
-from aiayn_cli.run_checkpoints import newest_resumable
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 

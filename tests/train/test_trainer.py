@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE
 
+from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.metrics import read_metrics
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID

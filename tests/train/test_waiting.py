@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from aiayn_cli.checkpoint.metrics import MetricsLog
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
-from aiayn_cli.metrics import MetricsLog
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train import optimizer as optimizer_module

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli.checkpoint import Checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.translate.model_limits import check_abilities

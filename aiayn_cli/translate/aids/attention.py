@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aiayn_cli import logs
-from aiayn_cli.output_files import write_whole
+from aiayn_cli.files import write_output
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
 from aiayn_cli.translate.input_lines import InputLine
@@ -89,6 +89,6 @@ class AttentionPicture:
             why = f"all {self._left_out:,} passes are too long to be drawn" if self._left_out else "there was no line"
             logs.warning(f"{self._path} is not written: {why}")
             return
-        write_whole(self._path, attention_page(title, self._examples), "give another --attention")
+        write_output(self._path, attention_page(title, self._examples), "give another --attention")
         more = f"; {self._left_out:,} more are left out" if self._left_out else ""
         logs.notice(f"attention: {self._path} shows {len(self._examples)} passes{more}")

@@ -10,16 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from aiayn_cli.errors import AiaynError, DataError, Terminated
-from aiayn_cli.locked_file import open_locked
+from aiayn_cli.errors import AiaynError, DataError, ResumableError, Terminated
+from aiayn_cli.files import flush_to_disk, open_locked, write_whole
 
 _LOCK = ".lock"  # its lock goes with the process that holds it, even after kill -9
 _STEPS = ".steps"  # what steps keep: their markers, and text on its way
 _PLAN = "plan.json"
-
-
-class Unfinished(DataError):
-    """What ends the work, but not because of the data: the same call goes on from there."""
 
 
 class Steps:
@@ -46,7 +42,7 @@ class Steps:
         if not self.resumed:
             _clear(folder, keep=_LOCK)
             self.scratch.mkdir()
-            _write_whole(self.scratch / _PLAN, wanted)
+            write_whole(self.scratch / _PLAN, wanted)
 
     def result(self, name: str) -> dict[str, Any] | None:
         """What a step gave, or None where it is not done yet.
@@ -79,7 +75,7 @@ class Steps:
             flush_to_disk(path)
         content = _to_json(result)
         sha256 = hashlib.sha256(content).hexdigest().encode()
-        _write_whole(self.scratch / f"{name}.json", sha256 + b"\n" + content)
+        write_whole(self.scratch / f"{name}.json", sha256 + b"\n" + content)
         again: dict[str, Any] = json.loads(content)
         return again
 
@@ -119,7 +115,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             partial.rename(place)  # replaces an empty folder
             flush_to_disk(place.parent)
         except AiaynError as error:
-            if not isinstance(error, Unfinished | Terminated):
+            if not isinstance(error, ResumableError | Terminated):
                 with suppress(OSError):
                     _clear(partial, keep=_LOCK)
                     shutil.rmtree(partial)
@@ -128,7 +124,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 problem = f"{path} does not fit on its disk: {error.strerror}"
                 hint = "free some space: the same command goes on from there; or give another --out"
-                raise Unfinished(problem, hint) from error
+                raise ResumableError(problem, hint) from error
             raise
         remove_leftovers(place)
 
@@ -142,14 +138,6 @@ def remove_leftovers(path: Path) -> None:
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False).encode()
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.unfinished")
-    temporary.write_bytes(content)
-    flush_to_disk(temporary)
-    temporary.replace(path)
-    flush_to_disk(path.parent)
 
 
 def _refuse_taken(path: Path, place: Path) -> None:
@@ -192,12 +180,3 @@ def _clear(folder: Path, keep: str) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-
-
-def flush_to_disk(path: Path) -> None:
-    """Wait until a file or folder would survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

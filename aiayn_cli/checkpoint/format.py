@@ -20,25 +20,22 @@ import torch
 from torch import Tensor, nn
 
 from aiayn_cli import __version__
-from aiayn_cli.checkpoint_files import (
-    UNFINISHED,
+from aiayn_cli.checkpoint.tensors import (
     bytes_of,
-    check_free_space,
     check_written,
     finite,
-    flush,
     from_json,
-    hash_of,
     read_json,
     read_tensors,
-    replace_directory,
     write_json,
     write_tensors,
 )
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
+from aiayn_cli.files import UNFINISHED, check_free_space, flush_to_disk, hash_of, replace_folder
 
 FORMAT = 1
+_SPARE_BYTES = 16 << 20  # disk that must stay free next to a new checkpoint
 _WEIGHTS, _VOCAB, _TGT_VOCAB = "weights.safetensors", "vocab.model", "vocab.tgt.model"
 _STATE, _MOMENTS = "training/state.json", "training/moments.safetensors"
 EMA_PREFIX = "ema."  # begins the names of a moving average's tensors among the moments
@@ -195,7 +192,7 @@ def save_checkpoint(
         shutil.rmtree(temporary, ignore_errors=True)
         copied = {name: file for name, file in vocabs.items() if name == _VOCAB or file.exists()}
         needed = sum(bytes_of(some.values()) for some in tensors.values())
-        check_free_space(path.parent, needed + sum(file.stat().st_size for file in copied.values()))
+        check_free_space(path.parent, _SPARE_BYTES + needed + sum(file.stat().st_size for file in copied.values()))
         temporary.mkdir()
         for name, file in copied.items():
             shutil.copyfile(file, temporary / name)
@@ -210,10 +207,10 @@ def save_checkpoint(
         checkpoint = replace(checkpoint, files=dict(sorted(written.items())))
         write_json(temporary / "model.json", {"format": FORMAT, "aiayn": __version__, **_to_json(checkpoint)})
         for item in (*temporary.rglob("*"), temporary):
-            flush(item)
+            flush_to_disk(item)
         for name, some in tensors.items():
             check_written(temporary / name, some)
-        replace_directory(temporary, path)
+        replace_folder(temporary, path)
     except OSError as error:
         raise CheckpointError(
             f"cannot write the checkpoint {path}: {error.strerror or error}",

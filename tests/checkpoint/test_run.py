@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from checkpoints import described, fail_at, is_whole, kill, some_weights
 
-from aiayn_cli.checkpoint import load_checkpoint, save_checkpoint
-from aiayn_cli.errors import CheckpointError
-from aiayn_cli.run_checkpoints import (
+from aiayn_cli.checkpoint.format import load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.run import (
     checkpoint_path,
     find_model,
     interrupted_path,
@@ -22,6 +21,7 @@ from aiayn_cli.run_checkpoints import (
     prune_checkpoints,
     remove_leftovers,
 )
+from aiayn_cli.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("no_flush")
 

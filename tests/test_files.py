@@ -7,7 +7,7 @@ from translation_models import feed_stdin
 
 from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.output_files import open_unfinished, read_place, unfinished_path, write_whole
+from aiayn_cli.files import open_unfinished, read_place, unfinished_path, write_output
 from aiayn_cli.translate.output import open_writer
 
 FULL = Path("/dev/full")  # Linux's disk that is always full
@@ -19,7 +19,7 @@ def test_devices_and_named_pipes_are_written_to_and_nothing_takes_their_place(tm
     for path in (tmp_path / "pipe", Path("/dev/null"), Path("/dev/stdout"), Path("/proc/self/fd/1")):
         assert unfinished_path(path) == path
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_whole(tmp_path / "pipe", "\u00e4", "")
+    write_output(tmp_path / "pipe", "\u00e4", "")
     assert os.read(reader, 9) == "\u00e4".encode()
     os.close(reader)
     assert (tmp_path / "pipe").is_fifo()
@@ -29,7 +29,7 @@ def test_a_link_stays_one_and_the_file_that_it_leads_to_is_replaced(tmp_path: Pa
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("old")
     (tmp_path / "link").symlink_to("folder/file")
-    write_whole(tmp_path / "link", "new", "")
+    write_output(tmp_path / "link", "new", "")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "folder" / "file").read_text() == "new"
     with open_writer(tmp_path / "link") as write:
@@ -89,7 +89,7 @@ def test_a_disk_that_is_full_is_named_by_the_file_on_it(tmp_path: Path, monkeypa
     with pytest.raises(AiaynError, match="cannot write /dev/full: No space left on device"):
         fill(FULL)
     with pytest.raises(AiaynError, match="cannot write /dev/full: No space left on device"):
-        write_whole(FULL, "x", "")
+        write_output(FULL, "x", "")
     assert FULL.is_char_device()
     with monkeypatch.context() as patch, FULL.open("w") as stdout:
         patch.setattr("sys.stdout", stdout)

@@ -1,9 +1,6 @@
 """How the files of a checkpoint are written and read: flushed, read back, hashed; nothing ever unpickled."""
 
-import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -16,9 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.files import hash_of
 
-UNFINISHED = ".unfinished-"  # begins the name of what is not whole yet
-_SPARE_BYTES = 16 << 20  # disk that must stay free beside a new checkpoint
 _DAMAGED = "it is damaged; use another checkpoint"
 
 T = TypeVar("T")
@@ -134,12 +130,6 @@ def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Read tensors back.
 
@@ -162,49 +152,3 @@ def _as_stored(tensor: Tensor) -> Tensor:
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """What tensors take on disk."""
     return 4 * sum(tensor.numel() for tensor in tensors)
-
-
-def check_free_space(folder: Path, needed: int) -> None:
-    """Make sure that a checkpoint of so many bytes fits beside what is there.
-
-    Raises:
-        OSError: it does not; both numbers are named.
-    """
-    needed += _SPARE_BYTES
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise OSError(f"it takes {needed >> 20:,} MB, and {free >> 20:,} MB are free")
-
-
-def flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove(path: Path) -> None:
-    """Remove a directory, or a link to one, as far as that is possible."""
-    if path.is_symlink():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def replace_directory(new: Path, path: Path) -> None:
-    """Rename a directory to a name that may be taken; what was there is removed only when the new one is in place."""
-    if path.exists():
-        old = path.with_name(f"{UNFINISHED}old-{path.name}")
-        remove(old)
-        path.rename(old)
-        try:
-            new.rename(path)
-        except OSError:
-            old.rename(path)
-            raise
-        remove(old)
-    else:
-        new.rename(path)
-    flush(path.parent)

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import pytest
 
-from aiayn_cli.errors import AiaynError, DataError, Terminated
-from aiayn_cli.folders import Steps, Unfinished, new_folder, remove_leftovers
+from aiayn_cli.errors import AiaynError, DataError, ResumableError, Terminated
+from aiayn_cli.prepare.partial_folder import Steps, new_folder, remove_leftovers
 
 PLAN = {"seed": 3, "größe": [1, 2]}
 
@@ -71,7 +71,12 @@ def test_an_error_that_the_same_call_would_meet_again_leaves_nothing(tmp_path: P
 
 @pytest.mark.parametrize(
     "error",
-    [KeyboardInterrupt(), Terminated("SIGTERM"), Unfinished("a process was killed"), OSError(errno.EIO, "I/O error")],
+    [
+        KeyboardInterrupt(),
+        Terminated("SIGTERM"),
+        ResumableError("a process was killed"),
+        OSError(errno.EIO, "I/O error"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_an_interruption_leaves_what_is_done_to_the_next_call(tmp_path: Path, error: BaseException) -> None:
@@ -174,7 +179,7 @@ def test_a_folder_that_another_process_finished_meanwhile_is_left_alone(
 def test_a_killed_process_leaves_its_finished_steps(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from aiayn_cli.folders import Steps, new_folder\n"
+        "from aiayn_cli.prepare.partial_folder import Steps, new_folder\n"
         "with new_folder(Path(sys.argv[1])) as folder:\n"
         "    steps = Steps(folder, {})\n"
         "    (folder / 'whole').write_text('y'); steps.finish('first', {'n': 2}, [folder / 'whole'])\n"

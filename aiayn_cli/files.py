@@ -1,6 +1,9 @@
-"""Files that a user names for results: whole or not there, and never in the place of a device or of an input."""
+"""Files that are whole or not there: locks, atomic writes, flushing, hashes, free space, names that users give."""
 
+import fcntl
+import hashlib
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterable
@@ -9,13 +12,121 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.locked_file import open_locked
 
-_NO_FILES = ("/dev/", "/proc/")  # what is there is a device, or a link to what some process has open
+UNFINISHED = ".unfinished-"  # prefix of files and folders that are not whole yet
+_SPECIAL_FILES = ("/dev/", "/proc/")  # devices, and links to what a process has open
+
+
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file or folder would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_free_space(folder: Path, needed: int) -> None:
+    """Check that `needed` bytes are free.
+
+    Raises:
+        OSError: they are not; both numbers are named.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(f"it takes {needed >> 20:,} MB, and {free >> 20:,} MB are free")
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file durably: the old one stays until the new one is on the disk.
+
+    Raises:
+        OSError: it cannot be written; the error names the file.
+    """
+    temporary = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        flush_to_disk(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk's error names no file
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, or a link to one, as far as possible."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Rename a folder to a name that may be taken; the old folder is removed once the new one is in place."""
+    if path.exists():
+        old = path.with_name(f"{UNFINISHED}old-{path.name}")
+        remove(old)
+        path.rename(old)
+        try:
+            new.rename(path)
+        except OSError:
+            old.rename(path)
+            raise
+        remove(old)
+    else:
+        new.rename(path)
+    flush_to_disk(path.parent)
+
+
+def open_locked(path: Path, buffering: int = -1) -> BinaryIO:
+    """Open a file for appending, and lock out other processes until it is closed.
+
+    Args:
+        path: the file, created if missing. The holder may rename it, or its folder, before closing it.
+        buffering: as in open().
+    Raises:
+        BlockingIOError: another process holds it.
+        FileNotFoundError: its folder does not exist (any more).
+        OSError: it cannot be written.
+    """
+    while True:
+        file = path.open("ab", buffering=buffering)
+        try:
+            _lock(file)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # another process finished and renamed it between opening and locking
+
+
+def _lock(file: BinaryIO) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # a file system without locks
+
+
+# ---- files that a user names for results
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a name under which no file can be written, before any work is done for it.
+    """Refuse a name under which no file can be written, before any work is done.
 
     Raises:
         AiaynError: it is a folder, is in none, or may not be written.
@@ -42,7 +153,7 @@ def check_writable(path: Path) -> None:
 
 def unfinished_path(path: Path) -> Path:
     """Where a file is written until it is whole, and takes its place; a device or a named pipe is written to itself."""
-    if str(path.absolute()).startswith(_NO_FILES) or (path.exists() and not path.is_file()):
+    if str(path.absolute()).startswith(_SPECIAL_FILES) or (path.exists() and not path.is_file()):
         return path
     place = path.resolve()  # a symbolic link stays one
     return place.with_name(f"{place.name}.unfinished")
@@ -73,7 +184,7 @@ def put_in_place(unfinished: Path, path: Path) -> None:
         unfinished.replace(path.resolve())
 
 
-def write_whole(path: Path, text: str, hint: str) -> None:
+def write_output(path: Path, text: str, hint: str) -> None:
     """Write a text; what was there before stays until the new one is whole.
 
     Args:

@@ -7,7 +7,7 @@ import process_work
 import pytest
 
 from aiayn_cli.errors import AiaynError, UsageError
-from aiayn_cli.process_pool import Processes
+from aiayn_cli.processes import Processes
 
 
 def start(*at_start: str) -> Processes[str, str, tuple[int, str]]:

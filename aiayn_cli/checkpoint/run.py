@@ -10,9 +10,9 @@ import shutil
 from pathlib import Path
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import load_checkpoint
-from aiayn_cli.checkpoint_files import UNFINISHED, remove
+from aiayn_cli.checkpoint.format import load_checkpoint
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.files import UNFINISHED, remove
 
 
 def list_checkpoints(run: Path) -> list[Path]:

@@ -1,0 +1,322 @@
+"""Work on many items in several processes, results in the order of the items; and items read ahead by a thread."""
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, Generic, Self, TypeVar, cast
+
+from aiayn_cli.errors import AiaynError, ResumableError
+
+ITEMS_WORTH_A_PROCESS = 20  # fewer are done before other processes have started
+ITEMS_IN_FLIGHT = 3  # per process: none of them waits, and memory stays small
+MOST_WORKERS = 16  # by default: more would wait for the one process that reads and writes
+_SECONDS_TO_END = 5.0  # for a process without work
+
+Info = TypeVar("Info")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Maker = Callable[..., tuple[Info, Callable[[Item], Result]]]
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers() -> int:
+    """Processes to start where the user does not say."""
+    return min(available_cores(), MOST_WORKERS)
+
+
+def map_in_order(
+    make: Callable[..., Callable[[Item], Result]], arguments: tuple[Any, ...], items: Iterable[Item], workers: int
+) -> Iterator[tuple[Item, Result]]:
+    """Do the same work on many items.
+
+    Args:
+        make: called once in each process with `arguments`; returns what does the work. All can be pickled.
+        arguments: for `make`.
+        items: what to work on; read by this thread, and few are held at once.
+        workers: processes; 1 does all the work in this one.
+    Yields:
+        Each item with its result, in the order of the items.
+    Raises:
+        ResumableError: a process was killed.
+    """
+    ahead = iter(items)
+    first = list(islice(ahead, ITEMS_WORTH_A_PROCESS)) if workers > 1 else []
+    if len(first) < ITEMS_WORTH_A_PROCESS:
+        work = make(*arguments)
+        for item in chain(first, ahead):
+            yield item, work(item)
+        return
+    names = [f"worker {number + 1}" for number in range(workers)]
+    with Processes[None, Item, Result](_without_info, [(make, *arguments)] * workers, names, _worker_killed) as pool:
+        pending: deque[tuple[Item, Future[Result]]] = deque()
+        for item in chain(first, ahead):
+            pending.append((item, pool.submit(item)))
+            if len(pending) >= workers * ITEMS_IN_FLIGHT:
+                item, future = pending.popleft()
+                yield item, future.result()
+        while pending:
+            item, future = pending.popleft()
+            yield item, future.result()
+
+
+def _without_info(make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> tuple[None, Callable[[Any], Any]]:
+    return None, make(*arguments)
+
+
+def _worker_killed(how: str) -> AiaynError:
+    return ResumableError(f"{how}, perhaps for lack of memory", "try --workers 1; finished steps are kept")
+
+
+def _rank_killed(how: str) -> AiaynError:
+    return AiaynError(
+        how,
+        "the kernel sends SIGKILL when memory runs out: try a smaller --batch-tokens, or fewer processes; "
+        "what was written stays",
+    )
+
+
+@dataclass
+class _Process:
+    name: str
+    process: SpawnProcess
+    connection: Connection
+    killed: Callable[[str], AiaynError]
+
+    def ended(self) -> AiaynError:
+        """The error that says how the process ended."""
+        self.process.join(_SECONDS_TO_END)
+        code = self.process.exitcode
+        how = "stopped answering"
+        if code is not None:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return self.killed(f"{self.name} {how} (PID {self.process.pid})")
+
+    def ask(self, item: object) -> Any:
+        """Send an item and wait for its result.
+
+        Raises:
+            AiaynError: the process ended.
+            Exception: what the work raised.
+        """
+        try:
+            self.connection.send(item)
+        except OSError as error:
+            raise self.ended() from error
+        return self.answer()
+
+    def answer(self) -> Any:
+        """Wait for an answer; raises as ask()."""
+        try:
+            is_done, value = self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise self.ended() from error
+        if not is_done:
+            raise value
+        return value
+
+
+class Processes(Generic[Info, Item, Result]):
+    """A pool of processes, used in a `with` block; all of them have ended when it ends.
+
+    Args:
+        make: called once in each process; returns information about the work, and what does it. It, its arguments,
+            the items and the results can be pickled.
+        arguments: for `make`, one tuple per process.
+        names: of the processes, for messages.
+        killed: turns "worker 2 was ended by SIGKILL (PID 7)" into the error to raise.
+
+    Attributes:
+        info: the first process's information about the work.
+
+    Raises:
+        AiaynError: a process ended before it was ready.
+        Exception: what `make` raised.
+    """
+
+    info: Info
+
+    def __init__(
+        self,
+        make: Maker[Info, Item, Result],
+        arguments: Sequence[tuple[Any, ...]],
+        names: Sequence[str],
+        killed: Callable[[str], AiaynError] = _rank_killed,
+    ) -> None:
+        self._todo: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
+        self._processes: list[_Process] = []
+        self._drivers: list[threading.Thread] = []
+        # Spawned, not forked: a fork would inherit locks held by this process's threads, and CUDA's state.
+        context = multiprocessing.get_context("spawn")
+        try:
+            for name, each in zip(names, arguments, strict=True):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
+                with _deaf_to_interrupts():
+                    process.start()
+                theirs.close()  # so that reading ends when the process does
+                self._processes.append(_Process(name, process, ours, killed))
+            self.info = cast(list[Info], [process.answer() for process in self._processes])[0]
+        except BaseException:
+            self._end(kindly=False)
+            raise
+        for each_process in self._processes:
+            driver = threading.Thread(target=self._drive, args=(each_process,), name=each_process.name, daemon=True)
+            driver.start()
+            self._drivers.append(driver)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(kindly=kind is None)
+
+    def submit(self, item: Item) -> "Future[Result]":
+        """Queue an item for the next process that is free."""
+        future = Future[Result]()
+        self._todo.put((item, future))
+        return future
+
+    def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+        """Do the work on each item; results come while the next item is still awaited.
+
+        Another thread takes the items as processes get free, at most two per process ahead of the reader.
+
+        Yields:
+            Each item with its result, in the order of the items, as soon as it is there.
+        Raises:
+            AiaynError: a process ended; the results of all items before the one it worked on were given.
+            BaseException: what taking an item or working on it raised, after the results before it.
+        """
+        order: queue.Queue[tuple[Item, Future[Result]] | BaseException | None] = queue.Queue(2 * len(self._processes))
+
+        def feed() -> None:
+            try:
+                for item in items:
+                    task = item, Future[Result]()
+                    order.put(task)  # waits while the reader is far behind
+                    self._todo.put(task)
+                order.put(None)
+            except BaseException as error:
+                order.put(error)
+
+        # A daemon: Ctrl-C must not wait for a terminal's next line.
+        threading.Thread(target=feed, name="feeder", daemon=True).start()
+        while (task := order.get()) is not None:
+            if isinstance(task, BaseException):
+                raise task
+            item, future = task
+            yield item, future.result()
+
+    def _drive(self, process: _Process) -> None:
+        while (task := self._todo.get()) is not None:
+            item, future = task
+            try:
+                future.set_result(process.ask(item))
+            except BaseException as error:
+                future.set_exception(error)
+                if not process.process.is_alive():
+                    return  # the items that no process has taken yet come after this one
+
+    def _end(self, *, kindly: bool) -> None:
+        for each in self._processes:
+            self._todo.put(None)
+            if kindly:
+                each.connection.close()
+            else:
+                each.process.terminate()
+        for each in self._processes:
+            each.process.join(_SECONDS_TO_END)
+            if each.process.is_alive():
+                each.process.kill()
+                each.process.join()
+        for driver in self._drivers:
+            driver.join(_SECONDS_TO_END)
+
+
+def _serve(connection: Connection, make: Maker[Any, Any, Any], arguments: tuple[Any, ...]) -> None:
+    """One process: sends its information, then the result of each item, until the other end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        info, work = make(*arguments)
+    except Exception as error:
+        connection.send((False, _picklable(error)))
+        return
+    answer: tuple[bool, Any] = True, info
+    while True:
+        try:
+            connection.send(answer)
+            item = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = True, work(item)
+        except Exception as error:
+            answer = False, _picklable(error)
+
+
+def _picklable(error: Exception) -> Exception:
+    """An error to raise in another process; a bug of ours keeps its traceback, as a note."""
+    if isinstance(error, AiaynError):
+        return error
+    bug = RuntimeError(f"{type(error).__name__}: {error}")
+    bug.add_note("".join(traceback.format_exception(error)))
+    return bug
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here inherit a blocked SIGINT; this one gets what arrives meanwhile a moment later."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent was killed; otherwise it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def read_ahead(items: Iterator[Item], ahead: int) -> Iterator[Item]:
+    """The same items in the same order; while one is used, a thread makes the next ones.
+
+    Args:
+        items: used by that thread alone.
+        ahead: how many are ready or being made, at most.
+    Raises:
+        Whatever making an item raises, where that item would come.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+    try:
+        waiting: deque[Future[list[Item]]] = deque(thread.submit(_next, items) for _ in range(ahead))
+        while item := waiting.popleft().result():
+            waiting.append(thread.submit(_next, items))
+            yield item[0]
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
+def _next(items: Iterator[Item]) -> list[Item]:
+    """The next item, or nothing after the last: a future cannot carry StopIteration."""
+    return list(islice(items, 1))
