@@ -22,9 +22,7 @@ ROWS: list[list[str]] = [
 ]
 COMMANDS = ROWS[2]
 GROUP_OF_MODULE = {
-    "recipe_file": "recipe",
     "command_line": "logs",
-    "loading": "logs",
     "cpu": "device",
     "devices": "device",
     "text_table": "logs",
@@ -34,7 +32,7 @@ MAY_IMPORT_WITHIN_ROW = {
     *((group, "errors") for group in ("config", "logs", "files", "processes")), ("processes", "files"),
     ("data", "corpora"),
 }  # fmt: skip
-LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs", "loading"}  # what --help loads, or may load
+LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
 FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib")}

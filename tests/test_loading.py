@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aiayn_cli.loading import loading
+from aiayn_cli.command_line import loading
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_leaves_collection_off_where_it_was_off() -> None:
 
 INTERRUPTED_IMPORT = """
 import sys
-from aiayn_cli.loading import loading
+from aiayn_cli.command_line import loading
 sys.path.insert(0, {folder!r})
 with loading():
     import library

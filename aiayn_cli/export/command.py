@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
-from aiayn_cli.loading import loading
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 
 
 def export(

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import DataConfig, OnBadBytes, VocabType
 from aiayn_cli.corpora.listing import CorpusList
 from aiayn_cli.corpora.names import LIKE
 from aiayn_cli.corpora.table import CORPORA
 from aiayn_cli.errors import UsageError
-from aiayn_cli.loading import loading
 
 _DEFAULTS = DataConfig()
 

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, print_text, start_logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, print_text, start_logs
 from aiayn_cli.errors import UsageError
-from aiayn_cli.loading import loading
 
 
 def score(

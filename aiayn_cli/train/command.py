@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.errors import UsageError
-from aiayn_cli.loading import loading
 
 
 def train(

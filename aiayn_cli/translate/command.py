@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.errors import DataError, UsageError
-from aiayn_cli.loading import loading
 
 _DEFAULTS = DecodingConfig()
 _OF_SCORE_AGAINST = {
