@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli import folders
 from aiayn_cli.config import DataConfig
-from aiayn_cli.prepare import selection
+from aiayn_cli.prepare import partial_folder, selection
 from aiayn_cli.prepare.clean import ScoredText, TextRules
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.partial_folder import Steps
@@ -56,7 +55,9 @@ def numbered(n: int) -> list[Pair]:
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "PART_CHUNKS", 5)
-    monkeypatch.setattr(folders, "flush_to_disk", lambda path: None)  # tests survive no power cut, but end sooner
+    monkeypatch.setattr(
+        partial_folder, "flush_to_disk", lambda path: None
+    )  # tests survive no power cut, but end sooner
 
 
 @given(pairs=pairs_of_text, scored=pairs_of_text, chunk=st.integers(1, 9))
