@@ -1,21 +1,24 @@
-"""Which sub-words may come next in an output that has to be a tree: an automaton over what sub-words write.
+"""Which sub-words may come next in an output that must be a tree: an automaton over what sub-words write.
 
-A tree is a row of symbols with blanks between them (parsing/tree_text.py): a bracket that opens with a label, one that
-closes with a category, a tag, a word. A sub-word begins a symbol, or goes on with one; so a symbol is known to be
-complete only when the next one begins. What may come follows from the brackets that are open, the words that are left,
-and what is written of the symbol. Besides, what is still needed must fit into the longest output: the closing brackets,
-the tags and words that are left, and EOS, each in as few sub-words as the vocabulary has for it; a label that may go on
-counts as it stands.
+A tree is a sequence of symbols separated by blanks (parsing/tree_text.py): an opening bracket with a label, a closing
+one with a category, a tag, a word. A sub-word begins a symbol or continues one, so a symbol is known to be complete
+only when the next one begins. What may come follows from the open brackets, the remaining words and what is written
+of the current symbol. In addition, what is still needed must fit into the longest output: the closing brackets, the
+remaining tags and words, and EOS, each in as few sub-words as the vocabulary allows; an unfinished label counts as it
+stands.
 
-Where words are not written, nothing but their number ties the tags to them. A treebank that tags a comma as `,` then
-helps: such a tag may come for signs alone, and signs take no other (TagKind).
+Where words are not written, only their number ties the tags to them. A treebank that tags a comma as `,` then helps:
+such a tag may come for signs alone, and signs take no other (TagKind).
 
-Text is bytes in UTF-8 here, since a vocabulary with byte fallback writes a character in several sub-words.
+Text is UTF-8 bytes here, since a vocabulary with byte fallback writes a character in several sub-words.
 """
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +26,61 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.parsing.tree_state import Kind, Place, State, Word
+from aiayn_cli.parsing.piece_strings import BRACKETS, NEVER, Pieces, Spelling, split_piece
 from aiayn_cli.parsing.tree_text import NO_TAG, TagKind, kind_of_tag, tags_for
 from aiayn_cli.parsing.trees import category
 from aiayn_cli.special_tokens import EOS_ID
-from aiayn_cli.text.piece_strings import BRACKETS, NEVER, Pieces, Spelling, split_piece
 from aiayn_cli.text.vocab import readable
 
 FREE = 0  # the row of the table that forbids nothing
-_REMEMBERED = 1 << 12  # texts whose spellings are kept
-_REMEMBERED_LABELS = 1 << 8  # of them, with a cost for each sub-word
+_CACHED = 1 << 12  # texts whose spellings are kept
+_CACHED_LABELS = 1 << 8  # labels kept with a cost for each sub-word
+
+
+class Kind(Enum):
+    """What an output ends with."""
+
+    START = auto()  # nothing is written yet
+    BEGUN = auto()  # only the blank before the next symbol
+    LABEL = auto()  # an opening bracket, and what is written of its label
+    TEXT = auto()  # a tag, or a word that may be any
+    SPELLED = auto()  # a closing bracket, or a known word
+
+
+class Word(NamedTuple):
+    """A word of the sentence, and what its tag may be."""
+
+    spelling: Spelling | None  # None = any text
+    tag: TagKind
+
+
+@dataclass(slots=True)
+class Place:
+    """What the automaton knows between two symbols."""
+
+    words: Sequence[Word]  # of the sentence
+    brackets: tuple[bytes, ...]  # categories that are open, the innermost last
+    is_empty: bool  # whether the innermost holds nothing yet
+    n_words: int  # words written
+    has_tag: bool  # whether the tag of the next word is written, so that only the word may come
+    need: int  # tokens from here to the end, EOS counted, at least
+
+
+@dataclass(slots=True)
+class State:
+    """What the automaton knows after some tokens."""
+
+    kind: Kind
+    place: Place  # where the last symbol began
+    after: Place | None  # the place after that symbol; None where it cannot end here
+    need: int  # tokens to the end, EOS counted, at least
+    label: bytes = b""  # of a LABEL: what is written of it
+    spelling: Spelling | None = None  # of a SPELLED
+    written: int = 0  # of a SPELLED: bytes that are written
+
 
 _Costs = npt.NDArray[np.int64]
-# What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may go on.
+# What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may continue.
 _RowKey = tuple[Kind, bool, TagKind | None, int, Kind | TagKind | None]
 
 
@@ -43,9 +88,9 @@ class TreeGrammar:
     """The automaton for one vocabulary and form of trees. Threads may share it.
 
     Args:
-        sub_words: what each sub-word of the target side writes, as in Vocab.written(); none reaches over a blank.
+        sub_words: what each sub-word of the target side writes, as in Vocab.written(); none contains a blank inside.
         text: whether tags and words are written.
-        sign_tags: whether a sub-word for `,` can only be there since it is a tag.
+        sign_tags: whether a sub-word for `,` can only stem from a tag.
     """
 
     def __init__(self, sub_words: Sequence[bytes], text: TextConfig, *, sign_tags: bool = False) -> None:
@@ -54,9 +99,9 @@ class TreeGrammar:
         self._pieces = [split_piece(sub_word) for sub_word in sub_words]
         self._starting = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and p[0])
         self._inner = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and not p[0])
-        self._spelling = lru_cache(_REMEMBERED)(lambda text: Spelling(text, self._starting, self._inner))
-        self._closing = lru_cache(_REMEMBERED)(lambda label: self._spelling(b")" + _category(label)))
-        self._longer_labels = lru_cache(_REMEMBERED_LABELS)(self._cost_of_longer_labels)
+        self._spelling = lru_cache(_CACHED)(lambda text: Spelling(text, self._starting, self._inner))
+        self._closing = lru_cache(_CACHED)(lambda label: self._spelling(b")" + _category(label)))
+        self._longer_labels = lru_cache(_CACHED_LABELS)(self._cost_of_longer_labels)
         self._blanks = self._starting.tokens.get(b"", [])
         starting_texts, inner_texts = _by_tag(self._starting.texts()), _by_tag(self._inner.texts())
         self._inner_tags = {kind for kind, tokens in inner_texts.items() if tokens}
@@ -69,12 +114,12 @@ class TreeGrammar:
             and {b",", b"."} <= self._starting.tokens.keys()
             and bool(starting_texts[TagKind.WORD])
         )
-        # Labels go on only with what closing brackets can go on with too, so that each bracket can be closed.
+        # A label continues only with what its closing bracket can continue with, so that each bracket can be closed.
         costs = {token: self._spelling(_category(b"?" + text)[1:]).left[0] for token, text in self._inner.texts()}
         self._labels = [(token, text) for token, text in self._inner.texts() if costs[token] < NEVER]
         self._most_longer = max((costs[token] for token, _ in self._labels), default=0)
         first = list(self._closable(self._inner.texts()))
-        self._label_cost = min((cost for _, cost in first), default=NEVER)  # of a label, and of its closing bracket
+        self._label_cost = min((cost for _, cost in first), default=NEVER)  # of a label and its closing bracket
         self._first_labels = self._vector(first)
         self._openings = {
             Kind.START: self._vector(self._closable(self._starting.opening())),
@@ -89,14 +134,14 @@ class TreeGrammar:
         self._any_label = self._vector((token, 0) for token, _ in self._labels)
         vectors = (self._first_labels, *self._openings.values())
         self._most_cost = max(int(vector[vector < NEVER].max(initial=1)) for vector in vectors)
-        self._ample_room = self._most_cost + self._most_longer + 1  # beside the next closing bracket
+        self._ample_room = self._most_cost + self._most_longer + 1  # in addition to the next closing bracket
         self._usual_choices: dict[tuple[Kind, bytes, TagKind | None, TagKind], tuple[int, list[int]]] = {}
         self._lock = threading.Lock()
         self._numbers: dict[_RowKey, int] = {}
         self.table: list[Tensor] = [torch.zeros(self.size, dtype=torch.bool)]
 
     def start(self, words: Sequence[str]) -> State:
-        """Nothing is written of the tree over some words, which are written as in a tree."""
+        """The state before the first token of a tree over `words`, which are escaped as in a tree."""
         known = [Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
         tags = self._text_cost * len(words) if self._tags else 0
         written = sum(self._word_cost(each.spelling) for each in known) if self._words or not self._tags else 0
@@ -104,7 +149,7 @@ class TreeGrammar:
         return State(Kind.START, place, place, place.need)
 
     def follow(self, state: State, token: int) -> State | None:
-        """The state after one more token; None where it is none that the rules let through."""
+        """The state after one more token; None if the rules forbid it."""
         piece = self._pieces[token] if token < len(self._pieces) else None
         if piece is None:
             return None
@@ -131,7 +176,7 @@ class TreeGrammar:
             state: of an output.
             left: tokens that it may still get, EOS counted.
         Returns:
-            The row of `table` that says what is forbidden, and tokens that may come all the same. FREE where no tree
+            The row of `table` that says what is forbidden, and tokens that are allowed nevertheless. FREE if no tree
             fits into what is left.
         """
         if state.need > left:
@@ -139,14 +184,14 @@ class TreeGrammar:
         place = state.after
         if self._words or not self._tags or place is None:
             return self._choices(state, left)
-        # Where there is room for all, and no word to write, few states differ.
+        # With ample room and no words to write, few states differ.
         closing = place.brackets[-1] if place.brackets and not place.is_empty else b""
         if left - state.need <= self._ample_room + len(closing):
             return self._choices(state, left)
         key = state.kind, closing, self._tag(place), self._longer(state)
         found = self._usual_choices.get(key)
         if found is None:
-            if len(self._usual_choices) >= _REMEMBERED:
+            if len(self._usual_choices) >= _CACHED:
                 self._usual_choices.clear()
             found = self._usual_choices[key] = self._choices(state, left)
         return found
@@ -171,14 +216,14 @@ class TreeGrammar:
                 goes_on = self._longer(state)
             case Kind.LABEL if not state.label:
                 part, room = Kind.LABEL, left - state.place.need
-            case Kind.LABEL if left - state.need > self._most_longer:  # no piece can ask for more
+            case Kind.LABEL if left - state.need > self._most_longer:  # no piece needs more
                 goes_on = Kind.LABEL
             case Kind.LABEL:
                 tokens += np.flatnonzero(self._longer_labels(state.label) <= left - state.place.need).tolist()
         return self._row((part, opens, text, min(room, self._most_cost), goes_on)), tokens
 
     def _tokens_to_begin(self, place: Place, left: int, begun: bool) -> list[int]:
-        """The few tokens that may come where a symbol begins, beside those that the table has.
+        """The few tokens that may begin a symbol in addition to those in the table.
 
         Args:
             place: where it begins.
@@ -197,7 +242,6 @@ class TreeGrammar:
         return tokens
 
     def _begin(self, place: Place, text: bytes) -> State | None:
-        """The state where a symbol begins with a text."""
         if text[:1] == b"(":
             return self._in_label(place, text[1:]) if not self._is_due(place) else None
         if text[:1] != b")" and (tag := self._tag(place)) is not None:
@@ -235,29 +279,29 @@ class TreeGrammar:
         return State(Kind.SPELLED, place, after, need, spelling=spelling, written=written)
 
     def _after_text(self, place: Place) -> Place:
-        """Where a tag leads, or a word that may be any."""
+        """The place after a tag, or after a word that may be any."""
         word_follows = self._tags and self._words and not place.has_tag
         n_words = place.n_words + (not word_follows)
         return Place(place.words, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
 
     def _is_due(self, place: Place) -> bool:
-        """Whether a tag or word must come before any bracket opens, or there is none for it to hold."""
+        """Whether no bracket may open: a word must follow its tag, or no word is left to put into it."""
         return place.has_tag or place.n_words == len(place.words)
 
     def _tag(self, place: Place) -> TagKind | None:
-        """Which tag may come, or ANY for a word that may be any; None where neither may."""
+        """Which tag may come, or ANY for a word that may be any; None if neither may."""
         if place.n_words == len(place.words):
             return None
         word = place.words[place.n_words]
         return word.tag if (self._tags and not place.has_tag) or word.spelling is None else None
 
     def _longer(self, state: State) -> TagKind:
-        """What the tag that is written can go on with: one of a sign with signs alone."""
+        """What can continue the current tag: that of a sign only signs."""
         is_sign = state.kind is Kind.TEXT and self._tag(state.place) is TagKind.SIGN
         return TagKind.SIGN if is_sign else TagKind.ANY
 
     def _expected(self, place: Place) -> list[Spelling]:
-        """What may come and is known: the closing bracket, the next word."""
+        """The known symbols that may come: the closing bracket, the next word."""
         expected = []
         if place.brackets and not place.is_empty and not place.has_tag:
             expected.append(self._spelling(b")" + place.brackets[-1]))
@@ -267,7 +311,7 @@ class TreeGrammar:
         return expected
 
     def _begun_cost(self, place: Place) -> int:
-        """How many tokens more are needed after the blank of the next symbol than before it, at least."""
+        """How many more tokens are needed after the blank of the next symbol than before it, at least."""
         costs = [each.left[0] - each.start for each in self._expected(place)]
         if self._tag(place) in self._inner_tags:
             costs.append(1 - self._text_cost)
@@ -276,7 +320,7 @@ class TreeGrammar:
         return min(costs, default=NEVER)
 
     def _word(self, word: str) -> Spelling | None:
-        """What is written for a word; None = any text, as for tags, and where the vocabulary lacks a character."""
+        """How a word is written; None = any text, as for tags, and if the vocabulary lacks a character."""
         if self._tags and not self._words:
             return None
         spelling = self._spelling((readable(word) if self._words else NO_TAG).encode())
@@ -286,13 +330,13 @@ class TreeGrammar:
         return self._text_cost if word is None else word.start
 
     def _closable(self, labels: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, int]]:
-        """Sub-words with the labels that they begin, or nothing of them: what they and all that they ask for take."""
+        """The cost of each sub-word that begins a label that can be closed: itself and the closing bracket."""
         for token, label in labels:
             if (cost := self._closing(label).start if label else self._label_cost) < NEVER:
                 yield token, 1 + cost
 
     def _cost_of_longer_labels(self, label: bytes) -> _Costs:
-        """For what can go on with a label, the tokens that it and the closing bracket take then."""
+        """The cost of each sub-word that can continue a label: itself and the closing bracket."""
         return self._vector((token, 1 + self._closing(label + text).start) for token, text in self._labels)
 
     def _vector(self, costs: Iterable[tuple[int, int]]) -> _Costs:
@@ -302,7 +346,7 @@ class TreeGrammar:
         return vector
 
     def _row(self, key: _RowKey) -> int:
-        """Number of the table's row for what may begin, the room for it, and what may go on."""
+        """The table's row for what may begin, the room for it, and what may continue."""
         number = self._numbers.get(key)
         if number is not None:
             return number
@@ -325,10 +369,10 @@ class TreeGrammar:
 
 
 def _category(label: bytes) -> bytes:
-    return category(label.decode("latin-1")).encode("latin-1")  # it cuts at ASCII only, so that bytes are enough
+    return category(label.decode("latin-1")).encode("latin-1")  # it cuts at ASCII characters only
 
 
 def _by_tag(texts: Sequence[tuple[int, bytes]]) -> dict[TagKind, list[int]]:
-    """The sub-words that can begin each kind of tag."""
+    """The sub-words that can begin a tag of each kind."""
     found = {kind: [token for token, text in texts if kind_of_tag(text) is kind] for kind in TagKind}
     return {**found, TagKind.ANY: [token for token, _ in texts]}

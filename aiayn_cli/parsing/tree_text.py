@@ -1,8 +1,8 @@
 """Trees as sequences that a model writes, and back: `(S (NP PRP )NP (VP VBZ )VP . )S` (Vinyals et al. 2015).
 
-A token opens a constituent, closes one, or stands for a word. The words themselves are the source side, so that
-they need not be written: the n-th word token is the n-th word. A model may forget a bracket or a word; then what it
-wrote is repaired, and each repair is named.
+A token opens a constituent, closes one, or stands for a word. The words themselves are the source side and need not be
+written: the n-th word token is the n-th word. If a model forgets a bracket or a word, the tree is repaired, and each
+repair is reported.
 """
 
 import re
@@ -15,8 +15,8 @@ from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.trees import TOP, Close, Event, Leaf, Open, Tree, category, escape, from_text, to_text
 from aiayn_cli.text.vocab import UNKNOWN, readable
 
-NO_TAG = "XX"  # stands for a word where neither its tag nor itself is written
-_PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these tags
+NO_TAG = "XX"  # stands for a word if neither its tag nor the word is written
+_PUNCTUATION = {  # words with an obvious tag, which scoring depends on
     ",": ",", "،": ",",
     ".": ".", "!": ".", "?": ".", "。": ".",
     ":": ":", ";": ":", "--": ":", "–": ":", "—": ":", "...": ":", "…": ":",
@@ -24,44 +24,39 @@ _PUNCTUATION = {  # words whose tag is plain; the rules of scoring look at these
     "-LRB-": "-LRB-", "-RRB-": "-RRB-",
 }  # fmt: skip
 
-_SIGNS = frozenset({",", ".", "!", "?", "。", ":", ";", "--", "—", "...", "…", "“", "”", '"'})  # that are never words
+_SIGNS = frozenset({",", ".", "!", "?", "。", ":", ";", "--", "—", "...", "…", "“", "”", '"'})  # these are never words
 
-_WORD = re.compile(r"[^\s\x1f]+", re.ASCII)  # what a tree's word is, see trees.py
-_TOKEN = re.compile(r"[()][^\s\x1f()]*|[^\s\x1f()]+", re.ASCII)  # finds them too where a model left out a blank
+_WORD = re.compile(r"[^\s\x1f]+", re.ASCII)  # of a tree, see trees.py
+_TOKEN = re.compile(r"[()][^\s\x1f()]*|[^\s\x1f()]+", re.ASCII)  # also without the blank before a bracket
 
 
 class TagKind(Enum):
     """Which tags a word can have in a treebank that tags a comma as `,`, as the Penn Treebank does."""
 
     ANY = auto()
-    SIGN = auto()  # one that is written as a sign: , . : `` ''
-    WORD = auto()  # another: one with letters, or one for money or numbers ($ and #)
+    SIGN = auto()  # those written as a sign: , . : `` ''
+    WORD = auto()  # all others: with letters, or for money or numbers ($ and #)
 
 
 def tags_for(word: str) -> TagKind:
-    """What the tag of a word can be: of signs, and of words with a letter or digit, it is known."""
+    """Which tags a word can have; known for signs, and for words with a letter or digit."""
     if word in _SIGNS:
         return TagKind.SIGN
     return TagKind.WORD if any(map(str.isalnum, word)) else TagKind.ANY
 
 
 def kind_of_tag(tag: bytes) -> TagKind:
-    """Whether a tag, or the beginning of one in UTF-8, is written as a sign."""
+    """The kind of a tag, of which only the beginning in UTF-8 need be known."""
     first = tag[:1]
     return TagKind.WORD if first.isalnum() or first in (b"-", b"$", b"#") or first >= b"\x80" else TagKind.SIGN
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A tree that a model wrote.
+    """A tree that a model wrote."""
 
-    Attributes:
-        tree: begins with TOP and has exactly the words of the source, whatever the model wrote.
-        repairs: how often something had to be put right, by what it was, such as "bracket left open".
-    """
-
-    tree: Tree
-    repairs: Counter[str]
+    tree: Tree  # begins with TOP and has exactly the words of the source
+    repairs: Counter[str]  # what had to be repaired, such as "bracket left open", and how often
 
 
 class TreeText:
@@ -75,15 +70,15 @@ class TreeText:
         self._tags, self._words = config.tree_tags, config.tree_words
 
     def apply(self, records: Sequence[str]) -> list[str]:
-        """Linearise trees, one a line.
+        """Linearise trees, one per line.
 
         Raises:
-            DataError: a line holds something else.
+            DataError: a line is not a tree.
         """
         return [self.linearise(from_text(record)) for record in records]
 
     def linearise(self, tree: Tree) -> str:
-        """Write a tree that begins with TOP as a sequence, without TOP itself."""
+        """Write a tree that begins with TOP as a sequence, which leaves TOP out."""
         tokens: list[str] = []
         open_labels: list[str] = []
         for event in tree[1:-1]:
@@ -100,12 +95,7 @@ class TreeText:
         return " ".join(tokens)
 
     def restore(self, line: str, sequence: str) -> Restored:
-        """Make a tree of a sequence and the words that it is about.
-
-        Args:
-            line: the source side: words with blanks between them.
-            sequence: what a model wrote.
-        """
+        """Make a tree of a model's sequence over the words of a source line."""
         builder = _Builder(words_of(line))
         tokens = _TOKEN.findall(sequence)
         i = 0
@@ -128,25 +118,25 @@ class TreeText:
         return builder.finish()
 
     def restore_text(self, line: str, sequence: str) -> tuple[str, Counter[str]]:
-        """Do the same, and write the tree on one line; give the repairs too. A line without words stays blank."""
+        """As restore(), with the tree written on one line; "" for a line without words."""
         restored = self.restore(line, sequence)
         return to_text(restored.tree) if len(restored.tree) > 2 else "", restored.repairs
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a source line, as a tree writes them."""
+    """The words of a source line, escaped as in a tree."""
     return [escape(word) for word in _WORD.findall(line)]
 
 
 def _can_be(written: str, word: str) -> bool:
-    """Whether a model wrote a word, of which it may not know all characters, and cannot write some."""
+    """Whether `written` may stand for a word of which the model cannot read or write some characters."""
     if UNKNOWN not in written:
         return written in (word, readable(word))
     return re.fullmatch(".+".join(map(re.escape, written.split(UNKNOWN))), word) is not None
 
 
 class _Builder:
-    """Builds one tree from what a model wrote, and repairs it on the way."""
+    """Builds one tree from what a model wrote, repairing it on the way."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
@@ -156,12 +146,11 @@ class _Builder:
         self._repairs: Counter[str] = Counter()
 
     def open(self, label: str) -> None:
-        """Begin a constituent."""
         self._events.append(Open(label))
         self._open.append(category(label))
 
     def close(self, label: str) -> None:
-        """End the innermost constituent of a category, and with it those inside that were left open."""
+        """End the innermost constituent of a category, and those left open inside it."""
         label = category(label)
         if label not in self._open:
             self._repairs["closing bracket without an opening one"] += 1
@@ -175,8 +164,8 @@ class _Builder:
         """Place the next word.
 
         Args:
-            tag: its part of speech; "" where none is written.
-            word: what was written for it; None where words are not.
+            tag: its part of speech; "" if none is written.
+            word: what was written for it; None if words are not written.
         """
         if self._next == len(self._words):
             self._repairs["word too many"] += 1
@@ -187,7 +176,7 @@ class _Builder:
         self._place(tag)
 
     def finish(self) -> Restored:
-        """Place the words that are left where the writing broke off, and end all that is open."""
+        """Place the remaining words, and end all open constituents."""
         while self._next < len(self._words):
             self._repairs["word left out"] += 1
             self._place("")

@@ -1,7 +1,7 @@
 """Constituency trees as treebanks write them: `(TOP (S (NP (PRP She)) (VP (VBZ sleeps)) (. .)))`.
 
-A tree is a flat tuple of events in the order of the text, so that no tree is too deep. The outermost bracket of a
-treebank has no meaning of its own and many names (`ROOT`, `S1`, none at all); here it is always `TOP`.
+A tree is a flat tuple of events in the order of the text, so that no tree is too deep to read. The outermost bracket of
+a treebank has no meaning of its own and many names (`ROOT`, `S1`, none at all); here it is always `TOP`.
 """
 
 import re
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from aiayn_cli.errors import DataError
 
 TOP = "TOP"
-_TOPS = ("", TOP, "ROOT", "S1", "VROOT")  # how treebanks and parsers call the outermost bracket
-_TRACE = "-NONE-"  # the Penn Treebank's tag of what stands for a word that is elsewhere, or nowhere
+_TOPS = ("", TOP, "ROOT", "S1", "VROOT")  # the outermost bracket in treebanks and parsers
+_TRACE = "-NONE-"  # the Penn Treebank's tag of a placeholder for a word that is elsewhere, or nowhere
 _SHOWN = 60  # characters of a faulty tree in a message
-_MOST_TOKENS = 1_000_000  # of one tree: a file with a bracket missing at its beginning is not read to its end
+_MOST_TOKENS = 1_000_000  # of one tree: a file that lacks a bracket near its start is not read to its end
 
-# Brackets, and what stands between brackets and blanks. The blanks are ASCII's, and U+001F, which a vocabulary reads as
-# one (vocab.py): a no-break space is part of a word.
+# Brackets, and the text between brackets and blanks. Blanks are ASCII's, and U+001F, which a vocabulary reads as one
+# (vocab.py): a no-break space is part of a word.
 _TOKEN = re.compile(r"[()]|[^\s\x1f()]+", re.ASCII)
 
 
@@ -38,20 +38,20 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The constituent that began last, and has not ended, ends."""
+    """The innermost open constituent ends."""
 
 
 Event = Open | Leaf | Close
-Tree = tuple[Event, ...]  # balanced; the first event and the last are those of TOP, unless read from a file
+Tree = tuple[Event, ...]  # balanced; begins and ends with TOP's bracket, unless read from a file
 
 
 def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterator[Tree]:
-    """Read trees, each on a line or over several, as the files of a treebank have them.
+    """Read the trees of a treebank's file, each on one line or over several.
 
     Args:
         records: the lines.
         name: the file's name for messages.
-        first_line: number of the first of them.
+        first_line: number of the first record.
     Raises:
         DataError: brackets do not match, or hold what a tree cannot, with the line where the tree begins.
     """
@@ -92,12 +92,8 @@ def to_text(tree: Iterable[Event]) -> str:
 
 
 def from_text(record: str, name: str = "tree", number: int = 1) -> Tree:
-    """Read the one tree of a line.
+    """Read the one tree of a line; the file's name and the line's number are for messages.
 
-    Args:
-        record: the line.
-        name: the file's name for messages.
-        number: of the line.
     Raises:
         DataError: it holds no tree, or more than one.
     """
@@ -111,16 +107,10 @@ def from_text(record: str, name: str = "tree", number: int = 1) -> Tree:
 
 
 def reduce_tree(tree: Iterable[Event], *, functions: bool) -> Tree:
-    """Keep of a treebank's tree what a parser is asked for.
+    """Reduce a treebank's tree to what a parser learns; empty if it has no word.
 
-    Traces and what holds nothing else are left out, the outermost bracket becomes TOP, and labels lose what follows
-    the category, such as `-SBJ` in `NP-SBJ` or `=2`, unless asked otherwise.
-
-    Args:
-        tree: as it was read.
-        functions: keep function labels and indices.
-    Returns:
-        The tree; empty where it has no word.
+    Traces and constituents without words are removed, and the outermost bracket becomes TOP. Labels lose what follows
+    the category, such as `-SBJ` in `NP-SBJ` or `=2`, unless `functions` is set.
     """
     kept: list[Event] = []
     for event in tree:
@@ -148,22 +138,22 @@ def category(label: str) -> str:
 
 
 def words(tree: Iterable[Event]) -> list[str]:
-    """The words of a tree, with brackets as a tree writes them."""
+    """The words of a tree, escaped."""
     return [event.word for event in tree if isinstance(event, Leaf)]
 
 
 def escape(word: str) -> str:
-    """Write a word as a tree holds it, where `(` and `)` are -LRB- and -RRB-."""
+    """Write a word as a tree does, with -LRB- and -RRB- for `(` and `)`."""
     return word.replace("(", "-LRB-").replace(")", "-RRB-")
 
 
 def unescape(word: str) -> str:
-    """Write a tree's word as text does."""
+    """Undo escape()."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 def _parse(tokens: Sequence[str], place: str) -> Tree:
-    """Make a tree of the tokens from its first bracket to the one that closes it; `place` is for messages."""
+    """Make a tree of the tokens from its first bracket to its last; `place` is for messages."""
     events: list[Event] = []
     depth = 0
     i = 0

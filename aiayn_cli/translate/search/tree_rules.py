@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aiayn_cli.parsing.tree_grammar import FREE, TreeGrammar
-from aiayn_cli.parsing.tree_state import State
+from aiayn_cli.parsing.tree_grammar import FREE, State, TreeGrammar
 
 
 class TreeRules:

@@ -1,16 +1,16 @@
-"""How the sub-words of a vocabulary write the symbols of a tree, in UTF-8; see tree_grammar.py."""
+"""How the sub-words of a vocabulary spell the symbols of a tree, in UTF-8; see tree_grammar.py."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-NEVER = 1 << 30  # tokens for what the vocabulary cannot write
+NEVER = 1 << 30  # the cost in tokens of what the vocabulary cannot write
 BRACKETS = frozenset(b"()")
-_SEPARATORS = frozenset(b"\t\n\v\f\r\x1f ")  # between symbols, as tree_text.py reads them
+_SEPARATORS = frozenset(b"\t\n\v\f\r\x1f ")  # of symbols, as tree_text.py reads them
 
 
 def split_piece(text: bytes) -> tuple[bool, bytes] | None:
-    """Whether a sub-word begins a symbol, and what it writes of it; None where it can be part of none."""
+    """Whether a sub-word begins a symbol, and what it writes of it; None if it can be part of none."""
     begins = text[:1] == b" "
     body = text[begins:]
     if not text or _SEPARATORS.intersection(body) or BRACKETS.intersection(body[1:]):
@@ -36,7 +36,7 @@ class Pieces:
         self.longest = max(map(len, self.tokens), default=0)
 
     def texts(self) -> list[tuple[int, bytes]]:
-        """Those that can be a tag or a word, or go on with one: no bracket, and not nothing."""
+        """Those that can begin or continue a tag or a word: neither brackets nor empty."""
         return [
             (token, text)
             for text, tokens in self.tokens.items()
@@ -45,36 +45,30 @@ class Pieces:
         ]
 
     def opening(self) -> list[tuple[int, bytes]]:
-        """Those that open a bracket, with what they have of its label."""
+        """Those that open a bracket, with the part of its label that they hold."""
         return [(token, text[1:]) for text, tokens in self.tokens.items() if text[:1] == b"(" for token in tokens]
 
 
 class Step(NamedTuple):
-    """A sub-word that can go on with a text.
+    """A sub-word that can continue a text."""
 
-    Attributes:
-        cost: tokens from here to the end of the text, this one counted, at least.
-        token: the sub-word.
-    """
-
-    cost: int
+    cost: int  # tokens from here to the end of the text, this one counted, at least
     token: int
 
 
 class Spelling:
-    """The ways to write a text that is known.
+    """The ways to write a known text.
 
     Args:
         text: without the blank before it.
         starting: sub-words that begin a symbol.
-        inner: sub-words that go on with one.
+        inner: sub-words that continue one.
 
     Attributes:
-        text: to write.
-        start: tokens that it takes at least, the first of them with the blank before it.
+        start: fewest tokens for the text and the blank before it.
         first: the tokens that can begin it.
-        left: tokens that the text from each of its places on takes at least.
-        steps: the tokens that can go on there.
+        left: for each place in the text, the fewest tokens for the rest.
+        steps: for each place, the tokens that can continue there.
     """
 
     def __init__(self, text: bytes, starting: Pieces, inner: Pieces) -> None:

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.bracketing import SentenceScore, score_brackets, score_sentence, summarise
-from aiayn_cli.parsing.bracketing_rules import BracketRules, read_rules
+from aiayn_cli.parsing.brackets import (
+    BracketRules,
+    SentenceScore,
+    read_rules,
+    score_brackets,
+    score_sentence,
+    summarise,
+)
 
 RULES = BracketRules()
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps) (ADVP (RB here))) (. .)))"

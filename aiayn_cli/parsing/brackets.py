@@ -1,21 +1,78 @@
 """Labelled bracketing (PARSEVAL; Black et al. 1991) by the rules of EVALB, the program that parsing papers report.
 
-Trees are read as leniently as EVALB reads them. What it cannot compare, words that differ or brackets that do not
-match, is an error sentence: counted, and left out of every other figure. The same holds for a skipped one, which has
-no word in the output. (EVALB stops after ten error sentences, and reads no sentence with more than 200 words; here
-there are no such limits.)
+Trees are read as leniently as EVALB reads them. A sentence that it cannot compare, because words differ or brackets do
+not match, is an error sentence: counted, and left out of all other figures. So is a skipped one, which has no word in
+the output. (EVALB stops after ten error sentences and reads no sentence of more than 200 words; these limits are not
+here.)
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
-from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.bracketing_rules import BracketRules
+from aiayn_cli.errors import DataError, did_you_mean
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _VALID, _ERROR, _SKIP = 0, 1, 2  # EVALB's numbers
 _QUOTES = ("'", '"', "/")  # words whose tag may be a quotation mark's or a possessive's
+_SWITCHES = ("DEBUG", "MAX_ERROR")  # of EVALB's own output, ignored here
+_KEYWORDS = (
+    "LABELED", "CUTOFF_LEN", "DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL", "EQ_LABEL", "EQ_WORD",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BracketRules:
+    """EVALB's parameters. Defaults: its COLLINS.prm, and the names that treebanks give the outermost bracket."""
+
+    labelled: bool = True  # labels must agree
+    cutoff: int = 40  # words of the longest sentence in the second table
+    # Labels that do not count; a word with such a tag is removed with its bracket.
+    deleted: tuple[str, ...] = ("TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", ".")
+    deleted_for_length: tuple[str, ...] = ("-NONE-",)  # tags of words that the length does not count
+    quote_labels: tuple[str, ...] = ()  # tags that a quotation mark may have instead of each other
+    equal_labels: frozenset[frozenset[str]] = field(default_factory=lambda: frozenset({frozenset({"ADVP", "PRT"})}))
+    equal_words: frozenset[frozenset[str]] = frozenset()
+
+    def same_label(self, first: str, second: str) -> bool:
+        return first == second or frozenset((first, second)) in self.equal_labels
+
+    def same_word(self, first: str, second: str) -> bool:
+        return first == second or frozenset((first, second)) in self.equal_words
+
+
+def read_rules(records: Iterable[str], name: str) -> BracketRules:
+    """Read the lines of one of EVALB's parameter files; `name` is for messages.
+
+    Raises:
+        DataError: a line is no parameter.
+    """
+    values: dict[str, list[list[str]]] = {keyword: [] for keyword in (*_KEYWORDS, *_SWITCHES)}
+    for number, record in enumerate(records, start=1):
+        if record.startswith("#") or not record.strip():
+            continue
+        keyword, *given = record.split()
+        if keyword not in values:
+            raise DataError(f"{name}:{number}: unknown parameter {keyword}", did_you_mean(keyword, _KEYWORDS))
+        if len(given) != (2 if keyword.startswith("EQ_") else 1):
+            what = "two values" if keyword.startswith("EQ_") else "one value"
+            raise DataError(f"{name}:{number}: {keyword} has {len(given)}", f"give {what}")
+        if keyword in ("LABELED", "CUTOFF_LEN") and not given[0].isdecimal():
+            raise DataError(f"{name}:{number}: {keyword} is {given[0]}", "write a whole number")
+        values[keyword].append(given)
+
+    def names(keyword: str) -> tuple[str, ...]:
+        return tuple(given[0] for given in values[keyword])
+
+    return BracketRules(
+        labelled=int((*("1",), *names("LABELED"))[-1]) != 0,
+        cutoff=int((*("40",), *names("CUTOFF_LEN"))[-1]),
+        deleted=names("DELETE_LABEL"),
+        deleted_for_length=names("DELETE_LABEL_FOR_LENGTH"),
+        quote_labels=names("QUOTE_LABEL"),
+        equal_labels=frozenset(map(frozenset, values["EQ_LABEL"])),
+        equal_words=frozenset(map(frozenset, values["EQ_WORD"])),
+    )
 
 
 @dataclass
@@ -27,7 +84,7 @@ class _Bracket:
 
 @dataclass(frozen=True)
 class _Quote:
-    """A word that may have been deleted on one side only, since its tag differs."""
+    """A quotation mark, which may be deleted on one side only because its tag differs."""
 
     tag: str
     word: str
@@ -50,65 +107,39 @@ class _Reading:
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """EVALB's line about one sentence.
+    """EVALB's line about one sentence."""
 
-    Attributes:
-        status: 0 valid, 1 error, 2 skipped.
-        length: words of the reference, without those that the parameters leave out.
-        matched: brackets that agree.
-        gold: brackets of the reference.
-        test: brackets of the output.
-        crossing: brackets of the output that cross one of the reference.
-        words: words compared.
-        tags: words with the right tag.
-        lost_gold, lost_test: of a sentence that is not valid: the brackets that would have counted.
-    """
-
-    status: int
-    length: int
-    matched: int = 0
-    gold: int = 0
-    test: int = 0
-    crossing: int = 0
-    words: int = 0
-    tags: int = 0
-    lost_gold: int = 0
+    status: int  # 0 valid, 1 error, 2 skipped
+    length: int  # words of the reference, without deleted ones
+    matched: int = 0  # brackets that agree
+    gold: int = 0  # brackets of the reference
+    test: int = 0  # brackets of the output
+    crossing: int = 0  # brackets of the output that cross one of the reference
+    words: int = 0  # words compared
+    tags: int = 0  # words with the right tag
+    lost_gold: int = 0  # of a sentence that is not valid: brackets that would have counted
     lost_test: int = 0
 
 
 @dataclass(frozen=True)
 class BracketScore:
-    """EVALB's summary over sentences, and one figure more; shares are per cent, and 0 where there is nothing to share.
-
-    Attributes:
-        sentences: all of them.
-        errors: sentences that could not be compared.
-        skipped: sentences without a word in the output.
-        recall, precision, f1: of labelled brackets.
-        complete: valid sentences with all brackets right.
-        crossing: brackets that cross one of the reference, for each valid sentence.
-        no_crossing, two_or_less: valid sentences with none, or at most two, such brackets.
-        tagging: words with the right part of speech.
-        strict_f1: F1 where the brackets of sentences that could not be compared count as wrong, which EVALB leaves out:
-            the same as f1 where there are none.
-    """
+    """EVALB's summary, and one more figure. Shares are in per cent; 0 where there is nothing to divide by."""
 
     sentences: int
-    errors: int
-    skipped: int
-    recall: float
+    errors: int  # sentences that could not be compared
+    skipped: int  # sentences without a word in the output
+    recall: float  # of labelled brackets, as the next two
     precision: float
     f1: float
-    complete: float
-    crossing: float
-    no_crossing: float
-    two_or_less: float
-    tagging: float
-    strict_f1: float
+    complete: float  # valid sentences with all brackets right
+    crossing: float  # brackets per valid sentence that cross one of the reference
+    no_crossing: float  # valid sentences without such brackets
+    two_or_less: float  # valid sentences with at most two
+    tagging: float  # words with the right part of speech
+    strict_f1: float  # F1 where the brackets of error and skipped sentences, which EVALB ignores, count as wrong
 
     @property
     def valid(self) -> int:
-        """Sentences that were compared."""
         return self.sentences - self.errors - self.skipped
 
     def rows(self) -> list[tuple[str, float]]:
@@ -131,13 +162,7 @@ class BracketScore:
 
 
 def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
-    """Compare one tree with its reference.
-
-    Args:
-        gold: the reference, a bracketed tree; blank where there is none.
-        test: the output.
-        rules: EVALB's parameters.
-    """
+    """Compare a bracketed tree with its reference; either may be blank."""
     a, b = _read(gold, rules), _read(test, rules)
     lost = len(_counted(a.brackets, rules)), len(_counted(b.brackets, rules))
     if not b.words:
@@ -164,7 +189,7 @@ def score_brackets(gold: Sequence[str], test: Sequence[str], rules: BracketRules
     """Compare trees line by line.
 
     Raises:
-        DataError: there are not as many trees as references, or there are none.
+        DataError: the number of trees differs from that of the references, or is 0.
     """
     if len(gold) != len(test):
         raise DataError(
@@ -176,7 +201,7 @@ def score_brackets(gold: Sequence[str], test: Sequence[str], rules: BracketRules
 
 
 def summarise(sentences: Sequence[SentenceScore]) -> BracketScore:
-    """Sum up, as EVALB does at its end."""
+    """Sum up as EVALB does."""
     valid = [each for each in sentences if each.status == _VALID]
     total = {each.name: sum(getattr(score, each.name) for score in valid) for each in fields(SentenceScore)}
     recall, precision = _percent(total["matched"], total["gold"]), _percent(total["matched"], total["test"])
@@ -202,7 +227,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _read(line: str, rules: BracketRules) -> _Reading:
-    """Read a line; words with a deleted tag leave no trace but in the length."""
+    """Read a line; words with a deleted tag count for the length alone."""
     reading = _Reading()
     tokens = _TOKEN.findall(line)
     still_open: list[int] = []
@@ -242,21 +267,21 @@ def _read(line: str, rules: BracketRules) -> _Reading:
 
 
 def _fix_quotes(a: _Reading, b: _Reading, rules: BracketRules) -> None:
-    """Put back a quotation mark that was deleted on one side, since the other side takes it for another word."""
+    """Restore a quotation mark that was deleted on one side, since the other side takes it for another word."""
     a_places, b_places = ([quote.position for quote in side.quotes] for side in (a, b))
     for j, y in enumerate(b.quotes):
         for i, x in enumerate(a.quotes):
             if a_places[i] == b_places[j] and (x.tag in rules.deleted) != (y.tag in rules.deleted):
                 if x.tag in rules.deleted:
-                    _put_back(a, x, a_places[i])
+                    _restore(a, x, a_places[i])
                     a_places[i:] = [place + 1 for place in a_places[i:]]
                 else:
-                    _put_back(b, y, b_places[j])
+                    _restore(b, y, b_places[j])
                     b_places[j:] = [place + 1 for place in b_places[j:]]
                 break
 
 
-def _put_back(reading: _Reading, quote: _Quote, position: int) -> None:
+def _restore(reading: _Reading, quote: _Quote, position: int) -> None:
     reading.tags.insert(position, quote.tag)
     reading.words.insert(position, quote.word)
     for number, bracket in enumerate(reading.brackets):
@@ -268,7 +293,7 @@ def _put_back(reading: _Reading, quote: _Quote, position: int) -> None:
 
 
 def _counted(brackets: Sequence[_Bracket], rules: BracketRules) -> list[_Bracket]:
-    """The brackets that count: around some word, with a label that is not deleted once its functions are cut off."""
+    """The brackets around at least one word, with labels that are not deleted; functions are cut off the labels."""
     counted = []
     for bracket in brackets:
         label = re.split("[-=]", bracket.label, maxsplit=1)[0]
@@ -278,7 +303,7 @@ def _counted(brackets: Sequence[_Bracket], rules: BracketRules) -> list[_Bracket
 
 
 def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], rules: BracketRules) -> int:
-    """Pair each bracket of the reference with the first of the output that agrees and is still free."""
+    """Pair each bracket of the reference with the first unpaired one of the output that agrees."""
     free = list(test)
     for x in gold:
         for y in free:
