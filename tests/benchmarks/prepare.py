@@ -29,8 +29,9 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 
-from aiayn_cli import folders, logs
+from aiayn_cli import logs
 from aiayn_cli.prepare import steps as prepare_steps
+from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.processes import available_cores
 from aiayn_cli.text.lines import read_file
@@ -223,12 +224,12 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
     """Prepare two files, and watch time, memory and disk."""
     watch = Watch(time.perf_counter())
     names = {"text": "read, clean, write down", "selection": "hold out, drop repeats", "train": "encode"}
-    finish, learn = folders.Steps.finish, prepare_steps.train_vocab
+    finish, learn = Steps.finish, prepare_steps.train_vocab
 
     def note(name: str) -> None:
         watch.marks.append((name, time.perf_counter()))
 
-    def finish_noted(self: folders.Steps, name: str, *rest: object) -> object:
+    def finish_noted(self: Steps, name: str, *rest: object) -> object:
         result = finish(self, name, *rest)
         if name != "vocab":
             note(names[name.split("-")[0]])
@@ -240,7 +241,7 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
         note("learn the vocabulary")
         return model
 
-    folders.Steps.finish, prepare_steps.train_vocab = finish_noted, learn_noted
+    Steps.finish, prepare_steps.train_vocab = finish_noted, learn_noted
     done = threading.Event()
     watcher = threading.Thread(target=watch_peaks, args=(watch, folder, done))
     watcher.start()
