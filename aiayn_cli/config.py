@@ -5,8 +5,8 @@ Need", 2017: Table 3, Sections 5 and 6). A value that cannot work is refused her
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args, get_origin
 
 from aiayn_cli.errors import ConfigError
 
@@ -69,13 +69,13 @@ class DataConfig:
     seed: int = 1  # vocabulary sample and held-out split
 
     def __post_init__(self) -> None:
+        _check_choices("data", self)
         _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
         _check_at_most("data.vocab_size", self.vocab_size, MOST_SUB_WORDS, "37000 in the paper")
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
         _check_probability("data.case_copies", self.case_copies, "0.05 is usual; 0 adds none")
-        _check_one_of("data.vocab_type", self.vocab_type, get_args(VocabType))
         _check_probability("data.bpe_dropout", self.bpe_dropout, "0.1 is usual; 0 splits each word in its best way")
         if self.bpe_dropout and self.vocab_type != "bpe":
             raise ConfigError(
@@ -85,7 +85,6 @@ class DataConfig:
             )
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
-        _check_one_of("data.on_bad_bytes", self.on_bad_bytes, get_args(OnBadBytes))
         for name in ("normalise_punctuation", "moses_tokenise"):
             if self.trees and getattr(self, name):
                 raise ConfigError(
@@ -143,25 +142,15 @@ class ModelConfig:
     attention_bias: bool = False  # biases in the attention projections; the paper's equations have none
 
     def __post_init__(self) -> None:
+        _check_choices("model", self)
         for name in (
-            "n_encoder_layers",
-            "n_decoder_layers",
-            "d_model",
-            "d_ff",
-            "n_heads",
-            "d_k",
-            "d_v",
-            "max_positions",
-            "kernel_size",
+            *("n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"),
+            *("max_positions", "kernel_size"),
         ):
             _check_at_least(f"model.{name}", getattr(self, name), 1, f"the paper's base model has {_default(name)}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
         _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
-        _check_one_of("model.kind", self.kind, get_args(ModelKind))
-        _check_one_of("model.norm", self.norm, get_args(Norm))
-        _check_one_of("model.positions", self.positions, get_args(Positions))
-        _check_one_of("model.share_embeddings", self.share_embeddings, get_args(ShareEmbeddings))
         if self.kind != "transformer":
             for name in ("norm", "attention_window", "attention_bias"):
                 if (value := getattr(self, name)) != _default(name):
@@ -214,13 +203,12 @@ class TrainingConfig:
     seed: int = 1  # initial weights, order of the data, dropout
 
     def __post_init__(self) -> None:
+        _check_choices("training", self)
         for name in (
-            "batch_tokens", "max_updates", "warmup_steps", "save_every_steps", "keep_checkpoints", "average_last",
-            "validate_every_saves", "log_every_steps",
-        ):  # fmt: skip
-            _check_at_least(
-                f"training.{name}", getattr(self, name), 1, "it counts something that happens at least once"
-            )
+            *("batch_tokens", "max_updates", "warmup_steps", "save_every_steps", "keep_checkpoints", "average_last"),
+            *("validate_every_saves", "log_every_steps"),
+        ):
+            _check_at_least(f"training.{name}", getattr(self, name), 1, "it must happen at least once")
         _check_seed("training.seed", self.seed)
         for name in ("max_tokens", "validation_bleu_pairs", "patience"):
             _check_at_least(f"training.{name}", getattr(self, name), 0, "0 is allowed, less is not")
@@ -237,9 +225,6 @@ class TrainingConfig:
         _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
         _check_at_least("training.save_every_minutes", self.save_every_minutes, 0, "the paper's is 10; 0 turns it off")
         _check_at_least("training.exploding_norm", self.exploding_norm, 0, "100 is usual; 0 lets every norm pass")
-        _check_one_of("training.best_metric", self.best_metric, get_args(BestMetric))
-        _check_one_of("training.precision", self.precision, get_args(Precision))
-        _check_one_of("training.compile", self.compile, get_args(Compile))
         if self.best_metric == "bleu" and self.validation_bleu_pairs == 0:
             raise ConfigError(
                 "training.best_metric is bleu, but training.validation_bleu_pairs is 0",
@@ -316,6 +301,12 @@ def _check_probability(key: str, value: float, hint: str) -> None:
         raise ConfigError(f"{key} is {value}, but must be in [0, 1)", hint, key=key)
 
 
-def _check_one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{key} is {value!r}, but must be one of {', '.join(allowed)}", f"use {allowed[0]}", key=key)
+def _check_choices(section: str, config: DataConfig | ModelConfig | TrainingConfig) -> None:
+    """Check every field whose type lists its values."""
+    for each in fields(config):
+        value, allowed = getattr(config, each.name), get_args(each.type)
+        if get_origin(each.type) is Literal and value not in allowed:
+            key = f"{section}.{each.name}"
+            raise ConfigError(
+                f"{key} is {value!r}, but must be one of {', '.join(allowed)}", f"use {allowed[0]}", key=key
+            )
