@@ -28,13 +28,10 @@ class Forced:
         token_log_probs: natural log p of each target token, and of EOS at the end.
         attention: [tgt_len + 1, src_len + 1], where the model looks to choose each of them, EOS last on both sides;
             None where it was not asked for.
-        any_log_probs: natural log of the probability that any of some tokens stands in the place of each; empty where
-            that was not asked for.
     """
 
     token_log_probs: tuple[float, ...]
     attention: npt.NDArray[np.float32] | None = None
-    any_log_probs: tuple[float, ...] = ()
 
     @property
     def log_prob(self) -> float:

@@ -119,7 +119,6 @@ def load_models(
     int8: bool = False,
     glossary: Path | None = None,
     notices: LineNotices | None = None,
-    scores_again: bool = False,
     check_beside: bool = False,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
@@ -132,7 +131,6 @@ def load_models(
         int8: with 8-bit weights.
         glossary: file of terms, as in load_glossary().
         notices: as in Translator.
-        scores_again: as in SentenceSearch.
         check_beside: leave the check of the weights, which takes most of the time, to a thread (LoadedModels.confirm);
             not for 8 bits or another engine, which would take them as they are before that.
     Raises:
@@ -185,7 +183,6 @@ def load_models(
         networks, codec, chosen, decoding,
         n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
         in_processes=True,
-        scores_again=scores_again,
         notices=notices,
         # A sentence has no parts that could be parsed alone, so that any length is tried.
         trained_length=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),

@@ -189,12 +189,6 @@ def run_translate(
         int8=int8,
         glossary=glossary,
         style=OutputStyle(line_format=line_format, n_best=n_best, scores=with_scores, alignments=with_alignments),
-        # To score outputs again takes time, so that it is done only where somebody sees it.
-        shows_scores=with_scores
-        or line_format == "jsonl"
-        or (n_best > 1 and not sample)
-        or report is not None
-        or keep_translations,
         with_report=report is not None,
         with_attention=attention is not None,
         on_suspect=on_suspect,

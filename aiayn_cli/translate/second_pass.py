@@ -15,7 +15,6 @@ from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.aids.alignment import Links, align_words, join_links, word_numbers
 from aiayn_cli.translate.forced import Forced, Pair, force_decode
-from aiayn_cli.translate.forced_apart import can_force_apart, force_apart
 from aiayn_cli.translate.translation import Details, Part, Translation
 
 MOST_WEIGHTS = 1 << 24  # of attention, held at once: 64 MB in float32; a line of 1 MB has 16 times as many
@@ -29,28 +28,15 @@ class SecondPass:
         codec: their vocabulary.
         device: theirs.
         batch_tokens: padded tokens of the longer side that go through them together.
-        threads: of a CPU.
     """
 
     def __init__(
-        self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int, threads: int
+        self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int
     ) -> None:
         self._models, self._codec, self._device, self._batch_tokens = models, codec, device, batch_tokens
-        self._threads = threads
 
     def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        """Give what the models think of given outputs, [pairs] of ids without special tokens (see force_decode).
-
-        In float32 on a CPU each pair is scored apart (see force_apart).
-        """
-        if can_force_apart(self._models, self._device):
-            return force_apart(
-                self._models,
-                pairs,
-                batch_tokens=self._batch_tokens,
-                threads=self._threads,
-                with_attention=with_attention,
-            )
+        """Score given outputs, [pairs] of ids without special tokens; see force_decode()."""
         return force_decode(
             self._models, pairs, device=self._device, batch_tokens=self._batch_tokens, with_attention=with_attention
         )
@@ -62,10 +48,7 @@ class SecondPass:
             AiaynError: alignments were asked for of a model that is no Transformer.
         """
         parts = [part for each in translations for part in each.parts if not part.word]
-        if all(part.token_log_probs for part in parts) and not with_alignment:  # they are known
-            forced = iter([Forced(part.token_log_probs) for part in parts])
-        else:
-            forced = self._forced(parts, with_attention=with_alignment)
+        forced = self._forced(parts, with_attention=with_alignment)
         found = []
         for each in translations:
             tokens: list[tuple[str, float]] = []
@@ -119,8 +102,7 @@ class SecondPass:
     def _tokens(self, part: Part, forced: Forced | None) -> list[tuple[str, float]]:
         if forced is None:
             return [(f"{BLANK_MARK}{part.word}", 0.0)]
-        log_probs = part.token_log_probs or forced.token_log_probs
-        return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], log_probs, strict=True))
+        return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], forced.token_log_probs, strict=True))
 
     def _links(self, part: Part, forced: Forced | None) -> tuple[Links, int, int]:
         if forced is None:

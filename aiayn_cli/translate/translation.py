@@ -16,14 +16,12 @@ class Part:
         tgt: ids of the output, without BOS and EOS.
         is_cut: whether the output reached the longest length allowed, and may go on in truth.
         word: what was too long for the model and stands in the output as it is; there was then no pass.
-        token_log_probs: natural log p of each output token, and of EOS; empty where the output was not scored again.
     """
 
     src: tuple[int, ...]
     tgt: tuple[int, ...]
     is_cut: bool
     word: str = ""
-    token_log_probs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,3 @@ class SearchEngine(Protocol):
             max_lengths: the longest output of each, in tokens with EOS.
             beam_size, alpha, n_best, min_length, no_repeat_ngram: see DecodingConfig, SearchOptions and Translator.
         """
-
-    def token_log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        """Natural log p of each token of given outputs, and of EOS; each pair by itself, so that no other matters."""

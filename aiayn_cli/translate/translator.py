@@ -42,7 +42,6 @@ class Translator:
         glossary: terms that outputs must use; it is not there for sampling.
         engine: what searches instead of the models, which then only score outputs.
         in_processes: search many sentences in copies of this process, where the system can make some.
-        scores_again: see SentenceSearch.
         trained_length: sub-words of the longest side that the models were trained on: one pass takes as many, but at
             least LONGEST_SOURCE and at most LONGEST_PASS.
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
@@ -67,7 +66,6 @@ class Translator:
         glossary: Glossary | None = None,
         engine: SearchEngine | None = None,
         in_processes: bool = False,
-        scores_again: bool = False,
         trained_length: int = LONGEST_SOURCE,
         splits: bool = True,
         tree_grammar: TreeGrammar | None = None,
@@ -84,7 +82,6 @@ class Translator:
             glossary=glossary,
             engine=engine,
             in_processes=in_processes,
-            scores_again=scores_again,
             tree_grammar=tree_grammar,
             stop=stop,
         )
@@ -179,9 +176,7 @@ class Translator:
 
     def second_pass(self) -> SecondPass:
         """What finds out more about outputs with the same models."""
-        return SecondPass(
-            self._search.models, self._vocab, self._search.device, self.decoding.batch_tokens, self._search.threads
-        )
+        return SecondPass(self._search.models, self._vocab, self._search.device, self.decoding.batch_tokens)
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
         """What is to be searched for lines, in order, and the words between that are not."""
@@ -279,7 +274,7 @@ class Translator:
         if each.source is None or found is None:
             return Part((), (), is_cut=False, word=each.word)
         is_cut = len(found.tokens) + 1 >= self._search.max_length(each.source)
-        return Part(tuple(each.source.ids), found.tokens, is_cut, token_log_probs=found.token_log_probs)
+        return Part(tuple(each.source.ids), found.tokens, is_cut)
 
 
 @dataclass

@@ -36,7 +36,6 @@ class WorkPlan:
         models: checkpoints or runs.
         search, precision, engine, int8, glossary: as in load_models().
         style: what is written.
-        shows_scores: whether scores, or an order of outputs by their scores, are seen.
         with_report: whether a report is written.
         with_attention: whether attention is drawn.
         on_suspect: what is done about outputs that look wrong.
@@ -52,7 +51,6 @@ class WorkPlan:
     int8: bool
     glossary: Path | None
     style: OutputStyle
-    shows_scores: bool
     with_report: bool
     with_attention: bool
     on_suspect: OnSuspect
@@ -139,7 +137,6 @@ def make_work(
         plan.int8,
         plan.glossary,
         notices,
-        plan.shows_scores,
         plan.check_beside,
     )
     first = loaded.checkpoints[0]

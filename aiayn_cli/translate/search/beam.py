@@ -54,7 +54,6 @@ class Hypothesis:
     tokens: tuple[int, ...]  # without BOS and EOS
     log_prob: float  # natural log of the probability of the tokens and EOS
     score: float  # log_prob / ((5 + n) / 6) ** alpha, n = len(tokens) + 1
-    token_log_probs: tuple[float, ...] = ()  # of each token and EOS, where it was scored again after the search
 
 
 def length_penalty(n: int, alpha: float) -> float:

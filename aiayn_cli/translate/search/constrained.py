@@ -118,36 +118,6 @@ def constrained_search(
     return [sentence.results() for sentence in sentences]
 
 
-def rank_again(
-    outputs: Sequence[Phrase],
-    token_log_probs: Sequence[Sequence[float]],
-    word_log_probs: Sequence[Sequence[float]],
-    constraints: Sequence[Constraint],
-    *,
-    alpha: float,
-    word_continuations: Collection[int] = (),
-    word_starts: Collection[int] = (),
-) -> list[Hypothesis]:
-    """Give outputs of one sentence the log p and the scores that the search would have given them, and their order.
-
-    Args:
-        outputs: as constrained_search() found them.
-        token_log_probs: [outputs][tokens with EOS], log p of each.
-        word_log_probs: likewise, log p that a word begins in its place; [outputs][0] without word_starts.
-        constraints: of the sentence.
-        alpha, word_continuations, word_starts: as the search had them.
-    """
-    rules = PhraseRules(tuple(constraints), frozenset(word_continuations))
-    weight = _PHRASE_WEIGHT if word_starts else 1.0
-    sentence = _Sentence(0, 0, rules, len(outputs), alpha, len(outputs), weight)
-    for output, log_probs, words in zip(outputs, token_log_probs, word_log_probs, strict=True):
-        live = _Live((), 0.0, PhraseState())
-        for token, log_prob, word in zip(output, log_probs, words or [-torch.inf] * len(log_probs), strict=False):
-            live = sentence._longer(live, 0, token, log_prob, word)
-        sentence._keep(sentence._ended(live, log_probs[-1]), len(log_probs), tuple(log_probs))
-    return sentence.results()
-
-
 @dataclass(frozen=True)
 class _Live:
     """A hypothesis that goes on.
@@ -267,10 +237,10 @@ class _Sentence:
         rank = each.rank + log_prob + (0.0 if each.state.completed >= 0 else each.owed)
         return replace(each, tokens=(*each.tokens, EOS_ID), log_prob=each.log_prob + log_prob, rank=rank)
 
-    def _keep(self, ended: _Live, n: int, token_log_probs: tuple[float, ...] = ()) -> None:
+    def _keep(self, ended: _Live, n: int) -> None:
         if ended.log_prob > -torch.inf:
             score = ended.rank / length_penalty(n, self.alpha)
-            output = Hypothesis(ended.tokens[:-1], ended.log_prob, score, token_log_probs)
+            output = Hypothesis(ended.tokens[:-1], ended.log_prob, score)
             self.ended.append((self.rules.missing(ended.state), output))
 
     def _stop(self) -> None:

@@ -16,11 +16,9 @@ from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 from aiayn_cli.translate.aids.glossary import Glossary
-from aiayn_cli.translate.forced import Forced
-from aiayn_cli.translate.forced_apart import can_force_apart, force_apart
 from aiayn_cli.translate.search.batches import bands, batches, most_sentences
 from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty
-from aiayn_cli.translate.search.constrained import constrained_search, groups_of_one_beam, rank_again
+from aiayn_cli.translate.search.constrained import constrained_search, groups_of_one_beam
 from aiayn_cli.translate.search.copies import Copies, can_fork
 from aiayn_cli.translate.search.phrases import Constraint, phrase_tokens
 from aiayn_cli.translate.search.restrictions import Restrictions
@@ -84,8 +82,6 @@ class SentenceSearch:
         glossary: where the phrases of sources come from.
         engine: what searches instead of the models.
         in_processes: search many sentences in copies of this process, where the system can make some.
-        scores_again: give log p, scores and the order of outputs as each pair of source and output has them by itself,
-            whatever it was searched with, where that can be: by models in float32 on a CPU, and by the engine there.
         tree_grammar: of what is written, where that is trees, and decoding.tree_rules holds.
         stop: set where nobody wants the outputs any more; None = they always are.
 
@@ -109,7 +105,6 @@ class SentenceSearch:
         glossary: Glossary | None,
         engine: SearchEngine | None,
         in_processes: bool = False,
-        scores_again: bool = False,
         tree_grammar: TreeGrammar | None = None,
         stop: Stop | None = None,
     ) -> None:
@@ -122,8 +117,6 @@ class SentenceSearch:
         self.device, self.threads = device.device, device.threads
         self._glossary = glossary
         self._engine = engine
-        can_be = self._on_cpu if engine is not None else can_force_apart(self.models, self.device)
-        self._scores_again = scores_again and can_be
         self._tree_grammar = tree_grammar
         self._stop = stop
         self._copies = Copies[_Share, list[list[Hypothesis]]]() if in_processes and can_fork() else None
@@ -158,12 +151,7 @@ class SentenceSearch:
             Stopped: nobody wants the outputs any more.
         """
         if self._engine is not None:
-            found = self._search_with(self._engine, sources)
-        else:
-            found = self._search_with_models(sources)
-        return self._scored_again(sources, found) if self._scores_again else found
-
-    def _search_with_models(self, sources: Sequence[Source]) -> list[list[Hypothesis]]:
+            return self._search_with(self._engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for wanted in (False, True):  # those with phrases are searched in another way
             # The longest first, of which every worker takes each n-th, so that all have equal work.
@@ -201,56 +189,6 @@ class SentenceSearch:
             for each in results
         ]
         return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
-
-    def _scored_again(self, sources: Sequence[Source], found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        """The same outputs with exact scores, in the order that these give."""
-        pairs = [
-            (source.ids, output.tokens) for source, outputs in zip(sources, found, strict=True) for output in outputs
-        ]
-        starts = sorted(self._glossary.word_starts) if self._glossary and any(s.phrases for s in sources) else []
-        if self._engine is not None:
-            forced = iter([Forced(tuple(each)) for each in self._engine.token_log_probs(pairs)])
-        else:
-            forced = iter(
-                force_apart(
-                    self.models,
-                    pairs,
-                    batch_tokens=self.decoding.batch_tokens,
-                    threads=self.threads,
-                    any_of=starts,
-                    stop=self._stop,
-                )
-            )
-        return [
-            self._ranked_again(source, outputs, [next(forced) for _ in outputs])
-            for source, outputs in zip(sources, found, strict=True)
-        ]
-
-    def _ranked_again(
-        self, source: Source, outputs: Sequence[Hypothesis], forced: Sequence[Forced]
-    ) -> list[Hypothesis]:
-        if source.phrases:
-            assert self._glossary is not None
-            return rank_again(
-                [each.tokens for each in outputs],
-                [each.token_log_probs for each in forced],
-                [each.any_log_probs for each in forced],
-                source.phrases,
-                alpha=self.decoding.alpha,
-                word_continuations=self._glossary.word_continuations,
-                word_starts=self._glossary.word_starts,
-            )
-        again = [
-            Hypothesis(
-                output.tokens,
-                each.log_prob,
-                each.log_prob / length_penalty(len(output.tokens) + 1, self.decoding.alpha),
-                each.token_log_probs,
-            )
-            for output, each in zip(outputs, forced, strict=True)
-        ]
-        # Outputs that were drawn stay in the order of the draws.
-        return again if self.options.sampling else sorted(again, key=lambda each: -each.score)
 
     @property
     def _on_cpu(self) -> bool:
