@@ -1,8 +1,11 @@
-"""torch.compile for the layers of a network, in a bounded number of graphs; and CUDA graphs, where they are asked for.
+"""torch.compile for the layers of a network, CUDA graphs, and batches of few shapes for both.
 
 Starting a kernel takes the host some microseconds, which a large network on a large batch hides: the GPU is at work on
 earlier ones. Where layers and batches are small (4,096 tokens in layers of 256), it waits. A CUDA graph starts all
-kernels of a layer at once; but it is recorded for one shape, so every shape of few_shapes.py costs a recording.
+kernels of a layer at once; but it is recorded for one shape, so every shape costs a recording.
+
+Padded batches on a GPU therefore have sizes from short lists, at 1 to 2 % more padding. torch.compile's kernels take
+any shape, but each new one makes cuBLAS choose its kernels anew and fits no memory that was freed before.
 """
 
 from collections.abc import Iterator
@@ -13,11 +16,17 @@ from torch import nn
 
 from aiayn_cli import logs
 from aiayn_cli.config import Compile
+from aiayn_cli.data.collate import Shape
+from aiayn_cli.model.packing import rounded_up
 from aiayn_cli.model.translation_model import TranslationModel
 
 # Graphs of one layer's code: with and without padding, gradients and dropout, and batches of one pair or one token,
 # which torch always treats apart. Beyond its own limit of 8 torch would silently go on without compiling.
 _MOST_GRAPHS = 32
+# Steps from a power of two to the next. Padding of the longer side and of pairs costs most, so those steps are small.
+_LONGER_STEPS, _SHORTER_STEPS, _PAIR_STEPS = 32, 8, 32
+_PAIRS_MULTIPLE = 4  # so that no dimension is 1, which torch.compile treats apart
+_LEAST_LENGTH = 8
 
 
 def compile_layers(model: TranslationModel, wanted: Compile, device: torch.device) -> bool:
@@ -92,3 +101,23 @@ def problem_with_graphs(device: torch.device) -> str:
     except Exception as error:  # whatever drivers, compilers and versions make of it
         return str(error).partition("\n")[0] or type(error).__name__
     return ""
+
+
+def few_shapes(exact: Shape, longest: int) -> Shape:
+    """The smallest shape of the lists that holds a batch.
+
+    Args:
+        exact: what the batch needs.
+        longest: tokens that a sequence may have at most; no side of the batch has more.
+    """
+    longer = min(longest, rounded_up(max(exact.src_length, exact.tgt_length, _LEAST_LENGTH), _LONGER_STEPS))
+    shorter = rounded_up(max(min(exact.src_length, exact.tgt_length), _LEAST_LENGTH), _SHORTER_STEPS)
+    shorter = min(longer, shorter)
+    pairs = -(-rounded_up(exact.pairs, _PAIR_STEPS) // _PAIRS_MULTIPLE) * _PAIRS_MULTIPLE
+    src_is_longer = exact.src_length >= exact.tgt_length
+    return Shape(pairs, *((longer, shorter) if src_is_longer else (shorter, longer)))
+
+
+def few_counts(tokens: int) -> int:
+    """How many rows tokens take without padding: from a list of the same kind."""
+    return rounded_up(tokens, _PAIR_STEPS)
