@@ -1,10 +1,10 @@
 """metrics.jsonl: one JSON object a line, appended, whole lines only.
 
-Events and their values, beside `event` and `time` (Unix seconds); every value that is no finite number is null:
+Events and their values, in addition to `event` and `time` (Unix seconds); every value that is no finite number is null:
 
     train       step, epoch, seconds (of updates so far), loss and perplexity (nats per target token, without
                 smoothing, since the last record), learning_rate, gradient_norm (before clipping), tokens_per_second
-                (target tokens without padding), mfu (0 to 1, see meter.py), pairs, flops (counted so far), skipped
+                (target tokens without padding), mfu (0 to 1, see train/trainer.py), pairs, flops (counted so far), skipped
                 (updates so far)
     validation  step, loss, perplexity, bleu (null where none is wanted), best, validation_seconds, seconds
     samples     step, sources, references, translations: lists of the same length
@@ -18,6 +18,7 @@ Events and their values, beside `event` and `time` (Unix seconds); every value t
                 counts no more, but for its time and operations
 """
 
+import importlib
 import json
 import math
 import os
@@ -25,6 +26,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from aiayn_cli.errors import AiaynError
 
 Record = dict[str, Any]
 
@@ -34,6 +37,10 @@ _SHOWN = {
     "validation": ("step", "loss", "perplexity", "bleu", "best", "seconds"),
     "samples": ("step", "sources", "references", "translations"),
     "start": ("step", "updates", "run_flops"),
+}
+_DRAWN = {  # by TensorBoard; the other numbers are for programs
+    "train": ("loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),
+    "validation": ("loss", "perplexity", "bleu"),
 }
 _TEXTS = ("event", "path", "device")
 _LISTS = ("sources", "references", "translations")
@@ -150,7 +157,7 @@ def perplexity(loss: float) -> float:
 
 
 def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[str, Any] | None) -> list[str]:
-    """What the progress line says beside the number of updates.
+    """What the progress line says in addition to the number of updates.
 
     Args:
         epoch: of the data, from 0.
@@ -169,3 +176,46 @@ def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[s
     if validation is not None and validation.get("bleu") is not None:
         facts.append(f"BLEU {validation['bleu']:.1f} at {validation['step']:,}")
     return facts
+
+
+def load_tensorboard() -> Any:
+    """torch.utils.tensorboard, which needs the package tensorboard.
+
+    Raises:
+        AiaynError: it is not installed.
+    """
+    try:
+        importlib.import_module("tensorboard")
+        return importlib.import_module("torch.utils.tensorboard")  # here, because it takes seconds and few need it
+    except ImportError as error:
+        raise AiaynError(
+            f"--tensorboard needs a package that is not installed ({error})",
+            "pip install 'aiayn-cli[tensorboard]', or look at report.html in the run's folder",
+        ) from error
+
+
+class TensorBoardLog:
+    """Listens to a MetricsLog and writes what TensorBoard draws.
+
+    Args:
+        folder: for `tensorboard --logdir`; made if it is not there.
+        after_step: updates done; what an earlier call drew of later ones goes from the picture.
+    """
+
+    def __init__(self, folder: Path, after_step: int) -> None:
+        self._writer = load_tensorboard().SummaryWriter(folder, purge_step=after_step + 1 if after_step else None)
+
+    def write(self, record: Record) -> None:
+        """Draw the numbers of a train or validation record, and the translations of a samples record."""
+        event, step = record["event"], record.get("step")
+        for name in _DRAWN.get(event, ()):
+            if record.get(name) is not None:
+                self._writer.add_scalar(f"{event}/{name}", record[name], step, record["time"])
+        if event == "samples":
+            for number, text in enumerate(record["translations"], start=1):
+                source, reference = record["sources"][number - 1], record["references"][number - 1]
+                # Indented lines are shown as they are; without that, TensorBoard would read them as Markdown.
+                lines = f"    source       {source}\n    reference    {reference}\n    translation  {text}"
+                self._writer.add_text(f"sample {number}", lines, step, record["time"])
+        if event == "checkpoint":  # the last record of every call
+            self._writer.flush()

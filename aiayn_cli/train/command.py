@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from aiayn_cli import logs
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from aiayn_cli.train.session import TrainOptions
 
 
 def train(
@@ -28,7 +31,7 @@ def train(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume/--fresh", help="Go on with an existing run exactly, or set it aside and start anew."),
+        typer.Option("--resume/--fresh", help="Continue an existing run exactly, or set it aside and start anew."),
     ] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of weights, order and dropout.", min=0)] = None,
     precision: Annotated[
@@ -40,17 +43,17 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Find out memory, disk, speed and hours with a few updates, then stop.")
+        bool, typer.Option("--dry-run", help="Measure memory, disk, speed and hours with a few updates, then stop.")
     ] = False,
     verify_resume: Annotated[
-        bool, typer.Option("--verify-resume", help="Prove that a killed run goes on exactly, with two short runs.")
+        bool, typer.Option("--verify-resume", help="Prove with two short runs that a killed run resumes exactly.")
     ] = False,
     gpus: Annotated[
         int | None, typer.Option(help="GPUs of this machine to train on; with --device cpu, processes.", min=1)
     ] = None,
     max_restarts: Annotated[
         int,
-        typer.Option(help="With --gpus: times that all start again from the last checkpoint when one fails.", min=0),
+        typer.Option(help="With --gpus: restarts of all from the last checkpoint when one fails.", min=0),
     ] = 0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write what TensorBoard draws, into RUN/tensorboard.")
@@ -61,42 +64,42 @@ def train(
 ) -> None:
     """Train a model on prepared data; run again, it goes on where it stopped."""
     with loading():  # here, because it imports torch
-        from aiayn_cli.train.run import run_train
+        from aiayn_cli.train.session import TrainOptions, run_train
 
     start_logs(quiet, verbose)
-    named = {"seed": seed, "precision": precision, "compile": compile_layers}
-    result: object
-    overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
     if dry_run and verify_resume:
         raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
-    arguments = _as_arguments(
+    named = {"seed": seed, "precision": precision, "compile": compile_layers}
+    overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
+    options = TrainOptions(
+        recipe=recipe,
+        overrides=overrides,
+        data=data,
+        out=out,
+        resume=resume,
+        device=device,
+        tensorboard=tensorboard,
+        dry_run=dry_run,
+    )
+    arguments = _as_arguments(  # of a process of its own
         {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides},
         {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose},
     )
-    if verify_resume:  # its runs are new ones beside the run's folder, --fresh or not
-        several = {} if gpus is None else {"--gpus": gpus}
-        result = _verify_resume([*arguments, *_as_arguments(several, {})], recipe, out)
+    result: object
+    if verify_resume:  # its runs are new ones in the folder of the run, --fresh or not
+        result = _verify_resume(options, [*arguments, *_as_arguments({"--gpus": gpus}, {})])
     elif gpus is not None:
         arguments += _as_arguments({"--out": out}, {"--fresh": not resume, "--quiet": quiet, "--json": as_json})
-        _launch(["train", *arguments], recipe, overrides, data, device, gpus, max_restarts)
+        _launch(options, ["train", *arguments], gpus, max_restarts)
         return
     else:
-        result = run_train(
-            recipe,
-            overrides,
-            data=data,
-            out=out,
-            resume=resume,
-            device_name=device,
-            tensorboard=tensorboard,
-            dry_run=dry_run,
-        )
+        result = run_train(options)
     if logs.is_first():
         print_result(result, as_json)
 
 
 def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> list[str]:
-    """The command line that says the same; an option with a list of values is given once for each."""
+    """The command line that says the same; an option with a list of values is repeated."""
     words = []
     for name, value in options.items():
         for each in value if isinstance(value, list) else [] if value is None else [value]:
@@ -104,23 +107,15 @@ def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> l
     return words + [name for name, is_given in flags.items() if is_given]
 
 
-def _verify_resume(arguments: list[str], recipe: str, out: Path | None) -> object:
+def _verify_resume(options: "TrainOptions", arguments: list[str]) -> object:
     with loading():  # here, because it imports torch
         from aiayn_cli.train.verify_resume import run_verify_resume
 
-    return run_verify_resume(arguments, recipe, out)
+    return run_verify_resume(arguments, options.run)
 
 
-def _launch(
-    arguments: list[str],
-    recipe: str,
-    overrides: list[str],
-    data: Path | None,
-    device: str,
-    gpus: int,
-    max_restarts: int,
-) -> None:
+def _launch(options: "TrainOptions", arguments: list[str], gpus: int, max_restarts: int) -> None:
     with loading():  # here, because it imports torch
-        from aiayn_cli.train.gpus import run_launch
+        from aiayn_cli.train.launch import run_launch
 
-    run_launch(arguments, recipe, overrides, data=data, device_name=device, processes=gpus, max_restarts=max_restarts)
+    run_launch(options, arguments, gpus, max_restarts)

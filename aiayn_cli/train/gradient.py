@@ -5,17 +5,73 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Indices, Update, largest_batch, mixed_seed, split_update
+from aiayn_cli.data.collate import collate, flatten, shape_of
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.packing import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.special_tokens import PAD_ID
+from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes, is_compiled
 from aiayn_cli.train.distributed import SIGNALS, Worker
-from aiayn_cli.train.forward import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.resume import TrainingState
+
+_LONGEST_PACKED = 512  # tokens: beyond, attention weights kept for the backward pass would take too much memory
+
+
+def teacher_forced(
+    model: TranslationModel, store: TokenStore, pairs: Indices, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The decoder's output for each target token, given the source and the target tokens before it.
+
+    Batches are packed if the model and the device can, else padded.
+
+    Returns:
+        hidden [rows, d_model] and targets int64 [tokens], as smoothed_cross_entropy() takes them: the first rows are
+        the tokens.
+    """
+    # torch.compile cannot trace the operations on packed sequences, which are fused by hand.
+    if device.type == "cpu" and model.reads_packed and not is_compiled(model):
+        batch = flatten(store, pairs)
+        src_packing, tgt_packing = pack(batch.src_lengths), pack(batch.tgt_lengths)
+        if max(src_packing.length, tgt_packing.length) <= _LONGEST_PACKED:
+            src, tgt_in = _filled_up(batch.src, src_packing), _filled_up(batch.tgt_in, tgt_packing)
+            return model.decode_packed(src, src_packing, tgt_in, tgt_packing), batch.tgt_out
+    shape = few_shapes(shape_of(store, pairs), model.max_positions) if _wants_few_shapes(device) else None
+    begin_pass(model)
+    padded = collate(store, pairs, shape).to(device)
+    hidden = model.decode(padded.tgt_in, model.encode(padded.src, padded.src_mask), padded.src_mask)
+    rows = padded.tgt_tokens if shape is None else few_counts(padded.tgt_tokens)
+    return _without_padding(hidden, padded.tgt_out, padded.tgt_tokens, rows)
+
+
+def _wants_few_shapes(device: torch.device) -> bool:
+    """A CPU gains nothing from them, and its runs continue bit for bit only if their batches stay as they were."""
+    return device.type != "cpu"
+
+
+def _filled_up(tokens: Tensor, packing: Packing) -> Tensor:
+    return functional.pad(tokens, (0, packing.rows - packing.tokens), value=PAD_ID)
+
+
+def _without_padding(hidden: Tensor, targets: Tensor, tokens: int, rows: int) -> tuple[Tensor, Tensor]:
+    """[batch, tgt_len, d_model], [batch, tgt_len] -> [rows, d_model], of which the first are tokens, and [tokens]."""
+    hidden, targets = hidden.flatten(0, 1), targets.flatten()
+    if tokens == len(targets):
+        return hidden, targets
+    is_token = targets != PAD_ID
+    # Each place's number is written to its rank among the tokens; padding goes to one more, which is cut off. Unlike
+    # nonzero(), whose size only the device knows, this does not make the host wait.
+    ranks = torch.where(is_token, is_token.cumsum(0) - 1, rows)
+    places = torch.arange(len(targets), device=targets.device)
+    kept = torch.zeros(rows + 1, dtype=torch.int64, device=targets.device).scatter_(0, ranks, places)[:rows]
+    return hidden.index_select(0, kept), targets.index_select(0, kept[:tokens])
 
 
 @dataclass(frozen=True)
@@ -23,7 +79,7 @@ class Agreement:
     """What all processes know of an update after their backward passes.
 
     Attributes:
-        out_of_memory: whether any of them ran out of it.
+        out_of_memory: whether any of them ran out of memory.
         signal: that any of them received, or "".
         time_is_up: whether rank 0's clock says that a checkpoint is due.
     """
@@ -41,24 +97,21 @@ class GradientOfUpdates:
         optimizer: takes up the gradients.
         store: of the pairs.
         config: the recipe's training section.
-        device: the model's.
         worker: this process among others.
     """
 
     def __init__(
-        self,
-        model: TranslationModel,
-        optimizer: MasterAdam,
-        store: TokenStore,
-        config: TrainingConfig,
-        device: torch.device,
-        worker: Worker,
+        self, model: TranslationModel, optimizer: MasterAdam, store: TokenStore, config: TrainingConfig, worker: Worker
     ) -> None:
         self._model, self._optimizer, self._store = model, optimizer, store
-        self._config, self._device, self._worker = config, device, worker
+        self._config, self._device, self._worker = config, model.output.weight.device, worker
+
+    def max_tokens(self, state: TrainingState) -> int:
+        """Most padded tokens of one side in a micro-batch."""
+        return state.max_tokens or self._config.max_tokens
 
     def largest(self, max_tokens: int) -> tuple[int, int, int]:
-        """The largest batch that may come: its pairs, and the longest source and target in tokens, with end tokens."""
+        """The largest possible batch: its pairs, and the longest source and target in tokens, with end tokens."""
         pairs = largest_batch(self._store, max_tokens)
         src, tgt = (int(self._store.lengths(pairs, side).max()) + 1 for side in SIDES)
         return len(pairs), src, tgt
@@ -71,21 +124,13 @@ class GradientOfUpdates:
         return not any(flags[0] for flags in self._worker.exchange([int(out)]))
 
     def of(
-        self,
-        update: Update,
-        step: int,
-        max_tokens: int,
-        division: int,
-        interrupted: Callable[[], str],
-        time_is_up: bool,
+        self, update: Update, state: TrainingState, interrupted: Callable[[], str], time_is_up: bool
     ) -> tuple[Agreement, Tensor]:
         """Leave this process's part of an update's gradient in the optimizer.
 
         Args:
             update: its pairs, the same on every process.
-            step: its number.
-            max_tokens: most padded tokens of one side in a micro-batch.
-            division: the number of micro-batches is a multiple of this, which is one of the number of processes.
+            state: before the update.
             interrupted: gives the name of the signal that this process has received, or "".
             time_is_up: what this process's clock says.
         Returns:
@@ -93,6 +138,7 @@ class GradientOfUpdates:
         Raises:
             AiaynError: another process is at another place.
         """
+        step, max_tokens, division = state.step + 1, self.max_tokens(state), state.division
         # Every rank knows the whole update, so the token count that the loss is divided by needs no message.
         parts = split_update(self._store, update.pairs, max_tokens, division)
         mine = list(enumerate(parts))[self._worker.rank :: self._worker.world_size]
@@ -137,7 +183,7 @@ class GradientOfUpdates:
                 raise
         else:
             return False
-        # The error is gone here, and with it what its frames held on to.
+        # The error is gone here, and with it the tensors that its frames held.
         self._optimizer.clear()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()

@@ -1,7 +1,7 @@
-"""Several processes on one machine, one for each device, through torch's elastic launcher (what torchrun is made of).
+"""`aiayn train --gpus N`: the same command in N processes of this machine, through torch's elastic launcher.
 
-The launcher starts the same command again in each process, ends all when one fails, and starts them anew as often as
-it may. Many machines are torchrun's own business.
+The launcher (what torchrun is made of) ends all processes when one fails, and restarts them as often as it may. For
+several machines use torchrun itself.
 """
 
 import logging
@@ -16,29 +16,42 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from aiayn_cli import logs
-from aiayn_cli.errors import AiaynError, SaidElsewhere
+from aiayn_cli.devices import check_gpus
+from aiayn_cli.errors import AiaynError, SaidElsewhere, UsageError
+from aiayn_cli.train.session import TrainOptions
 
 _SAVING_SECONDS = 300  # for the processes to save after a signal, before they are killed
 
 
-def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> None:
-    """Run `aiayn ARGUMENTS` in several processes until all have ended.
+def run_launch(options: TrainOptions, arguments: Sequence[str], processes: int, max_restarts: int) -> None:
+    """Train in several processes of this machine, after checks of what would fail in all of them.
 
     Args:
-        arguments: of the command, without those that ask for several processes.
-        processes: how many.
-        max_restarts: times that all are started again when one has failed.
+        options: of the command.
+        arguments: of `aiayn` in each process, from the command's name on.
+        processes: how many; as many GPUs are needed, unless the device is the CPU.
+        max_restarts: times that all are restarted when one has failed.
     Raises:
         SaidElsewhere: a process failed, or saved after SIGTERM, which was passed on; it has said so.
-        AiaynError: a process was killed.
-        KeyboardInterrupt: Ctrl-C, likewise.
+        AiaynError: the recipe, the data or the devices are missing, or a process was killed.
+        KeyboardInterrupt: Ctrl-C, which was passed on.
     """
+    if "WORLD_SIZE" in os.environ:
+        raise UsageError(
+            "--gpus starts processes, but torchrun has started this one already", "leave --gpus out under torchrun"
+        )
+    options.load()
+    check_gpus(processes, options.device)
+    _launch(arguments, processes, max_restarts)
+
+
+def _launch(arguments: Sequence[str], processes: int, max_restarts: int) -> None:
     launcher_log = logging.getLogger("torch.distributed.elastic")
     if not logs.is_verbose():
         launcher_log.propagate = False
         launcher_log.handlers = [_Failures() if max_restarts else logging.NullHandler()]
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # of a lost connection we say more, in fewer lines
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # our message about a lost process is shorter
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     config = LaunchConfig(
@@ -63,23 +76,22 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int = 0) -> N
 
 
 class _Failures(logging.Handler):
-    """Says which process failed, where all go on after that."""
+    """Prints which process failed, if all are restarted after that."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass on what torch's launcher holds for an error."""
         if record.levelno >= logging.ERROR:
             logs.warning(f"torch's launcher: {record.getMessage()}")
 
 
 def _explained(rank: int, failure: ProcessFailure, max_restarts: int) -> AiaynError:
-    """What the user is told about the process that failed first."""
+    """The error to print for the process that failed first."""
     if failure.exitcode >= 0:
         return SaidElsewhere(failure.exitcode)
     name = signal.Signals(-failure.exitcode).name
     often = f", after {max_restarts} restarts" if max_restarts else ""
     return AiaynError(
         f"rank {rank} (process {failure.pid}) was ended by {name}{often}",
-        "out of memory is what the kernel sends SIGKILL for; the same command goes on from the last checkpoint",
+        "the kernel sends SIGKILL when memory runs out; the same command goes on from the last checkpoint",
     )
 
 

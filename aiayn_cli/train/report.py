@@ -21,7 +21,7 @@ from aiayn_cli.model.cost import PAPER_FLOPS
 from aiayn_cli.pages.curves import Line, line_chart
 from aiayn_cli.pages.report_page import link_free_page, rows, table
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.train.changed_settings import changed_settings
+from aiayn_cli.train.resume import changed_settings
 
 REPORT = "report.html"
 _SPEED = "target tokens/s, without padding"

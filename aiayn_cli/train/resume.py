@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint import load_checkpoint, load_training
-from aiayn_cli.checkpoint_files import from_json
+from aiayn_cli.checkpoint.format import load_checkpoint, load_training
+from aiayn_cli.checkpoint.run import resumable, set_aside_damaged, update_of
+from aiayn_cli.checkpoint.tensors import from_json
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.run_checkpoints import resumable, set_aside_damaged, update_of
 
 _DEFAULTS = {"pool_pairs": LEAST_POOL_PAIRS}  # of states written before they had the field
 _AT_MOST_ONCE_A_STEP = ("best_step", "worse_validations", "saves", "skipped", "skipped_in_a_row")

@@ -1,9 +1,14 @@
-"""One call of `aiayn train` on one run, from its folder to its result."""
+"""One call of `aiayn train`: recipe + prepared data -> a run's folder with checkpoints, or its exact continuation."""
 
-import math
+import os
+import signal
 import uuid
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -11,74 +16,194 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.format import Checkpoint, TrainingSnapshot, save_checkpoint
-from aiayn_cli.checkpoint.metrics import MetricsLog, Record
+from aiayn_cli.checkpoint.metrics import MetricsLog, Record, TensorBoardLog, load_tensorboard
 from aiayn_cli.checkpoint.run import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
 from aiayn_cli.config import Recipe, TrainingConfig
-from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.data.store import TokenStore
-from aiayn_cli.device import Device, matmul_rate
+from aiayn_cli.data.prepared import PreparedData, find_prepared
+from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import AiaynError, Terminated
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, beside_the_paper
 from aiayn_cli.model.translation_model import count_parameters
-from aiayn_cli.recipe import load_recipe
-from aiayn_cli.train.changed_settings import continued_recipe
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.report import REPORT, write_report
-from aiayn_cli.train.result import TrainResult
-from aiayn_cli.train.run_folder import check_is_free, check_is_of, finish_saving, write_run
-from aiayn_cli.train.signals import signals
-from aiayn_cli.train.start import (
+from aiayn_cli.train.preflight import (
+    DryRunResult,
     check_data,
     check_memory,
-    finished,
-    load_newest,
-    longest_validated,
-    too_long,
+    dry_run,
     warn_of_disk,
     with_max_tokens,
 )
-from aiayn_cli.train.state import TrainingState
-from aiayn_cli.train.tensorboard import TensorBoardLog
+from aiayn_cli.train.report import REPORT, write_report
+from aiayn_cli.train.resume import TrainingState, continued_recipe, finished, load_newest
+from aiayn_cli.train.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
 from aiayn_cli.train.trainer import Hooks, Trainer
-from aiayn_cli.train.validation_bleu import ValidationBleu
+from aiayn_cli.train.validation import Validation, ValidationBleu, longest_validated, too_long
 
-_WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # changed settings, as they are listed
+_WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # beginnings of changed settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """What `aiayn train` was told.
+
+    Attributes:
+        recipe: a bundled recipe's name or a file.
+        overrides: "section.field=value".
+        data: prepared data; None = prepared/CORPUS of the recipe.
+        out: the run's folder; None = runs/RECIPE.
+        resume: go on with an existing run; False sets it aside and starts again.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        tensorboard: also write what TensorBoard draws, into the run's folder.
+        dry_run: only measure what a run takes, and leave no trace.
+    """
+
+    recipe: str = "base"
+    overrides: Sequence[str] = ()
+    data: Path | None = None
+    out: Path | None = None
+    resume: bool = True
+    device: str = "auto"
+    tensorboard: bool = False
+    dry_run: bool = False
+
+    @property
+    def run(self) -> Path:
+        return self.out if self.out is not None else Path("runs") / run_name(self.recipe)
+
+    def load(self) -> tuple[Recipe, PreparedData]:
+        """The recipe and the prepared data.
+
+        Raises:
+            AiaynError: they are missing or cannot be used.
+        """
+        recipe = load_recipe(self.recipe, self.overrides)
+        return recipe, PreparedData.load(find_prepared(self.data if self.data is not None else recipe.data.corpus))
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What `aiayn train` prints.
+
+    Attributes:
+        run: the run's folder.
+        stopped_by: "max_updates", "patience", or "already done".
+        updates: done in all.
+        epochs: times the training data was read whole.
+        parameters: of the model.
+        train_seconds: in updates, over all calls, without validation and checkpoints.
+        tokens_per_second: target tokens without padding, over train_seconds.
+        flops: operations of training, counted as model/cost.py does.
+        best_metric, best_value, best_step: the best validation; None without validation data.
+    """
+
+    run: Path
+    stopped_by: str
+    updates: int
+    epochs: int
+    parameters: int
+    train_seconds: float
+    tokens_per_second: float
+    flops: int
+    best_metric: str
+    best_value: float | None
+    best_step: int | None
+
+    def __str__(self) -> str:
+        best = ""
+        if self.best_value is not None:
+            best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
+        return (
+            f"{self.run}: {self.updates:,} updates, {self.epochs} epochs, {logs.clock(self.train_seconds)} of "
+            f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
+        )
+
+
+def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
+    """Train a model, or go on with an existing run exactly where it stopped.
+
+    Raises:
+        AiaynError: the recipe, data or an existing run cannot be used; each says which and why.
+        Terminated: SIGTERM arrived; a checkpoint was saved.
+        KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
+    """
+    worker = Worker.from_environment()
+    logs.set_rank(worker.rank)
+    run = options.run
+    with worker.together():
+        recipe, data = options.load()
+        if options.tensorboard:
+            load_tensorboard()  # a missing package is found now
+        device = choose_device(options.device, recipe.training.precision, worker.local_rank)
+        logs.notice(device.explanation)
+        worker.check_same({"data": data.sha256, "recipe": recipe_to_yaml(recipe)})
+        if options.dry_run:
+            there = run if options.resume else run.with_name(f".{run.name}.fresh")  # which does not exist
+            return Session(there, recipe, data, device, worker).try_out()
+        if not options.resume and worker.rank == 0 and worker.attempt == 0:  # a restart finds the fresh one
+            with held(run):
+                set_aside(run)
+        worker.wait()  # before all look at the run's folder
+        with held(run) if worker.rank == 0 else nullcontext():
+            return Session(run, recipe, data, device, worker).train(tensorboard=options.tensorboard)
+
+
+@contextmanager
+def signals() -> Iterator[Callable[[], str]]:
+    """Note SIGTERM and SIGINT, so that an update is finished, a validation left, and all saved; gives the name or "".
+
+    A second signal ends the process at once.
+    """
+    received: list[str] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        received.append(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: received[0] if received else ""
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Session:
-    """One call of `aiayn train` on one run."""
+    """One call of `aiayn train` on one run.
 
-    def __init__(
-        self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker, tensorboard: bool
-    ) -> None:
-        self.run, self.data, self.device, self.worker = run, data, device, worker
-        self.tensorboard = tensorboard
-        self.valid = data.valid if data.valid is not None and len(data.valid) else None
+    Raises:
+        AiaynError: the run cannot be started or continued with this recipe, data or device.
+    """
+
+    def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
+        self._run, self._data, self._device, self._worker = run, data, device, worker
+        self._valid = data.valid if data.valid is not None and len(data.valid) else None
         check_data(data, recipe)
         check_memory(recipe, data.vocab_size, device)
-        self.run_id, self.changes = "", list[str]()
+        self._run_id, self._changes = "", list[str]()
         if worker.rank == 0:  # the run's folder need not be on other machines
             if newest_resumable(run) is None:
                 check_is_free(run)
-                self.run_id = uuid.uuid4().hex
+                self._run_id = uuid.uuid4().hex
             else:
-                self.run_id = check_is_of(data, run)
-                recipe, self.changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
-        self.written_recipe, self.recipe = recipe, with_max_tokens(recipe, device)
+                self._run_id = check_is_of(data, run)
+                recipe, self._changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
+        self._written_recipe, self._recipe = recipe, with_max_tokens(recipe, device)
         torch.manual_seed(recipe.training.seed)
-        self.model = build_model(recipe.model, data.vocab_size).to(device.device)
-        weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}  # float32
-        self.model.to(device.dtype)
-        self.optimizer = MasterAdam(self.model, self.recipe.training, weights)
-        self.metrics = MetricsLog(None)
-        self.cost = TrainingCost(recipe.model, data.vocab_size)
-        self.matmul_rate = math.nan  # measured when there is something to train
-        self.validation_bleu: ValidationBleu | None = None  # where there is something to train
+        self._model = build_model(recipe.model, data.vocab_size).to(device.device)
+        weights = {name: p.detach().clone() for name, p in self._model.named_parameters()}  # float32
+        self._model.to(device.dtype)
+        self._optimizer = MasterAdam(self._model, self._recipe.training, weights)
+        self._metrics = MetricsLog(None)
+        self._cost = TrainingCost(recipe.model, data.vocab_size)
+        self._bleu: ValidationBleu | None = None
 
-    def train(self) -> TrainResult:
+    def train(self, *, tensorboard: bool = False) -> TrainResult:
         """Train until the end, or a signal.
 
         Raises:
@@ -86,59 +211,68 @@ class Session:
             Terminated: SIGTERM arrived; a checkpoint was saved.
             KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
         """
-        state = self.start_state(touch=True)
-        if enough := finished(self.recipe.training, state):
-            logs.notice(f"{self.run} {enough}")
+        config = self._recipe.training
+        state = self._start_state(touch=True)
+        if enough := finished(config, state):
+            logs.notice(f"{self._run} {enough}")
             return self._result("already done", state)
-        self.validation_bleu = self._validation_bleu()
-        self._open_run(state)
+        if self._valid is not None and (wanted := config.validation_bleu_pairs):
+            self._bleu = ValidationBleu(
+                self._model, self._data, self._device, self._recipe.decoding, wanted, self._worker
+            )
+        self._open_run(state, tensorboard)
         if state.step:
-            logs.notice(f"going on with {self.run} from update {state.step:,}")
-            for change in self.changes:
+            logs.notice(f"going on with {self._run} from update {state.step:,}")
+            for change in self._changes:
                 logs.notice(f"changed setting applied: {change}")
-        if state.step or self.metrics.latest:  # also where a crash came before the first checkpoint
-            self.metrics.write("resume", step=state.step)
-        self.matmul_rate = matmul_rate(self.device)
+        if state.step or self._metrics.latest:  # also if a crash came before the first checkpoint
+            self._metrics.write("resume", step=state.step)
+        rate = matmul_rate(self._device)
         with signals() as interrupted:
-            score = None if self.validation_bleu is None else self.validation_bleu.score
-            hooks = Hooks(self._save, score, interrupted, self._load, self.cost, self.matmul_rate)
-            config = self.recipe.training
-            trainer = self.trainer(state, hooks, config=config, valid=self.valid)
-            self._announce(state)
+            hooks = Hooks(self._save, interrupted, self._load, self._validation(interrupted), self._cost, rate)
+            trainer = self._trainer(config, hooks, state)
+            self._announce(state, rate)
             with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
                 stopped_by = trainer.train(progress)
         if stopped_by == "SIGTERM":
             raise Terminated(
-                f"stopped by SIGTERM at update {trainer.state.step:,}; {self.run} is saved",
+                f"stopped by SIGTERM at update {trainer.state.step:,}; {self._run} is saved",
                 "the same command goes on from there",
             )
         if stopped_by == "SIGINT":
             logs.notice(
-                f"stopped at update {trainer.state.step:,}; {self.run} is saved: the same command goes on from there"
+                f"stopped at update {trainer.state.step:,}; {self._run} is saved: the same command goes on from there"
             )
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
-    def start_state(self, *, touch: bool) -> TrainingState:
+    def try_out(self) -> DryRunResult:
+        """Measure a few updates, and leave no trace."""
+        state, config = self._start_state(touch=False), self._recipe.training
+        if enough := finished(config, state):
+            logs.notice(f"{self._run} {enough}")
+        return dry_run(partial(self._trainer, state=state), config, self._run, self._worker.world_size)
+
+    def _start_state(self, *, touch: bool) -> TrainingState:
         """Where to begin, with weights and moments in every process's optimizer.
 
         Args:
-            touch: whether to mend what a crash left in the run's folder.
+            touch: whether to repair what a crash left in the run's folder.
         """
         found = self._load(touch=touch)
-        if touch and self.worker.rank == 0 and found is not None:
-            finish_saving(self.run, found.best_step, self.recipe.training.keep_checkpoints)
-        state = (found or TrainingState()).for_devices(self.worker.world_size)
+        if touch and self._worker.rank == 0 and found is not None:
+            finish_saving(self._run, found.best_step, self._recipe.training.keep_checkpoints)
+        state = (found or TrainingState()).for_devices(self._worker.world_size)
         if found is not None and state.division != found.division:
             logs.notice(
                 f"updates are divided for {state.division} devices from here on, before for {found.division}: "
                 "the pairs are the same, dropout is not"
             )
-        if any(change.startswith(_WHAT_BEST_MEANS) for change in self.changes):
-            state = replace(state, best_value=None, worse_validations=0)  # what is not comparable with the next
-        if any(change.startswith("training.max_tokens ") for change in self.changes):
+        if any(change.startswith(_WHAT_BEST_MEANS) for change in self._changes):
+            state = replace(state, best_value=None, worse_validations=0)  # not comparable with the next
+        if any(change.startswith("training.max_tokens ") for change in self._changes):
             state = replace(state, max_tokens=0)
-        return TrainingState.from_json(self.worker.share(state.to_json()), self.run)
+        return TrainingState.from_json(self._worker.share(state.to_json()), self._run)
 
     def _load(self, *, touch: bool = True) -> TrainingState | None:
         """Put weights and moments of the newest checkpoint into every process's optimizer; give its state."""
@@ -146,86 +280,78 @@ class Session:
 
         def on_rank_0() -> dict[str, Any]:
             nonlocal moments
-            loaded = load_newest(self.run, self.optimizer.weights(), len(self.data.train), touch=touch)
+            loaded = load_newest(self._run, self._optimizer.weights(), len(self._data.train), touch=touch)
             if loaded is None:
                 return {"state": None}
             state, moments = loaded
             return {"state": state.to_json()}
 
-        content = self.worker.from_rank_0(on_rank_0)["state"]
-        state = None if content is None else TrainingState.from_json(content, self.run)
+        content = self._worker.from_rank_0(on_rank_0)["state"]
+        state = None if content is None else TrainingState.from_json(content, self._run)
         adam_steps = 0 if state is None else state.step - state.skipped  # Adam never saw the skipped ones
         if moments is not None:
-            self.optimizer.load_moments(moments, adam_steps)
-        self.optimizer.spread(self.worker, adam_steps)
+            self._optimizer.load_moments(moments, adam_steps)
+        self._optimizer.spread(self._worker, adam_steps)
         return state
 
-    def trainer(
-        self, state: TrainingState, hooks: Hooks, *, config: TrainingConfig, valid: TokenStore | None
-    ) -> Trainer:
-        """The loop, ready to train.
-
-        Args:
-            state: where to begin.
-            hooks: what the loop asks of its surroundings.
-            config: the recipe's training section, or a changed one.
-            valid: the pairs to validate on.
-        """
-        device = self.device.device
-        compile_layers(self.model, config.compile, device)
+    def _trainer(self, config: TrainingConfig, hooks: Hooks, state: TrainingState) -> Trainer:
+        compile_layers(self._model, config.compile, self._device.device)
         return Trainer(
-            self.model,
-            self.optimizer,
-            self.data.train,
-            valid,
-            config,
-            d_model=self.recipe.model.d_model,
-            device=device,
-            worker=self.worker,
-            metrics=self.metrics,
-            hooks=hooks,
-            state=state,
-            longest_validated=longest_validated(self.data, self.recipe),
+            self._model, self._optimizer, self._data.train, config, self._worker, self._metrics, hooks, state
         )
 
-    def _open_run(self, state: TrainingState) -> None:
-        """Create the run folder, or bring the existing one up to date."""
-        if self.worker.rank != 0:
-            return
-        write_run(self.run, self.run_id, self.data, self.written_recipe, count_parameters(self.model))
-        listeners = [self._renew_report]
-        if self.tensorboard:
-            listeners.append(TensorBoardLog(self.run / "tensorboard", state.step).write)
-        self.metrics = MetricsLog(self.run / "metrics.jsonl", listeners)
+    def _validation(self, interrupted: Callable[[], str]) -> Validation | None:
+        if self._valid is None:
+            return None
+        return Validation(
+            self._model,
+            self._valid,
+            self._recipe.training,
+            self._worker,
+            self._metrics,
+            None if self._bleu is None else self._bleu.score,
+            interrupted,
+            longest_validated(self._data, self._recipe),
+        )
 
-    def _announce(self, state: TrainingState) -> None:
-        config, pairs = self.recipe.training, len(self.data.train)
-        src_tokens = self.data.train.n_tokens("src") + pairs
-        tgt_tokens = self.data.train.n_tokens("tgt") + pairs
+    def _open_run(self, state: TrainingState, tensorboard: bool) -> None:
+        """Create the run's folder, or bring the existing one up to date."""
+        if self._worker.rank != 0:
+            return
+        write_run(self._run, self._run_id, self._data, self._written_recipe, count_parameters(self._model))
+        listeners = [self._renew_report]
+        if tensorboard:
+            listeners.append(TensorBoardLog(self._run / "tensorboard", state.step).write)
+        self._metrics = MetricsLog(self._run / "metrics.jsonl", listeners)
+
+    def _announce(self, state: TrainingState, rate: float) -> None:
+        config, pairs = self._recipe.training, len(self._data.train)
+        src_tokens = self._data.train.n_tokens("src") + pairs
+        tgt_tokens = self._data.train.n_tokens("tgt") + pairs
         logs.notice(
-            f"model: {count_parameters(self.model):,} parameters; data: {self.data.folder}, {pairs:,} pairs, "
-            f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self.run}, "
+            f"model: {count_parameters(self._model):,} parameters; data: {self._data.folder}, {pairs:,} pairs, "
+            f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self._run}, "
             f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
         )
-        run_flops = self.cost.run_flops(self.data.train.length_chunks(), config.batch_tokens, config.max_updates)
+        run_flops = self._cost.run_flops(self._data.train.length_chunks(), config.batch_tokens, config.max_updates)
         logs.notice(
             f"cost: {beside_the_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
-            f"{self.matmul_rate / 1e12:.3g} TFLOP/s here, on each of {self.worker.world_size} devices"
+            f"{rate / 1e12:.3g} TFLOP/s here, on each of {self._worker.world_size} devices"
         )
-        self.metrics.write(
+        self._metrics.write(
             "start",
             step=state.step,
             updates=config.max_updates,
             run_flops=run_flops,
-            matmul_rate=round(self.matmul_rate),
-            devices=self.worker.world_size,
-            device=self.device.explanation,
+            matmul_rate=round(rate),
+            devices=self._worker.world_size,
+            device=self._device.explanation,
         )
-        if self.valid is not None and (n := too_long(self.valid, longest_validated(self.data, self.recipe))):
+        if self._valid is not None and (n := too_long(self._valid, longest_validated(self._data, self._recipe))):
             logs.notice(f"{n:,} validation pairs are too long for the network and left out of the validation loss")
-        if self.worker.rank == 0:
-            warn_of_disk(self.run, self.optimizer.weights().values(), config)
-        if self.valid is None:
+        if self._worker.rank == 0:
+            warn_of_disk(self._run, self._optimizer.weights().values(), config)
+        if self._valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 
     def _save(self, state: TrainingState, best: bool, regular: bool) -> None:
@@ -233,56 +359,50 @@ class Session:
             self._write_checkpoint(state, best, regular)
             return {}
 
-        self.worker.from_rank_0(on_rank_0)
+        self._worker.from_rank_0(on_rank_0)
 
     def _write_checkpoint(self, state: TrainingState, best: bool, regular: bool) -> None:
-        path = checkpoint_path(self.run, state.step) if regular else interrupted_path(self.run, state.step)
+        path = checkpoint_path(self._run, state.step) if regular else interrupted_path(self._run, state.step)
         checkpoint = Checkpoint(
             path=path,
             step=state.step,
-            model=self.recipe.model,
-            decoding=self.recipe.decoding,
-            vocab_size=self.data.vocab_size,
-            vocab_sha256=self.data.vocab_sha256,
-            data_sha256=self.data.sha256,
-            src_lang=self.data.src_lang,
-            tgt_lang=self.data.tgt_lang,
-            run_id=self.run_id,
-            text=self.data.text,
-            max_length=self.data.max_length,
+            model=self._recipe.model,
+            decoding=self._recipe.decoding,
+            vocab_size=self._data.vocab_size,
+            vocab_sha256=self._data.vocab_sha256,
+            data_sha256=self._data.sha256,
+            src_lang=self._data.src_lang,
+            tgt_lang=self._data.tgt_lang,
+            run_id=self._run_id,
+            text=self._data.text,
+            max_length=self._data.max_length,
         )
-        snapshot = TrainingSnapshot(state.to_json(), self.optimizer.moments())
-        save_checkpoint(checkpoint, self.optimizer.weights(), self.data.vocab_path, snapshot)
+        snapshot = TrainingSnapshot(state.to_json(), self._optimizer.moments())
+        save_checkpoint(checkpoint, self._optimizer.weights(), self._data.vocab_path, snapshot)
         if best:
-            mark_best(self.run, path)
-        prune_checkpoints(self.run, self.recipe.training.keep_checkpoints)
-        if self.validation_bleu is not None and (samples := self.validation_bleu.new_samples()):
-            self.metrics.write("samples", step=state.step, **samples)
-        self.metrics.write("checkpoint", step=state.step, path=path.name)
-
-    def _validation_bleu(self) -> ValidationBleu | None:
-        wanted = self.recipe.training.validation_bleu_pairs
-        if self.valid is None or wanted == 0:
-            return None
-        return ValidationBleu(self.model, self.data, self.device, self.recipe.decoding, wanted, self.worker)
+            mark_best(self._run, path)
+        prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
+        if self._bleu is not None and (samples := self._bleu.new_samples()):
+            self._metrics.write("samples", step=state.step, **samples)
+        self._metrics.write("checkpoint", step=state.step, path=path.name)
 
     def _renew_report(self, record: Record) -> None:
         """Bring report.html up to date with each checkpoint, and when a call begins."""
         if record["event"] not in ("start", "checkpoint"):
             return
         try:
-            write_report(self.run)
-        except (OSError, AiaynError) as error:  # a page to look at is no reason to stop training
-            logs.warning(f"{self.run / REPORT} cannot be written: {getattr(error, 'strerror', None) or error}")
+            write_report(self._run)
+        except (OSError, AiaynError) as error:  # no reason to stop training
+            logs.warning(f"{self._run / REPORT} cannot be written: {getattr(error, 'strerror', None) or error}")
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
-        has_bleu = self.valid is not None and self.recipe.training.best_metric == "bleu"
+        has_bleu = self._valid is not None and self._recipe.training.best_metric == "bleu"
         return TrainResult(
-            run=self.run,
+            run=self._run,
             stopped_by=stopped_by,
             updates=state.step,
             epochs=state.position.epoch,
-            parameters=count_parameters(self.model),
+            parameters=count_parameters(self._model),
             train_seconds=state.seconds,
             tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0,
             flops=state.flops,

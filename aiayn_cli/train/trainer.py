@@ -2,13 +2,15 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.metrics import MetricsLog, progress_facts
+from aiayn_cli.checkpoint.metrics import MetricsLog, perplexity, progress_facts
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Update, plan_updates, pool_pairs_for
 from aiayn_cli.data.store import SIDES, TokenStore
@@ -18,38 +20,130 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.processes import read_ahead
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.gradient import Agreement, GradientOfUpdates
-from aiayn_cli.train.meter import Done, Meter
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.readback import Readback
-from aiayn_cli.train.rollback import Rollback
-from aiayn_cli.train.save_policy import due
-from aiayn_cli.train.schedule import learning_rate
-from aiayn_cli.train.state import TrainingState
-from aiayn_cli.train.validation import Bleu, Validation
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.schedule import Rollback, due, learning_rate
+from aiayn_cli.train.validation import Validation
 
-_PLANNED_AHEAD = 16  # updates, where the device is not the host: they take longer than planning the next pool
+_PLANNED_AHEAD = 16  # updates, if the device is not the host: they take longer than planning the next pool
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the host knows of an update without asking the device.
+
+    Attributes:
+        step: its number.
+        tgt_tokens: target tokens with end tokens, without padding.
+        pairs: sentence pairs.
+        flops: operations, as model/cost.py counts them.
+        rate: learning rate.
+    """
+
+    step: int
+    tgt_tokens: int
+    pairs: int
+    flops: int
+    rate: float
+
+
+class Meter:
+    """Sums over the updates since the last record.
+
+    Args:
+        matmul_rate: FLOP/s of large matrix products on all devices together; NaN where unknown.
+    """
+
+    def __init__(self, matmul_rate: float) -> None:
+        self._matmul_rate = matmul_rate
+        self._nll, self._tokens, self._pairs, self._flops = 0.0, 0, 0, 0
+        self._norm, self._rate = math.nan, math.nan
+        self._seconds, self._clock = 0.0, time.perf_counter()
+
+    def add(self, done: Done, nll: float, norm: float) -> None:
+        """Add an update: the sum of its negative log-likelihoods, in nats, and the norm of its gradient."""
+        self._nll += nll
+        self._tokens += done.tgt_tokens
+        self._pairs += done.pairs
+        self._flops += done.flops
+        self._norm, self._rate = norm, done.rate
+        now = time.perf_counter()
+        self._seconds, self._clock = self._seconds + now - self._clock, now
+
+    def restart_clock(self) -> None:
+        """Leave out the time since the last update, which went into validation or a checkpoint."""
+        self._clock = time.perf_counter()
+
+    def record(self) -> dict[str, float]:
+        """Loss and perplexity per target token (nats, without smoothing), speed without padding, the last rate.
+
+        MFU (model FLOPs utilisation; Chowdhery et al. 2022, Appendix B) is the share of the devices' rate in large
+        matrix products that went into counted operations.
+        """
+        loss = self._nll / self._tokens if self._tokens else math.nan
+        flops_per_second = self._flops / self._seconds if self._seconds else math.nan
+        return {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "learning_rate": self._rate,
+            "gradient_norm": self._norm,
+            "tokens_per_second": self._tokens / self._seconds if self._seconds else math.nan,
+            "mfu": flops_per_second / self._matmul_rate,
+            "pairs": self._pairs,
+        }
+
+
+class Readback:
+    """A queue of numbers that a device is computing.
+
+    A GPU works through a queue of its own; a host that asked for the loss of the update that it has just put there
+    would leave the GPU idle until the next one is there. So on a GPU numbers are read one update late, when they are
+    ready; on a CPU, which computes at once, they are read at once.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._lag = 1 if device.type == "cuda" else 0
+        self._waiting: deque[tuple[Done, Tensor, torch.cuda.Event | None]] = deque()
+
+    def put(self, done: Done, numbers: Tensor) -> None:
+        """Ask for numbers, [n] on the device, which may change afterwards; take() gives them back with `done`."""
+        if numbers.is_cuda:
+            host = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            host.copy_(numbers, non_blocking=True)
+            copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            copied.record()
+            self._waiting.append((done, host, copied))
+        else:
+            self._waiting.append((done, numbers.clone(), None))
+
+    def take(self, *, all_of_them: bool = False) -> Iterator[tuple[Done, list[float]]]:
+        """Numbers that are ready, in order; with all_of_them also the newest, which are waited for."""
+        while len(self._waiting) > (0 if all_of_them else self._lag):
+            done, numbers, copied = self._waiting.popleft()
+            if copied is not None:
+                copied.synchronize()
+            yield done, numbers.tolist()
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the loop asks of its surroundings.
+    """What connects the loop to its surroundings.
 
     Attributes:
         save: write a checkpoint of the present weights, called as save(state, best, regular): `best` says that it is
-            the best so far; `regular` is False where the step is not one of the run's checkpoints (an interruption).
-        bleu: translate validation pairs with the present weights and score them, called by every process with what
-            gives the name of a signal; it raises Interrupted where there is one. None where no BLEU is wanted.
-        interrupted: name of the signal that asks for an end, or "".
-        go_back: put weights and moments of the newest checkpoint into the optimizer, and return its state; None where
+            the best so far; `regular` is False if the step is not one of the run's checkpoints (an interruption).
+        interrupted: name of the signal that this process has received, or "".
+        load_newest: put weights and moments of the newest checkpoint into the optimizer, and return its state; None if
             there is no checkpoint.
+        validation: None without validation pairs.
         cost: counts operations; None counts none.
-        matmul_rate: FLOP/s of large matrix products on one device, which MFU is the share of; NaN where unknown.
+        matmul_rate: FLOP/s of large matrix products on one device, the base of MFU; NaN if unknown.
     """
 
     save: Callable[[TrainingState, bool, bool], None]
-    bleu: Bleu | None
     interrupted: Callable[[], str]
-    go_back: Callable[[], TrainingState | None] = lambda: None
+    load_newest: Callable[[], TrainingState | None] = lambda: None
+    validation: Validation | None = None
     cost: TrainingCost | None = None
     matmul_rate: float = math.nan
 
@@ -60,48 +154,33 @@ class Trainer:
     Args:
         model: on its device, in its dtype.
         optimizer: holds the model's weights.
-        train_store, valid_store: the pairs; validation may be None.
+        store: the training pairs.
         config: the recipe's training section, with max_tokens already chosen.
-        d_model: for the schedule.
-        device: the model's.
         worker: this process among others.
         metrics: where records go.
-        hooks: saving, BLEU, interruption.
+        hooks: saving, validation, interruption.
         state: where to go on from.
-        longest_validated: most tokens, with the end token, of a validation pair whose loss is measured.
     """
 
     def __init__(
         self,
         model: TranslationModel,
         optimizer: MasterAdam,
-        train_store: TokenStore,
-        valid_store: TokenStore | None,
+        store: TokenStore,
         config: TrainingConfig,
-        *,
-        d_model: int,
-        device: torch.device,
         worker: Worker,
         metrics: MetricsLog,
         hooks: Hooks,
         state: TrainingState,
-        longest_validated: int = 1 << 30,
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.state = state if state.pool_pairs else replace(state, pool_pairs=pool_pairs_for(config.batch_tokens))
-        self._train = train_store
-        self._config, self._d_model, self._device = config, d_model, device
+        self.store, self._config = store, config
+        self.device, self._d_model = model.output.weight.device, model.output.weight.shape[1]
         self._worker, self._metrics, self._hooks = worker, metrics, hooks
-        self._gradient = GradientOfUpdates(model, optimizer, train_store, config, device, worker)
-        self._readback: Readback[Done] = Readback(device)
-        self._rollback = Rollback(hooks.go_back)
-        self._validation = (
-            None
-            if valid_store is None
-            else Validation(
-                model, valid_store, config, worker, metrics, hooks.bleu, hooks.interrupted, longest_validated
-            )
-        )
+        self._gradient = GradientOfUpdates(model, optimizer, store, config, worker)
+        self._readback = Readback(self.device)
+        self._rollback = Rollback(hooks.load_newest)
 
     def train(self, progress: logs.Progress = logs.SILENT) -> str:
         """Train until max_updates, patience or a signal.
@@ -131,9 +210,9 @@ class Trainer:
                 self.state.saves,
                 time_is_up=agreement.time_is_up,
                 signal=agreement.signal,
-                has_valid=self._validation is not None,
+                has_valid=self._hooks.validation is not None,
             )
-            self._take_up_results(meter, all_of_them=what.save or what.log)
+            self._record_results(meter, all_of_them=what.save or what.log)
             is_finite = not what.save or self.optimizer.is_finite()  # a checkpoint to return to must be
             if not is_finite or self._rollback.is_due(self.state):
                 self._go_back(weights_are_finite=is_finite)
@@ -155,22 +234,22 @@ class Trainer:
     def _plan(self) -> Iterator[Update]:
         """The updates from here on."""
         config, state = self._config, self.state
-        updates = plan_updates(self._train, config.batch_tokens, config.seed, state.position, state.pool_pairs)
+        updates = plan_updates(self.store, config.batch_tokens, config.seed, state.position, state.pool_pairs)
         # A GPU works while the host plans; a CPU's cores are busy with the update itself.
-        return updates if self._device.type == "cpu" else read_ahead(updates, _PLANNED_AHEAD)
+        return updates if self.device.type == "cpu" else read_ahead(updates, _PLANNED_AHEAD)
 
     @property
     def _max_tokens(self) -> int:
-        return self.state.max_tokens or self._config.max_tokens
+        return self._gradient.max_tokens(self.state)
 
     def _make_room(self) -> None:
-        """Run the largest batch that may come before anything is learnt, with smaller micro-batches until it fits."""
+        """Run the largest possible batch before anything is learnt, with smaller micro-batches until it fits."""
         while not self._gradient.fits(self._max_tokens):
             pairs, src, tgt = self.largest_batch()
             self._halve(min(self._max_tokens, pairs * max(src, tgt)), hopeless=pairs == 1)
 
     def largest_batch(self) -> tuple[int, int, int]:
-        """The largest micro-batch that may come: its pairs, and the longest source and target in tokens."""
+        """The largest possible micro-batch: its pairs, and the longest source and target in tokens."""
         return self._gradient.largest(self._max_tokens)
 
     def _halve(self, tokens: int, *, hopeless: bool) -> None:
@@ -202,9 +281,7 @@ class Trainer:
         config, step = self._config, self.state.step + 1
         time_is_up = self.state.seconds - self.state.saved_seconds >= 60 * config.save_every_minutes
         while True:
-            agreement, nll = self._gradient.of(
-                update, step, self._max_tokens, self.state.division, self._hooks.interrupted, time_is_up
-            )
+            agreement, nll = self._gradient.of(update, self.state, self._hooks.interrupted, time_is_up)
             if not agreement.out_of_memory:
                 break
             self.optimizer.clear()
@@ -216,7 +293,7 @@ class Trainer:
         self.optimizer.step(rate)
         flops = 0
         if self._hooks.cost is not None:
-            src, tgt = (self._train.lengths(update.pairs, side) for side in SIDES)
+            src, tgt = (self.store.lengths(update.pairs, side) for side in SIDES)
             flops = self._hooks.cost.update_flops(src, tgt)
         done = Done(step, update.tgt_tokens, len(update.pairs), flops, rate)
         self._readback.put(done, torch.stack((self._worker.sum(nll), norm, skipped, self.optimizer.usual_norm)))
@@ -230,8 +307,8 @@ class Trainer:
         )
         return agreement
 
-    def _take_up_results(self, meter: Meter, *, all_of_them: bool) -> None:
-        """Take up what updates gave, as far as it is known, or wait for all of it."""
+    def _record_results(self, meter: Meter, *, all_of_them: bool) -> None:
+        """Record the results of updates, as far as they are known, or wait for all of them."""
         started = time.perf_counter()
         for done, (nll, norm, skipped, usual_norm) in self._readback.take(all_of_them=all_of_them):
             if skipped:
@@ -246,7 +323,7 @@ class Trainer:
         self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
     def _go_back(self, *, weights_are_finite: bool) -> None:
-        """Return to the newest checkpoint's weights; what the updates since then gave counts no more."""
+        """Return to the newest checkpoint's weights; the results of the updates since then count no more."""
         undone = self.state.step
         self.state = self._rollback.from_state(self.state, weights_are_finite=weights_are_finite)
         list(self._readback.take(all_of_them=True))
@@ -275,20 +352,20 @@ class Trainer:
         return progress_facts(self.state.position.epoch, record, self._metrics.latest.get("validation"))
 
     def _save(self, *, validate: bool, regular: bool, signal: str = "") -> str:
-        """Validate if it is time to, then write the checkpoint.
+        """Validate if that is due, then write the checkpoint.
 
         Args:
-            validate: whether it is time to.
+            validate: whether it is due.
             regular: whether the checkpoint is one of the run's.
-            signal: that asks for an end, or "".
+            signal: that stops training, or "".
         Returns:
             Why training ends here: "patience", or the signal that left no time for the validation; "" if it does not.
         """
         best, ended = False, ""
         state = replace(self.state, validation_due=False)
-        if validate and self._validation is not None:
+        if validate and (validation := self._hooks.validation) is not None:
             if not signal:
-                verdict = self._validation.judge(state, self._max_tokens)
+                verdict = validation.judge(state)
                 state, best, signal = verdict.state, verdict.best, verdict.signal
                 patience = self._config.patience
                 ended = "patience" if patience and state.worse_validations >= patience else ""

@@ -1,32 +1,41 @@
-"""Held-out pairs: their loss in the terms that papers report, their BLEU, and which checkpoint is the best so far."""
+"""Held-out pairs: their loss in the terms that papers report, their BLEU, and which checkpoint is the best so far.
+
+The work is divided over all processes, and its result is the same for any number of them.
+"""
 
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics import MetricsLog, perplexity
-from aiayn_cli.config import TrainingConfig
+from aiayn_cli.config import DecodingConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import in_order
+from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
+from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.score.bleu import bleu
+from aiayn_cli.train.compilation import without_graphs
 from aiayn_cli.train.distributed import Worker
-from aiayn_cli.train.forward import teacher_forced
+from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.translate.search.workers import Stopped
+from aiayn_cli.translate.translator import Translator
 
-Bleu = Callable[[Callable[[], str]], float]  # of the present weights, on every process; gets what tells of signals
+Bleu = Callable[[Callable[[], str]], float]  # ValidationBleu.score
+_AT_ONCE = 64  # sentences that a process translates before it asks the others whether one received a signal
+_SAMPLES = 6  # sentences whose translations the report shows
 
 
 class Interrupted(Exception):
-    """A signal asks for an end, and a validation will not be completed.
-
-    Args:
-        signal: its name.
-    """
+    """A process received a signal, and the validation is incomplete."""
 
     def __init__(self, signal: str) -> None:
         super().__init__(signal)
@@ -42,7 +51,6 @@ class ValidationLoss:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss), infinite where that is too large for a float."""
         return perplexity(self.loss)
 
 
@@ -57,46 +65,142 @@ def validation_loss(
 ) -> ValidationLoss:
     """Loss of a model, with dropout off, on all pairs of a store; each process computes its share of the batches.
 
-    The sum over batches has one order, so that the loss does not depend on the number of processes.
-
     Args:
         model: left in the mode it was in.
         store: the held-out pairs.
         max_tokens: padded tokens of one side in a batch.
         worker: this process among others.
-        longest: most tokens of a side with its end token; longer pairs are left out.
+        longest: most tokens of a side with its end token; longer pairs are skipped.
         interrupted: gives the name of a signal that this process has received, or "".
     Raises:
         Interrupted: any process received one before the last batch; the model is in evaluation mode.
     """
     was_training = model.training
     model.eval()
-    device = model.output.weight.device
     batches = list(in_order(store, max_tokens, longest))
     sums = torch.zeros(len(batches), 2, dtype=torch.float64)  # of each batch: negative log-likelihood, tokens
     for first in range(0, len(batches), worker.world_size):
         if signal := worker.agree(interrupted()):
             raise Interrupted(signal)
         if (number := first + worker.rank) < len(batches):
-            hidden, targets = teacher_forced(model, store, batches[number], device)
+            hidden, targets = teacher_forced(model, store, batches[number], model.output.weight.device)
             _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
             sums[number] = torch.tensor([float(nll), len(targets)], dtype=torch.float64)
     model.train(was_training)
     total, tokens = 0.0, 0
-    for batch_nll, batch_tokens in worker.sum(sums).tolist():
+    for batch_nll, batch_tokens in worker.sum(sums).tolist():  # in the same order for any number of processes
         total += batch_nll
         tokens += int(batch_tokens)
     return ValidationLoss(total / max(tokens, 1), tokens)
 
 
+def longest_validated(data: PreparedData, recipe: Recipe) -> int:
+    """Most tokens, with the end token, of either side of a validation pair whose loss is measured.
+
+    As many as the longest training pair has, and at least 1,024; a learned position table has no more rows than it has.
+    """
+    longest = 1 + max(data.train.longest)
+    return recipe.model.max_positions if recipe.model.positions == "learned" else max(longest, 1_024)
+
+
+def too_long(store: TokenStore, longest: int) -> int:
+    """How many pairs of a store have a side of more tokens, with the end token."""
+    return sum(int(np.count_nonzero(np.maximum(src, tgt) + 1 > longest)) for src, tgt in store.length_chunks())
+
+
+class ValidationBleu:
+    """Translates validation sentences with the present weights of a model, and scores them.
+
+    Args:
+        model: on its device.
+        data: with validation text.
+        device: the model's.
+        decoding: how the recipe wants it to translate.
+        wanted: sentences, spread over the set, which may be in an order of topics.
+        worker: this process among others.
+    Raises:
+        AiaynError: BLEU of the target language needs a package that is not installed.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        data: PreparedData,
+        device: Device,
+        decoding: DecodingConfig,
+        wanted: int,
+        worker: Worker,
+    ) -> None:
+        sources, references = data.valid_src_text(), data.valid_tgt_text()
+        every = max(1, len(sources) // wanted)
+        self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
+        self._model, self._codec, self._device, self._decoding = model, data.codec(), device, decoding
+        self._tgt_lang, self._trained_length = data.tgt_lang, data.max_length
+        self._worker = worker
+        self._samples: dict[str, list[str]] = {}
+        bleu(self._references[:1], [self._references[:1]], tgt_lang=self._tgt_lang)  # a missing package is found now
+
+    def score(self, interrupted: Callable[[], str]) -> float:
+        """BLEU of the model's translations, on every process.
+
+        Args:
+            interrupted: gives the name of a signal that this process has received, or "".
+        Raises:
+            Interrupted: any process received one before the translations were complete.
+        """
+        shares = self._worker.gather(self._translate_share(interrupted))
+        translations = [""] * len(self._sources)
+        for rank, share in enumerate(shares):
+            translations[rank :: self._worker.world_size] = share
+        shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
+        columns = {"sources": self._sources, "references": self._references, "translations": translations}
+        self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
+        score = self._worker.from_rank_0(
+            lambda: {"bleu": bleu(translations, [self._references], tgt_lang=self._tgt_lang).score}
+        )
+        return float(score["bleu"])
+
+    def _translate_share(self, interrupted: Callable[[], str]) -> list[str]:
+        translator = Translator(
+            [self._model], self._codec, self._device, self._decoding,
+            tgt_lang=self._tgt_lang, trained_length=self._trained_length, stop=_Signal(interrupted),
+        )  # fmt: skip
+        ranks = self._worker.world_size
+        mine = self._sources[self._worker.rank :: ranks]
+        longest_share = -(-len(self._sources) // ranks)
+        at_once = longest_share if ranks == 1 else _AT_ONCE
+        translations: list[str] = []
+        for start in range(0, longest_share + at_once, at_once):  # beyond the last one: all agree once more
+            if signal := self._worker.agree(interrupted()):
+                raise Interrupted(signal)
+            with suppress(Stopped), without_graphs(self._model):
+                translations += translator.translate(mine[start : start + at_once])
+        return translations
+
+    def new_samples(self) -> dict[str, list[str]]:
+        """Sources, references and translations of the last score(), once; empty if there was none since."""
+        samples, self._samples = self._samples, {}
+        return samples
+
+
+class _Signal:
+    """Stops a search once a signal was received."""
+
+    def __init__(self, interrupted: Callable[[], str]) -> None:
+        self._interrupted = interrupted
+
+    def is_set(self) -> bool:
+        return bool(self._interrupted())
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """What comes of a validation.
+    """The outcome of a validation.
 
     Attributes:
         state: with the best so far.
-        best: whether that is this one.
-        signal: that stopped the validation, with the state as it was; "" where none did.
+        best: whether this one is.
+        signal: that stopped the validation, with the state as it was; "" if none did.
     """
 
     state: TrainingState
@@ -113,8 +217,8 @@ class Validation:
         config: the recipe's training section; its best_metric decides.
         worker: this process among others.
         metrics: where records go.
-        bleu: see Hooks.
-        interrupted: see Hooks.
+        bleu: None if no BLEU is wanted.
+        interrupted: gives the name of a signal that this process has received, or "".
         longest: most tokens, with the end token, of a pair whose loss is measured.
     """
 
@@ -127,22 +231,16 @@ class Validation:
         metrics: MetricsLog,
         bleu: Bleu | None,
         interrupted: Callable[[], str],
-        longest: int,
+        longest: int = 1 << 30,
     ) -> None:
         self._model, self._store, self._config = model, store, config
         self._worker, self._metrics, self._bleu, self._longest = worker, metrics, bleu, longest
         self._interrupted = interrupted
 
-    def judge(self, state: TrainingState, max_tokens: int) -> Verdict:
-        """Measure the present weights.
-
-        Args:
-            state: where the run stands.
-            max_tokens: padded tokens of one side in a batch.
-        Returns:
-            What comes of it, the same on every rank.
-        """
+    def judge(self, state: TrainingState) -> Verdict:
+        """Measure the present weights; the verdict is the same on every rank."""
         started = time.perf_counter()
+        max_tokens = state.max_tokens or self._config.max_tokens
         try:
             loss = validation_loss(
                 self._model, self._store, max_tokens, self._worker, self._longest, self._interrupted

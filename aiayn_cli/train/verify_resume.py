@@ -1,4 +1,4 @@
-"""`aiayn train --verify-resume`: proof on the user's machine that a run which was killed goes on exactly."""
+"""`aiayn train --verify-resume`: proof on the user's machine that a killed run resumes exactly."""
 
 import hashlib
 import json
@@ -19,11 +19,10 @@ from aiayn_cli.checkpoint.format import load_checkpoint, load_training
 from aiayn_cli.checkpoint.metrics import read_metrics, standing
 from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.errors import AiaynError, DataError, Terminated
-from aiayn_cli.recipe import run_name
 from aiayn_cli.train.run_folder import held
 
-_UPDATES = 4  # until the checkpoint from which the killed run goes on; it is killed one update later
-_TRIES = 4  # each with twice as many updates, where a run was over before it could be killed
+_UPDATES = 4  # before the checkpoint that the killed run resumes from; it is killed one update later
+_TRIES = 4  # each with twice as many updates as the last, which were over before the kill
 _TIMES = ("seconds", "saved_seconds")  # of a state: what no two runs share
 
 
@@ -55,26 +54,24 @@ class VerifyResult:
         )
 
 
-def run_verify_resume(arguments: Sequence[str], recipe_name: str, out: Path | None = None) -> VerifyResult:
+def run_verify_resume(arguments: Sequence[str], run: Path) -> VerifyResult:
     """Train twice in a folder that is removed afterwards, once unbroken and once killed with kill -9 on the way.
 
     Args:
         arguments: of `aiayn train`, without --out.
-        recipe_name: a bundled recipe's name or a file.
-        out: run folder of the training meant; the proof is done beside it.
+        run: folder of the run that the proof is for; it is done in a new folder next to that.
     Raises:
         AiaynError: training failed, or the two runs differ.
         Terminated: SIGTERM arrived; nothing is left behind.
     """
     with _sigterm_raises():
-        return _verify(arguments, recipe_name, out)
+        return _verify(arguments, run.absolute().parent)
 
 
-def _verify(arguments: Sequence[str], recipe_name: str, out: Path | None) -> VerifyResult:
-    beside = (out if out is not None else Path("runs") / run_name(recipe_name)).absolute().parent
-    is_new = not beside.exists()
-    beside.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".verify-resume-", dir=beside))
+def _verify(arguments: Sequence[str], parent: Path) -> VerifyResult:
+    is_new = not parent.exists()
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".verify-resume-", dir=parent))
     try:
         for number in range(_TRIES):
             result = _compare(arguments, folder / str(number), _UPDATES << number)
@@ -83,13 +80,13 @@ def _verify(arguments: Sequence[str], recipe_name: str, out: Path | None) -> Ver
             if result.digest_resumed != result.digest_unbroken:
                 raise AiaynError(
                     f"the resumed run differs: {result.digest_resumed} instead of {result.digest_unbroken}",
-                    "on a GPU some kernels sum in any order; on a CPU this is our fault, please report it",
+                    "on a GPU some kernels sum in no fixed order; on a CPU this is a bug, please report it",
                 )
             return result
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if is_new and not any(beside.iterdir()):
-            beside.rmdir()
+        if is_new and not any(parent.iterdir()):
+            parent.rmdir()
     raise AiaynError(
         f"{_UPDATES << _TRIES - 1} updates were over before they could be killed",
         "training is too fast for this proof: take a larger recipe",
@@ -133,7 +130,7 @@ def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResu
     if went_on_from != [resumed_from]:
         raise AiaynError(
             f"the killed run went on from {went_on_from or 'its beginning'}, not from update {resumed_from}",
-            "this is our fault, please report it",
+            "this is a bug, please report it",
         )
     (expected, losses), (found, _) = _digest(unbroken), _digest(broken)
     return VerifyResult(2 * updates, killed_after, resumed_from, expected, found, tuple(losses))
@@ -146,7 +143,7 @@ def _run(command: Sequence[str], run: Path) -> None:
 
 
 def _failed(code: int, err: str) -> AiaynError:
-    return AiaynError(f"a run that was to be compared ended with code {code}", err.strip()[-2_000:])
+    return AiaynError(f"a run of the comparison ended with code {code}", err.strip()[-2_000:])
 
 
 def _run_and_kill(command: Sequence[str], run: Path, updates: int) -> int | None:
