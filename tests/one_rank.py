@@ -12,7 +12,7 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.train.trainer import Hooks, Trainer
 
 
@@ -41,20 +41,16 @@ def learn(
             model,
             optimizer,
             TokenStore(store, "train"),
-            None,
             config,
-            d_model=16,
-            device=torch.device("cpu"),
-            worker=worker,
-            metrics=MetricsLog(out / "metrics.jsonl" if worker.rank == 0 else None),
-            hooks=Hooks(
+            worker,
+            MetricsLog(out / "metrics.jsonl" if worker.rank == 0 else None),
+            Hooks(
                 save=lambda *_: worker.wait(),
-                bleu=None,
                 interrupted=lambda: (
                     "SIGTERM" if (worker.rank, len(gradients) + 1) == (interrupted_rank, interrupted_update) else ""
                 ),
             ),
-            state=TrainingState(division=division).for_devices(worker.world_size),
+            TrainingState(division=division).for_devices(worker.world_size),
         )
         stopped_by = trainer.train()
     weights = {name: weight.clone() for name, weight in optimizer.weights().items()}

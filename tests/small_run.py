@@ -14,7 +14,7 @@ from translation_models import make_checkpoint
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.train import session as train_session
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.session import TrainOptions, run_train
 
 WORDS = {
     "en": ("the", "a", "one", "dog", "cat", "house", "tree", "runs", "sleeps", "sees", "big", "red", "and", "here"),
@@ -114,7 +114,15 @@ def train(small_data: PreparedData, small_recipe: Path, tmp_path: Path) -> Train
 
     def run(*overrides: str, name: str = "run", data: Path | None = None, **options: Any) -> Any:
         settings = [f"training.{override}" if "." not in override.split("=")[0] else override for override in overrides]
-        return run_train(str(small_recipe), settings, data=data or small_data.folder, out=tmp_path / name, **options)
+        return run_train(
+            TrainOptions(
+                recipe=str(small_recipe),
+                overrides=settings,
+                data=data or small_data.folder,
+                out=tmp_path / name,
+                **options,
+            )
+        )
 
     return run
 
@@ -128,7 +136,7 @@ def run_once(
     @cache
     def result(*settings: str) -> dict[str, Any]:
         run = tmp_path_factory.mktemp("unbroken") / "run"
-        run_train(str(small_recipe), settings, data=small_data.folder, out=run)
+        run_train(TrainOptions(recipe=str(small_recipe), overrides=settings, data=small_data.folder, out=run))
         return result_of(run)
 
     return result

@@ -4,7 +4,7 @@ Events and their values, in addition to `event` and `time` (Unix seconds); every
 
     train       step, epoch, seconds (of updates so far), loss and perplexity (nats per target token, without
                 smoothing, since the last record), learning_rate, gradient_norm (before clipping), tokens_per_second
-                (target tokens without padding), mfu (0 to 1, see train/trainer.py), pairs, flops (counted so far), skipped
+                (target tokens without padding), mfu (0 to 1), pairs, flops (counted so far), skipped
                 (updates so far)
     validation  step, loss, perplexity, bleu (null where none is wanted), best, validation_seconds, seconds
     samples     step, sources, references, translations: lists of the same length

@@ -21,7 +21,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.bleu import bleu
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.run import run_translate
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "dog": "Hund", "cat": "Katze"}
@@ -53,7 +53,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory, small_recipe: Path) -> tup
         workers=1,
     )
     torch.manual_seed(0)
-    run_train(str(small_recipe), SETTINGS, data=folder / "prepared", out=folder / "run", device_name="cpu")
+    run_train(
+        TrainOptions(
+            recipe=str(small_recipe), overrides=SETTINGS, data=folder / "prepared", out=folder / "run", device="cpu"
+        )
+    )
     return folder / "run", PreparedData.load(folder / "prepared")
 
 

@@ -20,7 +20,7 @@ from aiayn_cli.data.collate import shape_of
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.model.packing import pack
-from aiayn_cli.train.few_shapes import few_shapes
+from aiayn_cli.train.compilation import few_shapes
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from made_sentences import sentences_like_wmt

@@ -32,8 +32,8 @@ from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
 from aiayn_cli.score.session import run_score
-from aiayn_cli.train.changed_settings import changed_settings
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.resume import changed_settings
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.run import run_translate
 
 # Recipe of each row: perplexity, BLEU, millions of parameters as printed (newstest2013, en-de).
@@ -148,7 +148,7 @@ def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedDa
     logs.notice(f"row {row}: {' '.join(settings) or 'as it is'}")
     all_settings = [*settings, *(f"training.{name}={value}" for name, value in training.items())]
     refuse_another_run(out / row, load_recipe(scale, all_settings))
-    trained = run_train(scale, all_settings, data=prepared.folder, out=out / row)
+    trained = run_train(TrainOptions(recipe=scale, overrides=all_settings, data=prepared.folder, out=out / row))
     hypotheses = out / row / "valid.hyp"
     langs = f"{prepared.src_lang}-{prepared.tgt_lang}"
     run_translate(

@@ -120,7 +120,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     from aiayn_cli.device import choose_device
     from aiayn_cli.model.translation_model import count_parameters
-    from aiayn_cli.train.state import TrainingState
+    from aiayn_cli.train.resume import TrainingState
 
     device = choose_device("auto", arguments.precision)
     rate = matmul_gflops(device.device, device.dtype)
@@ -179,7 +179,7 @@ def make_trainer(
     from aiayn_cli.model.build import build_model
     from aiayn_cli.train.distributed import Worker
     from aiayn_cli.train.optimizer import MasterAdam
-    from aiayn_cli.train.state import TrainingState
+    from aiayn_cli.train.resume import TrainingState
     from aiayn_cli.train.trainer import Hooks, Trainer
 
     data = PreparedData.load(arguments.data)
@@ -199,14 +199,11 @@ def make_trainer(
         model,
         MasterAdam(model, config, weights),
         data.train,
-        None,
         config,
-        d_model=shape.d_model,
-        device=device.device,
-        worker=Worker(),
-        metrics=MetricsLog(metrics),
-        hooks=Hooks(save=lambda *_: None, bleu=None, interrupted=interrupted),
-        state=TrainingState(),
+        Worker(),
+        MetricsLog(metrics),
+        Hooks(save=lambda *_: None, interrupted=interrupted),
+        TrainingState(),
     )
     return trainer, data, config
 

@@ -23,7 +23,7 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.bleu import bleu
 from aiayn_cli.train.distributed import Worker
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.translator import Translator
 
 
@@ -135,7 +135,11 @@ def train_demo(setting: Setting, name: str, stops: tuple[int, ...]) -> Path:
         for updates in (*stops, setting_updates(setting)):
             arguments = demo_arguments(setting, run, updates)
             overrides = [text for flag, text in pairwise(arguments) if flag == "--set"]
-            run_train("tiny", overrides, data=demo(setting).folder, out=run, device_name=setting.device_name)
+            run_train(
+                TrainOptions(
+                    recipe="tiny", overrides=overrides, data=demo(setting).folder, out=run, device=setting.device_name
+                )
+            )
     return run
 
 

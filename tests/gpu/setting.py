@@ -14,7 +14,8 @@ from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.trainer import Hooks, Trainer, TrainingState
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.trainer import Hooks, Trainer
 
 SMALL = ModelConfig(n_encoder_layers=4, n_decoder_layers=4, d_model=256, d_ff=1024, n_heads=4)
 TINY = ModelConfig(n_encoder_layers=2, n_decoder_layers=2, d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16)
@@ -50,18 +51,14 @@ def a_trainer(
         model,
         MasterAdam(model, config, weights),
         store,
-        None,
         config,
-        d_model=shape.d_model,
-        device=setting.device.device,
-        worker=Worker(),
-        metrics=metrics,
-        hooks=Hooks(
+        Worker(),
+        metrics,
+        Hooks(
             save=lambda *_: None,
-            bleu=None,
             interrupted=interrupted,
             cost=TrainingCost(shape, model.output.num_embeddings),
             matmul_rate=rate,
         ),
-        state=TrainingState(),
+        TrainingState(),
     )

@@ -21,7 +21,7 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.train.compilation import compile_layers, is_compiled, problem_with_graphs
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
 
 GOALS = {"base": 0.40, "big": 0.50}  # MFU on one H100, as a share of its measured rate in large products
 

@@ -23,7 +23,7 @@ from aiayn_cli.parsing.trees import from_text, words
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.brackets import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.forced import force_decode
 from aiayn_cli.translate.models import load_network
 from aiayn_cli.translate.run import run_score_against, run_translate
@@ -80,7 +80,7 @@ def test_every_tree_is_kept_with_its_words_beside_it(prepared: PreparedData) -> 
 def parser(prepared: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("parser") / "run"
     settings = [*NO_BLEU, "training.max_updates=40", "decoding.max_extra=30", "training.save_every_steps=40"]
-    run_train(str(small_recipe), settings, data=prepared.folder, out=run, device_name="cpu")
+    run_train(TrainOptions(recipe=str(small_recipe), overrides=settings, data=prepared.folder, out=run, device="cpu"))
     return run
 
 
@@ -270,7 +270,11 @@ def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_pa
 def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:
     settings = ["model.share_embeddings=decoder"]
     with pytest.raises(ConfigError, match=r"validation_bleu_pairs is 4, but .* holds trees") as caught:
-        run_train(str(small_recipe), settings, data=prepared.folder, out=tmp_path / "run", device_name="cpu")
+        run_train(
+            TrainOptions(
+                recipe=str(small_recipe), overrides=settings, data=prepared.folder, out=tmp_path / "run", device="cpu"
+            )
+        )
     assert "best_metric=loss" in caught.value.hint
     assert not (tmp_path / "run").exists()
 

@@ -20,7 +20,7 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.run import run_translate
 from aiayn_cli.translate.translator import Translator
 
@@ -66,7 +66,9 @@ class Tokenised:
 
 def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe: Path, tmp_path: Path) -> None:
     settings = ["model.share_embeddings=decoder", "training.max_updates=60", "training.save_every_steps=30"]
-    run_train(str(small_recipe), settings, data=prepared, out=tmp_path / "run", device_name="cpu")
+    run_train(
+        TrainOptions(recipe=str(small_recipe), overrides=settings, data=prepared, out=tmp_path / "run", device="cpu")
+    )
     run_average([tmp_path / "run"])
     checkpoint = load_checkpoint(find_model(tmp_path / "run"))
     assert checkpoint.parents
@@ -93,6 +95,6 @@ def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe:
 
 def test_separate_vocabularies_cannot_share_one_matrix(prepared: Path, small_recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"share_embeddings is all, but .* has a vocabulary for each side") as caught:
-        run_train(str(small_recipe), data=prepared, out=tmp_path / "run", device_name="cpu")
+        run_train(TrainOptions(recipe=str(small_recipe), data=prepared, out=tmp_path / "run", device="cpu"))
     assert caught.value.hint == "add --set model.share_embeddings=decoder, or prepare with --joint-vocab"
     assert not (tmp_path / "run").exists()

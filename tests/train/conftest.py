@@ -18,8 +18,9 @@ from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.train.trainer import Hooks, Trainer
+from aiayn_cli.train.validation import Validation
 
 StoreOf = Callable[..., TokenStore]
 ModelOf = Callable[..., TranslationModel]
@@ -74,10 +75,13 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
         optimizer = MasterAdam(model, config)
         found: Watched
         scores = iter(bleu or ())
+        worker, metrics = Worker(), MetricsLog(tmp_path / "metrics.jsonl")
+        score = None if bleu is None else lambda _: next(scores)
+        valid = store_of(11, split="valid", seed=1)
         hooks = Hooks(
             save=lambda state, best, regular: found.saves.append((state.step, best, regular)),
-            bleu=None if bleu is None else lambda _: next(scores),
             interrupted=signals,
+            validation=Validation(model, valid, config, worker, metrics, score, signals) if with_valid else None,
             cost=TrainingCost(SHAPE, VOCAB_SIZE),
             matmul_rate=2e9,
         )
@@ -90,19 +94,7 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
 
         optimizer.step = watched_step  # type: ignore[method-assign]
         found = Watched(
-            Trainer(
-                model,
-                optimizer,
-                store_of(90),
-                store_of(11, split="valid", seed=1) if with_valid else None,
-                config,
-                d_model=16,
-                device=torch.device("cpu"),
-                worker=Worker(),
-                metrics=MetricsLog(tmp_path / "metrics.jsonl"),
-                hooks=hooks,
-                state=state or TrainingState(),
-            )
+            Trainer(model, optimizer, store_of(90), config, worker, metrics, hooks, state or TrainingState())
         )
         return found
 

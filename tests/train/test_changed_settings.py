@@ -8,7 +8,7 @@ import pytest
 
 from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.train.changed_settings import changed_settings, continued_recipe
+from aiayn_cli.train.resume import changed_settings, continued_recipe
 
 OLD, RUN = Recipe(), Path("runs/base")
 OTHERS: dict[str, Any] = {

@@ -12,9 +12,9 @@ from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.train import compilation, forward
+from aiayn_cli.train import compilation, gradient
 from aiayn_cli.train.compilation import compile_layers, is_compiled, problem_with_graphs, without_graphs
-from aiayn_cli.train.forward import teacher_forced
+from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 
 CPU = torch.device("cpu")
@@ -66,7 +66,7 @@ def test_an_epoch_of_any_shapes_takes_a_few_graphs_and_gives_the_same_losses(
     backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend("eager")
-    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: True)  # as on a GPU
+    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)  # as on a GPU
     store, model, plain = store_of(90, longest=30), a_model(2), a_model(2)
     assert compile_layers(model, "on", CPU)
     found, expected = an_epoch(model, store), an_epoch(plain, store)
@@ -83,7 +83,7 @@ def test_compiled_layers_have_the_loss_and_the_gradients_of_plain_ones(
     backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend("aot_eager", symbols=False)  # all but the last step: the backward pass is traced too
-    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: True)
+    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)
     store, models = store_of(12, longest=30), [a_model(1), a_model(1)]
     compile_layers(models[0], "on", CPU)
     assert [is_compiled(model) for model in models] == [True, False]

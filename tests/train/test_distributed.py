@@ -18,9 +18,9 @@ from safetensors.torch import load_file
 from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.train import distributed, forward
+from aiayn_cli.train import distributed, gradient
 from aiayn_cli.train.distributed import Worker
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
 
 learn = runpy.run_path(str(Path(__file__).parent.with_name("one_rank.py")))["learn"]
 UPDATES = 5
@@ -78,7 +78,7 @@ def test_two_processes_learn_what_one_does_and_stop_together(
 def test_1x4_and_2x2_and_4x1_learn_the_same_with_dropout(
     few_shapes: bool, tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: few_shapes)
+    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: few_shapes)
     store = store_of(90)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 

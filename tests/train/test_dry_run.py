@@ -8,8 +8,8 @@ from training_runs import Train, flip_a_bit
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.train.dry_run import DryRunResult
-from aiayn_cli.train.result import TrainResult
+from aiayn_cli.train.preflight import DryRunResult
+from aiayn_cli.train.session import TrainResult
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 

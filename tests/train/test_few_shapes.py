@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from aiayn_cli.data.batches import Indices, Position, plan_updates, pool_pairs_for, split_update
 from aiayn_cli.data.collate import Shape
 from aiayn_cli.data.store import SIDES, Side
-from aiayn_cli.train.few_shapes import few_counts, few_shapes
+from aiayn_cli.train.compilation import few_counts, few_shapes
 
 lengths = st.integers(1, 2_000)
 

@@ -12,8 +12,8 @@ from aiayn_cli.config import ModelConfig
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.train import forward
-from aiayn_cli.train.forward import teacher_forced
+from aiayn_cli.train import gradient
+from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 
 _VOCAB, _CPU = 60, torch.device("cpu")
@@ -50,7 +50,7 @@ def _loss_and_gradients(
 @pytest.fixture
 def padded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From now on nothing is packed."""
-    return lambda: monkeypatch.setattr(forward, "_LONGEST_PACKED", 0)
+    return lambda: monkeypatch.setattr(gradient, "_LONGEST_PACKED", 0)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_packed_and_padded_give_one_result(
     assert torch.equal(targets, other_targets)
     torch.testing.assert_close(hidden, other_hidden)
     assert gradients.keys() == other_gradients.keys() == dict(model.named_parameters()).keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, other_gradients[name], rtol=1e-6, atol=1e-8)
+    for name, found in gradients.items():
+        torch.testing.assert_close(found, other_gradients[name], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_empty_rows_and_places_change_nothing(
     shapes: list[torch.Size] = []
     encode = model.encode
     monkeypatch.setattr(model, "encode", lambda src, mask: shapes.append(src.shape) or encode(src, mask))
-    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: True)
+    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)
     hidden, targets, gradients = _loss_and_gradients(model, store, pairs)
     assert shapes == [(28, 22)]
     assert torch.equal(targets, exact[1])
     torch.testing.assert_close(hidden, exact[0])
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, exact[2][name], rtol=1e-6, atol=1e-8)
+    for name, found in gradients.items():
+        torch.testing.assert_close(found, exact[2][name], rtol=1e-6, atol=1e-8)
 
 
 def test_bf16_packed_is_as_near_to_float64_as_bf16_padded(store: TokenStore, padded: Callable[[], None]) -> None:

@@ -7,8 +7,7 @@ from torch import nn
 
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.train.moving_average import MovingAverage
-from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.optimizer import MasterAdam, MovingAverage
 
 CONFIG = replace(Recipe().training, ema_decay=0.9)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aiayn_cli.train.readback import Readback
+from aiayn_cli.train.trainer import Readback
 
 
 def test_on_a_cpu_numbers_are_read_at_once_and_once() -> None:

@@ -14,7 +14,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.train import report as module
 from aiayn_cli.train.report import by_the_papers_method, report_html, write_report
-from aiayn_cli.train.run import run_train
+from aiayn_cli.train.session import TrainOptions, run_train
 
 VOID = {"meta", "br", "link", "img", "input", "hr", "base", "source", "embed"}
 
@@ -65,7 +65,11 @@ def whole(small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest
     """A run that was done in two calls."""
     run = tmp_path_factory.mktemp("report") / "run <1>"
     for updates in (8, 12):
-        run_train(str(small_recipe), [f"training.max_updates={updates}"], data=small_data.folder, out=run)
+        run_train(
+            TrainOptions(
+                recipe=str(small_recipe), overrides=[f"training.max_updates={updates}"], data=small_data.folder, out=run
+            )
+        )
     return run
 
 
@@ -236,10 +240,14 @@ def test_a_report_that_cannot_be_written_stops_nothing(
     small_data: PreparedData, small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    run_train(str(small_recipe), ["training.max_updates=4"], data=small_data.folder, out=run)
+    run_train(
+        TrainOptions(recipe=str(small_recipe), overrides=["training.max_updates=4"], data=small_data.folder, out=run)
+    )
     (run / "report.html").unlink()
     (run / "report.html").mkdir()  # in the way
-    result = run_train(str(small_recipe), ["training.max_updates=8"], data=small_data.folder, out=run)
+    result = run_train(
+        TrainOptions(recipe=str(small_recipe), overrides=["training.max_updates=8"], data=small_data.folder, out=run)
+    )
     assert result.updates == 8
     assert f"warning: {run / 'report.html'} cannot be written" in capsys.readouterr().err
 
@@ -265,7 +273,15 @@ def test_tensorboard_is_written_where_it_was_asked_for_and_refused_before_a_run_
 ) -> None:
     def train(name: str) -> None:
         overrides = ["training.max_updates=4"]
-        run_train(str(small_recipe), overrides, data=small_data.folder, out=tmp_path / name, tensorboard=True)
+        run_train(
+            TrainOptions(
+                recipe=str(small_recipe),
+                overrides=overrides,
+                data=small_data.folder,
+                out=tmp_path / name,
+                tensorboard=True,
+            )
+        )
 
     train("run")
     assert [path.name.split(".")[0] for path in (tmp_path / "run" / "tensorboard").iterdir()] == ["events"]

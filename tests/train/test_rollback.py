@@ -13,9 +13,8 @@ from watched_trainer import CONFIG, Watched
 from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.train.rollback import Rollback
-from aiayn_cli.train.schedule import learning_rate
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.schedule import Rollback, learning_rate
 
 
 def spoil(run: Watched, updates: Iterable[int], value: float = math.nan) -> None:
@@ -123,7 +122,7 @@ def test_ten_such_updates_in_a_row_lead_back_to_the_last_checkpoint_and_past_the
     assert returns == [12]
     assert all(torch.equal(weight, before[name]) for name, weight in seen[12].items())  # the first update after it
     assert (run.trainer.state.step, run.trainer.state.rollbacks, run.trainer.state.skipped) == (15, 1, 0)
-    store_updates = plan_updates(run.trainer._train, CONFIG.batch_tokens, CONFIG.seed, Position())
+    store_updates = plan_updates(run.trainer.store, CONFIG.batch_tokens, CONFIG.seed, Position())
     positions = [update.after for update, _ in zip(store_updates, range(27), strict=False)]
     assert run.trainer.state.position == positions[-1]  # 12 and 15 updates further: no pairs come again
     events = [(r["event"], r["step"]) for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] != "train"]

@@ -16,8 +16,8 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import ConfigError, DataError
 from aiayn_cli.train import session as session_module
-from aiayn_cli.train.run import run_train
-from aiayn_cli.train.validation_bleu import ValidationBleu
+from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.validation import ValidationBleu
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 
@@ -128,11 +128,11 @@ def test_the_recipes_corpus_is_looked_for_in_the_working_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="no prepared data nowhere") as error:
-        run_train(str(small_recipe))
+        run_train(TrainOptions(recipe=str(small_recipe)))
     assert "--data" in error.value.hint  # no corpus has that name, so that `aiayn prepare nowhere` would be no help
     (tmp_path / "prepared").mkdir()
     (tmp_path / "prepared" / "nowhere").symlink_to(small_data.folder)
-    result = run_train(str(small_recipe), ["training.max_updates=1"])
+    result = run_train(TrainOptions(recipe=str(small_recipe), overrides=["training.max_updates=1"]))
     assert result.run == Path("runs/small-recipe")
 
 

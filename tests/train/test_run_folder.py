@@ -51,7 +51,7 @@ def test_fresh_moves_nothing_that_is_no_run(train: Train, tmp_path: Path) -> Non
 def test_fresh_moves_nothing_if_training_cannot_start(train: Train, tmp_path: Path) -> None:
     train()
     with pytest.raises(AiaynError, match="unknown device"):
-        train(resume=False, device_name="abacus")
+        train(resume=False, device="abacus")
     assert [path.name for path in tmp_path.glob("run*")] == ["run"]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.config import TrainingConfig
-from aiayn_cli.train.save_policy import Due, due
+from aiayn_cli.train.schedule import Due, due
 
 
 def config_of(**changes: Any) -> TrainingConfig:

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from aiayn_cli.train.signals import signals
+from aiayn_cli.train.session import signals
 
 
 def test_a_second_signal_does_not_wait() -> None:

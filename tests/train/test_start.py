@@ -20,11 +20,12 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError
 from aiayn_cli.score import metrics
+from aiayn_cli.train import preflight as module
 from aiayn_cli.train import session as session_module
-from aiayn_cli.train import start as module
-from aiayn_cli.train.run import run_train
-from aiayn_cli.train.start import check_memory, disk_needed
+from aiayn_cli.train.preflight import check_memory, disk_needed
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.train.trainer import Trainer
+from aiayn_cli.train.validation import too_long
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 CPU = Device(torch.device("cpu"), torch.float32, 1, "")
@@ -63,7 +64,9 @@ def change_state(path: Path, **changes: object) -> None:
 @pytest.fixture(scope="module")
 def eight_updates(small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("eight") / "run"
-    run_train(str(small_recipe), ["training.max_updates=8"], data=small_data.folder, out=run)
+    run_train(
+        TrainOptions(recipe=str(small_recipe), overrides=["training.max_updates=8"], data=small_data.folder, out=run)
+    )
     return run
 
 
@@ -136,8 +139,8 @@ def test_a_pair_too_long_for_learned_positions_is_refused_or_left_out_of_validat
         train(learned, "model.max_positions=5")
     assert f"set it to {longest} or more" in error.value.hint
     assert not (tmp_path / "run").exists()
-    assert module.too_long(small_data.train, longest) == 0
-    assert module.too_long(small_data.train, longest - 1) > 0
+    assert too_long(small_data.train, longest) == 0
+    assert too_long(small_data.train, longest - 1) > 0
 
 
 def test_validation_goes_on_without_pairs_that_are_too_long(

@@ -8,7 +8,7 @@ import pytest
 
 from aiayn_cli.data.batches import Position
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.train.state import TrainingState
+from aiayn_cli.train.resume import TrainingState
 
 STATE = TrainingState(step=3, position=Position(1, 70), best_value=2.5, best_step=2, pool_pairs=131_072)
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from aiayn_cli.checkpoint.metrics import MetricsLog
+from aiayn_cli.checkpoint.metrics import MetricsLog, TensorBoardLog, load_tensorboard
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.train.tensorboard import TensorBoardLog, load_tensorboard
 
 
 def drawn(folder: Path) -> EventAccumulator:

@@ -20,9 +20,9 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
-from aiayn_cli.train import forward
+from aiayn_cli.train import gradient
+from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.train.schedule import learning_rate
-from aiayn_cli.train.state import TrainingState
 
 
 def naive_gradient(model: TranslationModel, store: TokenStore, pairs: list[int], smoothing: float) -> Tensor:
@@ -47,7 +47,7 @@ def test_an_update_is_the_mean_over_its_target_tokens_however_it_is_divided(
     model_of: Callable[..., TranslationModel],
     store_of: Callable[..., TokenStore],
 ) -> None:
-    monkeypatch.setattr(forward, "_wants_few_shapes", lambda _: few_shapes)
+    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: few_shapes)
     run = watched(max_tokens=max_tokens, max_updates=1, label_smoothing=0.2, with_valid=False)
     run.trainer.train()
     store = store_of(90)

@@ -22,7 +22,7 @@ def test_verify_resume_kills_a_run_and_finds_the_same(
     small_recipe: Path, small_data: PreparedData, tmp_path: Path
 ) -> None:
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu"]
-    found = run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
+    found = run_verify_resume(arguments, tmp_path / "run")
     assert found.digest_resumed == found.digest_unbroken
     assert len(found.digest_unbroken) == 64
     assert found.resumed_from < found.killed_after < found.updates
@@ -51,7 +51,7 @@ def test_verify_resume_would_notice_a_difference(
     monkeypatch.setattr(verify_resume, "_run", in_this_process)
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu"]
     with pytest.raises(AiaynError, match=r"the resumed run differs: [0-9a-f]{64} instead of [0-9a-f]{64}"):
-        run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
+        run_verify_resume(arguments, tmp_path / "run")
 
 
 def test_verify_resume_that_is_stopped_leaves_nothing_behind(
@@ -68,7 +68,7 @@ def test_verify_resume_that_is_stopped_leaves_nothing_behind(
     monkeypatch.setattr(subprocess, "Popen", Stopped)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Terminated):
-        run_verify_resume(["--recipe", str(small_recipe), "--data", str(small_data.folder)], "x", tmp_path / "run")
+        run_verify_resume(["--recipe", str(small_recipe), "--data", str(small_data.folder)], tmp_path / "run")
     assert [child.returncode for child in children] == [-signal.SIGKILL]
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGTERM) is before
@@ -101,7 +101,7 @@ def test_a_proof_whose_killed_run_began_anew_is_none(
     monkeypatch.setattr(verify_resume, "_run", in_this_process)
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu", "--fresh"]
     with pytest.raises(AiaynError, match="the killed run went on from its beginning, not from update 4"):
-        run_verify_resume(arguments, str(small_recipe), tmp_path / "run")
+        run_verify_resume(arguments, tmp_path / "run")
 
 
 def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

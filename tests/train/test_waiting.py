@@ -19,7 +19,8 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train import optimizer as optimizer_module
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.trainer import Hooks, Trainer, TrainingState
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.trainer import Hooks, Trainer
 
 META = torch.device("meta")
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7)  # model_of's
@@ -40,14 +41,11 @@ def trainer_on(
             model,
             MasterAdam(model, config),
             store_of(90),
-            None,
             config,
-            d_model=16,
-            device=device,
-            worker=Worker(),
-            metrics=MetricsLog(None),
-            hooks=Hooks(lambda *_: None, None, lambda: "", cost=TrainingCost(SHAPE, 31), matmul_rate=1e9),
-            state=TrainingState(),
+            Worker(),
+            MetricsLog(None),
+            Hooks(lambda *_: None, lambda: "", cost=TrainingCost(SHAPE, 31), matmul_rate=1e9),
+            TrainingState(),
         )
 
     return make
