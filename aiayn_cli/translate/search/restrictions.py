@@ -1,29 +1,117 @@
-"""What may not come next in an output, whatever the model thinks of it; shared by all kinds of search."""
+"""What may not come next in an output, whatever the model thinks; shared by all kinds of search."""
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from aiayn_cli.parsing.tree_grammar import FREE, State, TreeGrammar
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from aiayn_cli.translate.search.tree_rules import TreeRules
 
-NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would be decoded to a placeholder that no reader wants
+NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would become a placeholder in the text
 _NOT_FORCED = -1
+
+
+class TreeRules:
+    """Lets a search write only trees over the words of its sentences that need no repair. Used by one thread.
+
+    An output that breaks the rules, as a forced beginning may, is free from there on; so is one for which no tree fits
+    into the longest output.
+
+    Args:
+        grammar: of the vocabulary.
+        words: for each sentence, its words, escaped as in a tree; None = its outputs are free.
+        max_lengths: for each sentence, the longest output in tokens with EOS.
+    """
+
+    def __init__(self, grammar: TreeGrammar, words: Sequence[Sequence[str] | None], max_lengths: Sequence[int]) -> None:
+        self._grammar = grammar
+        self._max_lengths = list(max_lengths)
+        self._starts = [None if each is None else grammar.start(each) for each in words]
+        # For each sentence, the states of its outputs at the last step by the bytes of their tokens.
+        self._known: list[dict[bytes, State | None]] = [{} for _ in words]
+        self._table = torch.empty(0, 0, dtype=torch.bool)
+
+    def apply(
+        self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, sentences: Sequence[int], free: Tensor | None = None
+    ) -> None:
+        """Set to -inf, in place, what may not come next.
+
+        Args:
+            log_probs, outputs, lengths, sentences: as in Restrictions.apply().
+            free: bool [batch], False for a sentence whose next token is forced, so that no rule holds; None = all True.
+        """
+        batch, beams, vocab = log_probs.shape
+        known = self._grammar.size
+        rows: list[int] = []
+        at: list[int] = []  # rows with tokens that are allowed whatever the table says, and these tokens
+        tokens: list[int] = []
+        history = outputs.to("cpu", torch.int32).numpy()
+        obeyed = [True] * len(history) if free is None else free.tolist()
+        for of_beams, n_read, sentence, rules_hold in zip(history, lengths.tolist(), sentences, obeyed, strict=True):
+            left = self._max_lengths[sentence] - n_read
+            for state in self._states(of_beams[:, :n_read], sentence):
+                row, also = self._grammar.choices(state, left) if state and rules_hold else (FREE, [])
+                at += [len(rows)] * len(also)
+                tokens += also
+                rows.append(row)
+        if not any(rows):
+            return
+        numbers = torch.tensor(rows, device=log_probs.device)
+        forbidden = self._forbidden(log_probs.device)[numbers]
+        places = torch.tensor([at, tokens], dtype=torch.long, device=log_probs.device)
+        forbidden[places[0], places[1]] = False
+        log_probs[:, :, :known].masked_fill_(forbidden.view(batch, beams, known), -torch.inf)
+        if known < vocab:  # the rest are sub-words of the source side alone
+            ruled = (numbers != FREE).view(batch, beams, 1)
+            log_probs[:, :, known:].masked_fill_(ruled, -torch.inf)
+
+    def _states(self, outputs: "np.ndarray[tuple[int, int], np.dtype[np.int32]]", sentence: int) -> list[State | None]:
+        """The states of a sentence's outputs, int32 [beams, steps]."""
+        beams, n_read = outputs.shape
+        if n_read == 0 or self._starts[sentence] is None:
+            return [self._starts[sentence]] * beams
+        written, width = outputs.tobytes(), n_read * outputs.itemsize
+        known = self._known[sentence]
+        found: dict[bytes, State | None] = {}
+        states = []
+        for beam, token in enumerate(outputs[:, -1].tolist()):
+            end = (beam + 1) * width
+            before = written[beam * width : end - outputs.itemsize]
+            if (state := known.get(before)) is None and before not in known:
+                state = self._replayed(outputs[beam, :-1].tolist(), sentence)
+            state = None if state is None else self._grammar.follow(state, token)
+            found[written[beam * width : end]] = state
+            states.append(state)
+        self._known[sentence] = found
+        return states
+
+    def _replayed(self, tokens: Sequence[int], sentence: int) -> State | None:
+        state = self._starts[sentence]
+        for token in tokens:
+            state = None if state is None else self._grammar.follow(state, token)
+        return state
+
+    def _forbidden(self, device: torch.device) -> Tensor:
+        """The grammar's table so far, bool [rows, vocab]."""
+        if len(self._table) < len(self._grammar.table) or self._table.device != device:
+            self._table = torch.stack(list(self._grammar.table)).to(device)
+        return self._table
 
 
 class Restrictions:
     """Minimum lengths, forced beginnings, a ban on repeated n-grams and rules for trees, for the sentences of a search.
 
-    A forced beginning goes before all else, and the rules for trees before the ban and the minimum length: these are
-    not obeyed where they would leave nothing.
+    A forced beginning takes precedence over everything, and the rules for trees over the ban and the minimum length,
+    which are ignored if they would leave nothing.
 
     Args:
-        min_lengths: for each sentence, tokens with EOS before which no output ends; none at all = 1 for all.
-        prefixes: for each sentence, the tokens with which its outputs begin; none at all = free. They must be shorter
-            than its longest output.
-        no_repeat_ngram: length of the sequences of tokens that no output holds twice, but in its prefix; 0 = no ban.
-        tree_rules: where outputs have to be trees.
+        min_lengths: for each sentence, the shortest output in tokens with EOS; empty = 1 for all.
+        prefixes: for each sentence, the tokens that its outputs begin with, fewer than its longest output has;
+            empty = free.
+        no_repeat_ngram: length of the sequences of tokens that no output repeats, outside its prefix; 0 = no ban.
+        tree_rules: for outputs that must be trees.
     """
 
     def __init__(
@@ -46,9 +134,9 @@ class Restrictions:
 
         Args:
             log_probs: [batch, beams, vocab], of the next token.
-            outputs: int64 [batch, beams, steps], the tokens so far from the first one on; what follows them is ignored.
-            lengths: int64 [batch], how many there are in the outputs of each sentence.
-            sentences: [batch], the number of each sentence in this object's lists.
+            outputs: int64 [batch, beams, steps], the tokens so far; those beyond `lengths` are ignored.
+            lengths: int64 [batch], tokens in the outputs of each sentence.
+            sentences: [batch], the index of each sentence in this object's lists.
         """
         self._never_produced = self._never_produced.to(log_probs.device)
         log_probs.index_fill_(2, self._never_produced, -torch.inf)
@@ -57,7 +145,7 @@ class Restrictions:
             place = lengths.clamp(max=self._prefixes.shape[1] - 1).unsqueeze(1)
             forced = self._prefixes[list(sentences)].to(lengths.device).gather(1, place).squeeze(1)
             _force(log_probs, forced)
-        # What a prefix forces may repeat, and break rules: a ban would leave nothing at all.
+        # A forced token may repeat others and break rules: a ban would leave nothing.
         free = None if forced is None else forced == _NOT_FORCED
         if self._tree_rules is not None:
             self._tree_rules.apply(log_probs, outputs, lengths, sentences, free)
@@ -73,7 +161,7 @@ class Restrictions:
 
 
 def _forbid_end(log_probs: Tensor, where: Tensor) -> None:
-    """Forbid EOS in some sentences, bool [batch], but never the only token that is left."""
+    """Forbid EOS in some sentences, bool [batch], unless it is the only token left."""
     others = torch.cat([log_probs[..., :EOS_ID], log_probs[..., EOS_ID + 1 :]], dim=-1)
     forbidden = where.unsqueeze(1) & (others.amax(-1) > -torch.inf)
     log_probs[..., EOS_ID].masked_fill_(forbidden, -torch.inf)
@@ -101,5 +189,5 @@ def _forbid_repeats(log_probs: Tensor, outputs: Tensor, lengths: Tensor, n: int,
     if where is not None:
         whole = whole & where.unsqueeze(1)
     repeated = (ngrams[..., :-1] == last.unsqueeze(2)).all(-1) & whole.unsqueeze(1)
-    # A free place is written too, so that each row has as many places: PAD, which is never produced anyway.
+    # Rows have equally many indices; unused ones point to PAD, which is never produced anyway.
     log_probs.scatter_(2, ngrams[..., -1].masked_fill(~repeated, PAD_ID), -torch.inf)

@@ -21,10 +21,9 @@ from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_pena
 from aiayn_cli.translate.search.constrained import constrained_search, groups_of_one_beam
 from aiayn_cli.translate.search.copies import Copies, can_fork
 from aiayn_cli.translate.search.phrases import Constraint, phrase_tokens
-from aiayn_cli.translate.search.restrictions import Restrictions
+from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
 from aiayn_cli.translate.search.sampling import Sampling, sample
 from aiayn_cli.translate.search.scorer import StoppableScorer
-from aiayn_cli.translate.search.tree_rules import TreeRules
 from aiayn_cli.translate.search.workers import AnyStop, Stop, run_together
 from aiayn_cli.translate.translation import SearchEngine, SearchOptions
 

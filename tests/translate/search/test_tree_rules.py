@@ -28,9 +28,8 @@ from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab, readable
 from aiayn_cli.translate.search.beam import beam_search
-from aiayn_cli.translate.search.restrictions import Restrictions
+from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
 from aiayn_cli.translate.search.sampling import Sampling, sample
-from aiayn_cli.translate.search.tree_rules import TreeRules
 from aiayn_cli.translate.translation import SearchOptions
 from aiayn_cli.translate.translator import Translator
 
