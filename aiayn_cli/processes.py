@@ -4,8 +4,10 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
 import threading
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
-from typing import Any, Generic, Self, TypeVar, cast
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 from aiayn_cli.errors import AiaynError, ResumableError
 
@@ -94,7 +96,7 @@ def _rank_killed(how: str) -> AiaynError:
 @dataclass
 class _Process:
     name: str
-    process: SpawnProcess
+    process: BaseProcess
     connection: Connection
     killed: Callable[[str], AiaynError]
 
@@ -140,6 +142,8 @@ class Processes(Generic[Info, Item, Result]):
         arguments: for `make`, one tuple per process.
         names: of the processes, for messages.
         killed: turns "worker 2 was ended by SIGKILL (PID 7)" into the error to raise.
+        start: "spawn" = fresh processes. "fork" = copies of this one, within milliseconds and with its memory, for work
+            that needs neither CUDA nor this process's threads; `make` and its arguments need not be picklable then.
 
     Attributes:
         info: the first process's information about the work.
@@ -157,23 +161,23 @@ class Processes(Generic[Info, Item, Result]):
         arguments: Sequence[tuple[Any, ...]],
         names: Sequence[str],
         killed: Callable[[str], AiaynError] = _rank_killed,
+        start: Literal["spawn", "fork"] = "spawn",
     ) -> None:
         self._todo: queue.Queue[tuple[Item, Future[Result]] | None] = queue.Queue()
         self._processes: list[_Process] = []
         self._drivers: list[threading.Thread] = []
-        # Spawned, not forked: a fork would inherit locks held by this process's threads, and CUDA's state.
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(start)
         try:
             for name, each in zip(names, arguments, strict=True):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
-                with _deaf_to_interrupts():
+                process = cast(Any, context).Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
+                with _deaf_to_interrupts(), _without_stdin():
                     process.start()
                 theirs.close()  # so that reading ends when the process does
                 self._processes.append(_Process(name, process, ours, killed))
             self.info = cast(list[Info], [process.answer() for process in self._processes])[0]
         except BaseException:
-            self._end(kindly=False)
+            self.close()
             raise
         for each_process in self._processes:
             driver = threading.Thread(target=self._drive, args=(each_process,), name=each_process.name, daemon=True)
@@ -184,7 +188,7 @@ class Processes(Generic[Info, Item, Result]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end(kindly=kind is None)
+        self.close(kindly=kind is None)
 
     def submit(self, item: Item) -> "Future[Result]":
         """Queue an item for the next process that is free."""
@@ -233,7 +237,8 @@ class Processes(Generic[Info, Item, Result]):
                 if not process.process.is_alive():
                     return  # the items that no process has taken yet come after this one
 
-    def _end(self, *, kindly: bool) -> None:
+    def close(self, *, kindly: bool = False) -> None:
+        """End all processes: at once, or `kindly` when they have done what they are at."""
         for each in self._processes:
             self._todo.put(None)
             if kindly:
@@ -288,6 +293,18 @@ def _deaf_to_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_stdin() -> Iterator[None]:
+    """Let a forked process start without closing stdin, for which it would wait if a thread is reading it."""
+    stdin, sys.stdin = sys.stdin, None
+    try:
+        with warnings.catch_warnings():  # Python warns of forks beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        sys.stdin = stdin
 
 
 def _end_with_parent() -> None:

@@ -26,7 +26,7 @@ from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.resume import TrainingState
-from aiayn_cli.translate.search.workers import Stopped
+from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.translator import Translator
 
 Bleu = Callable[[Callable[[], str]], float]  # ValidationBleu.score
@@ -163,7 +163,7 @@ class ValidationBleu:
     def _translate_share(self, interrupted: Callable[[], str]) -> list[str]:
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
-            tgt_lang=self._tgt_lang, trained_length=self._trained_length, stop=_Signal(interrupted),
+            tgt_lang=self._tgt_lang, trained_length=self._trained_length, stop=interrupted,
         )  # fmt: skip
         ranks = self._worker.world_size
         mine = self._sources[self._worker.rank :: ranks]
@@ -181,16 +181,6 @@ class ValidationBleu:
         """Sources, references and translations of the last score(), once; empty if there was none since."""
         samples, self._samples = self._samples, {}
         return samples
-
-
-class _Signal:
-    """Stops a search once a signal was received."""
-
-    def __init__(self, interrupted: Callable[[], str]) -> None:
-        self._interrupted = interrupted
-
-    def is_set(self) -> bool:
-        return bool(self._interrupted())
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
-from aiayn_cli.translate.search.phrases import Constraint
-from aiayn_cli.translate.search.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SentenceSearch, Source
-from aiayn_cli.translate.search.workers import Stop
+from aiayn_cli.translate.search.constrained import Constraint
+from aiayn_cli.translate.search.scorer import Stop
+from aiayn_cli.translate.search.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SearchAids, SentenceSearch, Source
 from aiayn_cli.translate.second_pass import SecondPass
 from aiayn_cli.translate.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.translate.translation import Part, SearchEngine, SearchOptions, Translation
@@ -47,7 +47,7 @@ class Translator:
         splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
         tree_grammar: a parser's: where decoding.tree_rules holds, each output is a tree over the words of its line.
         notices: takes what is to be said about lines; None = it is said at once.
-        stop: looked at in each step of a search by the models: set where nobody wants the outputs any more.
+        stop: asked before each step of a search by the models; true when the outputs are no longer wanted.
 
     Attributes:
         notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
@@ -79,11 +79,9 @@ class Translator:
             decoding,
             n_best=n_best,
             options=options,
-            glossary=glossary,
-            engine=engine,
-            in_processes=in_processes,
-            tree_grammar=tree_grammar,
-            stop=stop,
+            aids=SearchAids(
+                glossary=glossary, engine=engine, in_processes=in_processes, tree_grammar=tree_grammar, stop=stop
+            ),
         )
         self._vocab = vocab
         self._glossary = glossary

@@ -15,8 +15,8 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.forced import Forced
 from aiayn_cli.translate.search.beam import Hypothesis
+from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, Source
-from aiayn_cli.translate.search.workers import Stopped
 from aiayn_cli.translate.second_pass import SecondPass
 from aiayn_cli.translate.translation import SearchOptions, Translation
 from aiayn_cli.translate.translator import Translator

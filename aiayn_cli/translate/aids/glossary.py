@@ -12,7 +12,7 @@ from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import is_blank, read_file
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.search.phrases import Constraint
+from aiayn_cli.translate.search.constrained import Constraint
 from aiayn_cli.translate.split import WITHOUT_BLANKS, is_dense
 
 _ANCHORS = ("。", ",", ".", "a")  # what a word that stands behind no blank is split after

@@ -10,7 +10,7 @@ from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_
 from torch import Tensor
 
 from aiayn_cli.special_tokens import EOS_ID
-from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty
+from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty, top_k
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 torch.set_num_threads(1)
@@ -293,3 +293,16 @@ def test_the_penalty_is_that_of_wu_et_al() -> None:
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(13, 0.6) == pytest.approx(3**0.6)
     assert length_penalty(40, 0.0) == 1.0
+
+
+@given(vocab=st.integers(1, 900), k=st.integers(1, 9), seed=st.integers(0, 999), zeros=st.booleans())
+@settings(max_examples=80)
+def test_the_k_best_are_found_without_sorting_the_vocabulary(vocab: int, k: int, seed: int, zeros: bool) -> None:
+    k = min(k, vocab)
+    scores = torch.randn(3, 5, vocab, generator=torch.Generator().manual_seed(seed))
+    if zeros:
+        scores[scores < 0.8] = -torch.inf
+    values, index = top_k(scores, k)
+    torch.testing.assert_close(values, scores.sort(dim=-1, descending=True).values[..., :k], rtol=0, atol=0)
+    torch.testing.assert_close(scores.gather(-1, index), values, rtol=0, atol=0)
+    assert all(len(set(row)) == k for row in index.flatten(0, 1).tolist())

@@ -8,8 +8,7 @@ from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_
 
 from aiayn_cli.special_tokens import EOS_ID
 from aiayn_cli.translate.search.beam import Hypothesis, beam_search
-from aiayn_cli.translate.search.constrained import constrained_search
-from aiayn_cli.translate.search.phrases import Constraint
+from aiayn_cli.translate.search.constrained import Constraint, constrained_search
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 N_WORDS = 4

@@ -2,6 +2,8 @@ import copy
 import itertools
 import random
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +22,8 @@ from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.sampling import Sampling
+from aiayn_cli.translate.search.scorer import Stop, Stopped
+from aiayn_cli.translate.search.sentence_search import run_in_threads
 from aiayn_cli.translate.translation import SearchOptions
 from aiayn_cli.translate.translator import Translator
 
@@ -62,13 +66,26 @@ def test_many_lines_in_processes_give_what_they_give_in_one_thread(
     two = Translator(
         [make_model()], vocab, replace(cpu, threads=2), replace(DECODING, batch_tokens=90), in_processes=True
     )
+    pools = []
     for beam, options in ((3, SearchOptions()), (2, SearchOptions(min_length=3)), (1, SearchOptions(max_length=5))):
-        # The processes are there from the first time on, and are told each time how to search.
+        # The same processes search in all these ways.
         how = {"decoding": replace(DECODING, beam_size=beam, batch_tokens=90), "options": options}
         assert two.variant(**how).translate(lines) == one.variant(**how).translate(lines)
-        assert two._search._copies is not None
-        assert two._search._copies.count == 1
-    assert one._search._copies is None
+        forks = two._search._forks
+        assert forks is not None
+        assert forks.pool is not None
+        pools.append(forks.pool)
+    assert pools[0] is pools[1] is pools[2]
+    processes = [each.process for each in pools[0]._processes]
+    assert len(processes) == 2
+    processes[0].kill()
+    assert two.translate(lines) == one.translate(lines), "a search here takes over"
+    assert two.translate(lines) == one.translate(lines), "others are forked"
+    assert forks.pool not in (None, pools[0])
+    processes += [each.process for each in forks.pool._processes]
+    del two, forks, pools
+    assert not any(process.is_alive() for process in processes)
+    assert one._search._forks is None
 
 
 @given(data=st.data())
@@ -220,3 +237,39 @@ def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
     [[found]] = translator.translate_n_best(["hund"])
     assert len(found.parts[0].tgt) == 999
     assert found.parts[0].is_cut
+
+
+def test_threads_give_results_in_the_order_of_the_tasks_and_share_out_torchs_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        barrier = threading.Barrier(2, timeout=20)
+
+        def task(number: int) -> tuple[int, int]:
+            barrier.wait()  # both run at once
+            return number, torch.get_num_threads()
+
+        found = run_in_threads([lambda stop: task(0), lambda stop: task(1)], 1)
+        assert found == [(0, 1), (1, 1)]
+        assert torch.get_num_threads() == 2
+        assert run_in_threads([lambda stop: torch.get_num_threads()], 8) == [2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_failure_ends_the_other_tasks_and_is_raised() -> None:
+    ended = []
+
+    def wait(stop: Stop) -> None:
+        while not stop():
+            time.sleep(0.001)
+        ended.append(True)
+        raise Stopped
+
+    def fail(stop: Stop) -> None:
+        raise ZeroDivisionError
+
+    for tasks in ([wait, fail], [fail, wait]):
+        with pytest.raises(ZeroDivisionError):
+            run_in_threads(tasks, 1)
+    assert ended == [True, True]
