@@ -174,7 +174,7 @@ def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
     class AfterThreeSteps:
         looks = 0
 
-        def is_set(self) -> bool:
+        def __call__(self) -> bool:
             self.looks += 1
             return self.looks > 3
 
