@@ -35,7 +35,7 @@ MAY_IMPORT_WITHIN_ROW = {
 LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
-FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib")}
+FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib"), ("pages.page", "jinja2")}
 ALTERNATIVES = {"train": 3}  # of a command, for options that make something else of it
 READS_LINES = "text/lines.py"
 

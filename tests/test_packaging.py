@@ -45,11 +45,13 @@ def run_from_wheel(wheel: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_every_module_and_every_recipe(wheel: Path) -> None:
+def test_the_wheel_holds_every_module_template_and_recipe(wheel: Path) -> None:
     def files(folder: Path, pattern: str) -> set[str]:
         return {str(path.relative_to(folder)) for path in folder.rglob(pattern)}
 
     assert files(wheel / "aiayn_cli", "*.py") == files(CHECKOUT / "aiayn_cli", "*.py")
+    for kind in ("*.html", "*.css", "*.js"):
+        assert files(wheel / "aiayn_cli", kind) == files(CHECKOUT / "aiayn_cli", kind) != set()
     assert files(wheel / "aiayn_cli" / "recipes", "*.*") == files(CHECKOUT / "recipes", "*.yaml")
     assert {path.name for path in wheel.iterdir() if path.suffix != ".dist-info"} == {"aiayn_cli"}
     (licence,) = wheel.glob("*.dist-info/licenses/LICENSE")

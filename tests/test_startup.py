@@ -18,6 +18,7 @@ HEAVY = [
     "rich",
     "requests",
     "urllib3",
+    "jinja2",
 ]
 PROGRAM = (
     "import atexit, sys\n"

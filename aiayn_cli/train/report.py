@@ -1,13 +1,12 @@
-"""RUN/report.html: what a run did so far, on one page that needs no network, no script and nothing beside it.
+"""RUN/report.html: what a run did so far, on one self-contained page.
 
 It is made from the run's own files alone (manifest.json, recipe.yaml, metrics.jsonl) and the manifest of its data, so
-it is the same whether a run was stopped and continued or not, and can be read while the run goes on.
+it is the same whether a run was stopped and resumed or not, and can be read while the run goes on.
 """
 
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.files import write_whole
 from aiayn_cli.model.cost import PAPER_FLOPS
 from aiayn_cli.pages.curves import Line, line_chart
-from aiayn_cli.pages.report_page import link_free_page, rows, table
+from aiayn_cli.pages.page import render_page
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.train.resume import changed_settings
 
@@ -28,7 +27,7 @@ _SPEED = "target tokens/s, without padding"
 
 
 def write_report(run: Path) -> Path:
-    """Write or renew a run's report; the one before stays whole until the new one is.
+    """Write or renew a run's report; the previous one stays whole until the new one is.
 
     Raises:
         OSError: it cannot be written.
@@ -46,20 +45,30 @@ def report_html(run: Path) -> str:
     records = standing(read_metrics(run / "metrics.jsonl")) if (run / "metrics.jsonl").is_file() else []
     records = [record for record in records if is_complete(record)]
     data = _data_manifest(manifest)
-    langs = (data or {}).get("src_lang", ""), (data or {}).get("tgt_lang", "")
-    sections = {
-        "": _summary(records, recipe, manifest),
-        "Curves": _curves(records),
-        "Validations": _validations(records),
-        "Sample translations": _samples(records, *langs),
-        "Costs": _costs(records),
-        "Where this model comes from": _chain(manifest, data),
-        "Configuration": _configuration(recipe),
-    }
-    return link_free_page(f"{run.name}: training report", sections)
+    return render_page(
+        "report.html",
+        title=f"{run.name}: training report",
+        summary=_summary(records, recipe, manifest),
+        charts=_charts(records),
+        resumed=bool(_all(records, "resume")),
+        validations=_all(records, "validation"),
+        samples=_samples(records, data or {}),
+        costs=_costs(records),
+        data=data,
+        manifest=manifest,
+        settings=[
+            (f"{section}.{name}", value)
+            for section in ("data", "model", "training", "decoding")
+            for name, value in vars(getattr(recipe, section)).items()
+        ],
+        changed=changed_settings(Recipe(), recipe),
+        origin=_origin,
+        number=_number,
+        clock=logs.clock,
+    )
 
 
-def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, Any]) -> str:
+def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, Any]) -> list[tuple[str, object]]:
     train, start = _all(records, "train"), _latest(records, "start")
     updates = int(start.get("updates") or recipe.training.max_updates)
     last = train[-1] if train else {}
@@ -72,8 +81,8 @@ def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, A
         facts += [
             ("epochs", f"{int(last['epoch']):,} complete"),
             ("time in updates", logs.clock(last["seconds"])),
-            ("loss, perplexity", f"{_float(last['loss'], '.3f')}, {_float(last['perplexity'], '.4g')}"),
-            (_SPEED, _float(last["tokens_per_second"], ",.0f")),
+            ("loss, perplexity", f"{_number(last['loss'], '.3f')}, {_number(last['perplexity'], '.4g')}"),
+            (_SPEED, _number(last["tokens_per_second"], ",.0f")),
             ("skipped updates", f"{int(last.get('skipped', 0)):,}"),
         ]
         if 0 < step < updates:
@@ -81,9 +90,8 @@ def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, A
     best = [record for record in _all(records, "validation") if record.get("best")]
     if best:
         facts.append(("best validation", f"{_validation_text(best[-1])}, at update {best[-1]['step']:,}"))
-    resumes = [record["step"] for record in _all(records, "resume")]
-    if resumes:
-        facts.append(("continued after update", ", ".join(f"{step:,}" for step in resumes)))
+    if resumes := _all(records, "resume"):
+        facts.append(("resumed after update", ", ".join(f"{record['step']:,}" for record in resumes)))
     for record in _all(records, "rollback"):
         facts.append(("went back", f"from update {record['undone']:,} to {record['step']:,}, after bad gradients"))
     if smaller := _latest(records, "memory"):
@@ -91,66 +99,40 @@ def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, A
     if start:
         facts.append(("device", str(start.get("device", "")).removeprefix("device: ")))
     facts.append(("written", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())))
-    return rows(facts)
+    return facts
 
 
-def _curves(records: Sequence[Record]) -> str:
+def _charts(records: Sequence[Record]) -> list[str]:
     train, validation = _all(records, "train"), _all(records, "validation")
+    losses = [Line("training", _points(train, "loss")), Line("validation", _points(validation, "loss"), dotted=True)]
+    charts = {
+        "loss, nats per target token": losses,
+        "validation BLEU": [Line("BLEU", _points(validation, "bleu"), dotted=True)],
+        "learning rate": [Line("rate", _points(train, "learning_rate"))],
+        "gradient norm": [Line("norm", _points(train, "gradient_norm"))],
+        _SPEED: [Line("speed", _points(train, "tokens_per_second"))],
+        "MFU, %": [Line("MFU", [(x, 100 * y) for x, y in _points(train, "mfu")])],
+    }
     marks = [record["step"] for record in _all(records, "resume")]
-    charts = (
-        line_chart(
-            "loss, nats per target token",
-            [Line("training", _points(train, "loss")), Line("validation", _points(validation, "loss"), dotted=True)],
-            marks=marks,
-        ),
-        line_chart("validation BLEU", [Line("BLEU", _points(validation, "bleu"), dotted=True)], marks=marks),
-        line_chart("learning rate", [Line("rate", _points(train, "learning_rate"))], marks=marks),
-        line_chart("gradient norm", [Line("norm", _points(train, "gradient_norm"))], marks=marks),
-        line_chart(_SPEED, [Line("speed", _points(train, "tokens_per_second"))], marks=marks),
-        line_chart("MFU, %", [Line("MFU", [(x, 100 * y) for x, y in _points(train, "mfu")])], marks=marks),
-    )  # fmt: skip
-    drawn = "".join(f"<figure>{chart}</figure>" for chart in charts if chart)
-    note = "<p>Broken upright lines: where the run was continued.</p>" if drawn and marks else ""
-    return f'<div class="charts">{drawn}</div>{note}' if drawn else "<p>Nothing is measured yet.</p>"
+    return [chart for title, lines in charts.items() if (chart := line_chart(title, lines, marks=marks))]
 
 
-def _validations(records: Sequence[Record]) -> str:
-    found = [
-        (
-            f"{record['step']:,}",
-            _float(record["loss"], ".4f"),
-            _float(record["perplexity"], ".4g"),
-            _float(record["bleu"], ".2f"),
-            "best so far" if record["best"] else "",
-            logs.clock(record["seconds"]),
-        )
-        for record in _all(records, "validation")
-    ]
-    head = ("update", "loss", "perplexity", "BLEU", "", "time in updates")
-    return table(head, found) if found else "<p>There was no validation yet.</p>"
-
-
-def _samples(records: Sequence[Record], src_lang: str, tgt_lang: str) -> str:
-    """Each sentence with what the model made of it at each validation, the newest first."""
+def _samples(records: Sequence[Record], data: Mapping[str, Any]) -> list[list[tuple[str, str, str]]]:
+    """Each sentence with its translation at each validation, the newest first: name, text and language of each line."""
+    src_lang, tgt_lang = data.get("src_lang", ""), data.get("tgt_lang", "")
     found: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for record in _all(records, "samples"):
         sentences = zip(record["sources"], record["references"], record["translations"], strict=True)
         for source, reference, translation in sentences:
             found.setdefault((source, reference), []).append((record["step"], translation))
-    parts = []
-    for (source, reference), outputs in found.items():
-        lines = [
+    return [
+        [
             ("source", source, src_lang),
             ("reference", reference, tgt_lang),
             *((when, text, tgt_lang) for when, text in reversed(_without_repeats(outputs))),
         ]
-        body = "".join(
-            f'<tr><th scope="row">{escape(name)}</th><td dir="auto" lang="{escape(lang)}">'
-            f"{escape(text) or '<i>empty</i>'}</td></tr>"
-            for name, text, lang in lines
-        )
-        parts.append(f'<table class="sample">{body}</table>')
-    return "".join(parts) or "<p>No sentences were translated yet.</p>"
+        for (source, reference), outputs in found.items()
+    ]
 
 
 def _without_repeats(outputs: Iterable[tuple[int, str]]) -> list[tuple[str, str]]:
@@ -167,37 +149,31 @@ def _without_repeats(outputs: Iterable[tuple[int, str]]) -> list[tuple[str, str]
     ]
 
 
-def _costs(records: Sequence[Record]) -> str:
-    """Operations counted and by the paper's method, beside the paper's own."""
+def _costs(records: Sequence[Record]) -> dict[str, Any] | None:
+    """Operations counted and by the paper's method, and the paper's own to compare with."""
     train, start = _all(records, "train"), _latest(records, "start")
     if not train or not start:
-        return "<p>Nothing is counted yet.</p>"
+        return None
     counted = train[-1].get("flops", 0)
     by_time, device_seconds = by_the_papers_method(records)
     step, updates = train[-1]["step"], start["updates"]
-    head = ("", "FLOPs", "share of the paper's base", "share of the paper's big")
-    figures = [
-        ("counted so far, forward and backward", counted),
-        (f"counted, estimated for all {updates:,} updates", start["run_flops"]),
-        ("so far by the paper's method: time x devices x sustained rate", by_time),
-        ("the same for all updates at this speed", by_time * updates / step if step else 0),
-        ("the paper's base model, by its method", PAPER_FLOPS["base"]),
-        ("the paper's big model, by its method", PAPER_FLOPS["big"]),
-    ]
-    body = [(name, f"{n:.3g}", *(f"{n / paper:.2g}" for paper in PAPER_FLOPS.values())) for name, n in figures]
-    facts = rows(
-        [
+    return {
+        "paper": PAPER_FLOPS,
+        "flops": {
+            "counted so far, forward and backward": counted,
+            f"counted, estimated for all {updates:,} updates": start["run_flops"],
+            "so far by the paper's method: time x devices x sustained rate": by_time,
+            "the same for all updates at this speed": by_time * updates / step if step else 0,
+            "the paper's base model, by its method": PAPER_FLOPS["base"],
+            "the paper's big model, by its method": PAPER_FLOPS["big"],
+        },
+        "facts": [
             ("devices", start["devices"]),
             ("device hours so far", f"{device_seconds / 3600:.3g}"),
             ("large matrix products, FLOP/s of one device", f"{start['matmul_rate']:.3g}"),
             ("MFU of the whole run", f"{100 * counted / by_time:.1f} %" if by_time else "unknown"),
-        ]
-    )
-    return (
-        table(head, body) + facts + "<p>Counted operations are those of matrix products on real tokens. The sustained "
-        "rate is what large matrix products reach on this device, measured when the run was started or continued; the "
-        "paper takes 9.5 TFLOP/s for its P100.</p>"
-    )
+        ],
+    }
 
 
 def by_the_papers_method(records: Sequence[Record]) -> tuple[float, float]:
@@ -219,62 +195,6 @@ def by_the_papers_method(records: Sequence[Record]) -> tuple[float, float]:
     return flops, device_seconds
 
 
-def _chain(manifest: Mapping[str, Any], data: Mapping[str, Any] | None) -> str:
-    """From the text that came in to the run, each with its hash."""
-    parts = []
-    if data is None:
-        parts.append("<p>The data's folder is no longer there, or holds other data now; its hash is known.</p>")
-    else:
-        inputs = [
-            (entry.get("split", ""), entry.get("side", ""), _origin(entry), entry.get("sha256", ""))
-            for entry in data.get("inputs", [])
-        ]
-        parts.append("<h3>Text</h3>" + table(("split", "side", "from", "SHA-256"), inputs))
-        splits = []
-        for name, split in data.get("splits", {}).items():
-            dropped = ", ".join(f"{n:,} {why.replace('_', ' ')}" for why, n in split.get("dropped", {}).items() if n)
-            tokens = f"{split.get('src_tokens', 0):,}", f"{split.get('tgt_tokens', 0):,}"
-            splits.append((name, f"{split.get('pairs_kept', 0):,}", *tokens, dropped))
-        parts.append("<h3>Prepared data</h3>")
-        parts.append(table(("split", "pairs", "source tokens", "target tokens", "dropped"), splits))
-        prepared = [
-            ("folder", manifest.get("data", "")),
-            ("languages", f"{data.get('src_lang', '')} to {data.get('tgt_lang', '')}"),
-            ("sub-words", f"{data.get('vocab', {}).get('size', 0):,}"),
-            *((name.replace("_", " "), value) for name, value in data.get("settings", {}).items()),
-        ]
-        parts.append(rows(prepared))
-    parts.append("<h3>Run</h3>")
-    parts.append(
-        rows(
-            [
-                ("run id", manifest.get("run_id", "")),
-                ("aiayn", manifest.get("aiayn", "")),
-                ("SHA-256 of the data's manifest.json", manifest.get("data_sha256", "")),
-                ("SHA-256 of the vocabulary", manifest.get("vocab_sha256", "")),
-            ]
-        )
-    )
-    return "".join(parts)
-
-
-def _origin(entry: Mapping[str, Any]) -> str:
-    """What one input of prepare was: a file, a member of an archive, or made text."""
-    names = [str(entry[key]) for key in ("part", "path", "url", "archive", "member", "made") if entry.get(key)]
-    return ", ".join(dict.fromkeys(names))
-
-
-def _configuration(recipe: Recipe) -> str:
-    """Every setting; those that differ from the paper's base model are marked."""
-    changed = changed_settings(Recipe(), recipe)
-    body = []
-    for section in ("data", "model", "training", "decoding"):
-        for name, value in vars(getattr(recipe, section)).items():
-            key = f"{section}.{name}"
-            body.append((key, value, f"paper's base model: {changed[key][0]}" if key in changed else ""))
-    return table(("setting", "value", "where it differs"), body)
-
-
 def _data_manifest(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The prepared data's manifest, if it is still the one that the run was started on."""
     try:
@@ -282,6 +202,12 @@ def _data_manifest(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
     except AiaynError:
         return None
     return found if sha256 == manifest.get("data_sha256") else None
+
+
+def _origin(entry: Mapping[str, Any]) -> str:
+    """What one input of prepare was: a file, a member of an archive, or made text."""
+    names = [str(entry[key]) for key in ("part", "path", "url", "archive", "member", "made") if entry.get(key)]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _all(records: Sequence[Record], event: str) -> list[Record]:
@@ -297,9 +223,9 @@ def _points(records: Sequence[Record], name: str) -> list[tuple[float, float]]:
 
 
 def _validation_text(record: Record) -> str:
-    text = f"loss {_float(record['loss'], '.4f')}"
+    text = f"loss {_number(record['loss'], '.4f')}"
     return text if record.get("bleu") is None else f"BLEU {record['bleu']:.2f}, {text}"
 
 
-def _float(value: float | None, form: str) -> str:
-    return "not finite" if value is None else format(value, form)
+def _number(value: float | None, form: str) -> str:
+    return "not finite" if value is None else format(value, form)  # JSON has no NaN

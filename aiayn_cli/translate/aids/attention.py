@@ -1,12 +1,18 @@
-"""The page that `translate --attention` writes."""
+"""The page that `translate --attention` writes: attention drawn as in the paper's appendix."""
 
+import base64
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.files import write_output
+from aiayn_cli.model.attention_maps import AttentionMaps
+from aiayn_cli.pages.page import render_page
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
 from aiayn_cli.translate.input_lines import InputLine
 from aiayn_cli.translate.second_pass import SecondPass
 from aiayn_cli.translate.trust.suspects import Judged
@@ -14,6 +20,54 @@ from aiayn_cli.translate.trust.suspects import Judged
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
 _MOST_WEIGHTS = 25_000_000  # of one pass, a byte each: some 400 sub-words of a base model
 _LONGEST_PAGE = 150_000_000  # characters, beyond which a browser gives up
+_BOS, _EOS = "<s>", "</s>"  # as SentencePiece writes them
+
+
+@dataclass(frozen=True)
+class AttentionExample:
+    """One pass through the model.
+
+    Attributes:
+        label: its name in the list of sentences, such as "line 3".
+        source, output: their text.
+        src: the source's sub-words, without EOS.
+        tgt: the output's sub-words, without BOS and EOS.
+        maps: of a batch of this pair alone, EOS at the end of the source and BOS at the start of what was read.
+    """
+
+    label: str
+    source: str
+    output: str
+    src: Sequence[str]
+    tgt: Sequence[str]
+    maps: AttentionMaps
+
+
+def encode_example(example: AttentionExample) -> str:
+    """What the page needs of an example, in JSON. A weight is stored in a byte, and so is exact to 0.2 %."""
+    src, tgt, maps = [*example.src, _EOS], [*example.tgt, _EOS], example.maps
+    content = {
+        "label": example.label,
+        "source": example.source,
+        "output": example.output,
+        "cross": {"from": tgt, "to": src, **_weights(maps.cross)},
+        "encoder": {"from": src, "to": src, **_weights(maps.encoder)},
+        "decoder": {"from": tgt, "to": [_BOS, *example.tgt], **_weights(maps.decoder)},
+    }
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _weights(weights: Tensor) -> dict[str, object]:
+    """[layers, 1, heads, rows, columns] as bytes, one after the other, 255 = 1."""
+    layers, _, heads, _, _ = weights.shape
+    packed = (weights * 255).round().byte().cpu().numpy().tobytes()
+    return {"layers": layers, "heads": heads, "weights": base64.b64encode(packed).decode("ascii")}
+
+
+def attention_page(title: str, examples: Sequence[str]) -> str:
+    """The page that shows at least one example, as encode_example() writes it."""
+    data = f"[{', '.join(examples)}]".replace("<", "\\u003c")  # no text may end the script
+    return render_page("attention.html", title=title, data=data)
 
 
 def draw_attention(
@@ -22,12 +76,12 @@ def draw_attention(
     """Look at the best output for each line.
 
     Args:
-        second_pass: of the models whose attention it is; of an ensemble, the first one's.
+        second_pass: of the models whose attention is drawn; of an ensemble, the first one's.
         lines, judged: the lines and their outputs.
-        at_most: passes to draw; None = nobody asked.
+        at_most: passes to draw; None = no page was requested.
     Returns:
-        The first passes as encode_example() writes them, and how many more there were; one that is too long to be drawn
-        is among those.
+        The first passes as encode_example() writes them, and how many more there were, including any that are too long
+        to be drawn.
     """
     examples: list[str] = []
     left_out = 0
@@ -55,7 +109,7 @@ class AttentionPicture:
     """Collects the attention of the first outputs, and writes the page at the end.
 
     Args:
-        path: of the page; None = nothing is done.
+        path: of the page; None = collect and write nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -66,13 +120,13 @@ class AttentionPicture:
 
     @property
     def room(self) -> int | None:
-        """How many passes more can be drawn; None where there is no page."""
+        """How many more passes can be drawn; None without a page."""
         if self._path is None:
             return None
         return _MOST_EXAMPLES - len(self._examples) if self._length < _LONGEST_PAGE else 0
 
     def take(self, examples: Sequence[str], left_out: int) -> None:
-        """Take what draw_attention() gives, while there is room."""
+        """Add the results of draw_attention() while there is room."""
         self._left_out += left_out
         for example in examples:
             if len(self._examples) < _MOST_EXAMPLES and self._length + len(example) <= _LONGEST_PAGE:
@@ -82,7 +136,7 @@ class AttentionPicture:
                 self._left_out += 1
 
     def write(self, title: str) -> None:
-        """Write what was collected."""
+        """Write the page."""
         if self._path is None:
             return
         if not self._examples:

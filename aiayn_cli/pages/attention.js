@@ -1,26 +1,3 @@
-"""Style and script of the page that draws attention (attention_page.py)."""
-
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.4 system-ui, sans-serif; margin: 1.5rem auto; max-width: 62rem; padding: 0 1rem; color: #1a1a1a;
-  background: #fff; }
-h1 { font-size: 1.3rem; }
-form { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: center; }
-select { font: inherit; max-width: 24rem; }
-button { font: inherit; padding: .2rem .7rem; }
-fieldset { border: 0; padding: 0; margin: 0; display: flex; flex-wrap: wrap; gap: .2rem .7rem; }
-legend { float: left; margin-right: .6rem; }
-fieldset label { display: inline-flex; align-items: center; gap: .2rem; }
-.swatch { width: .9rem; height: .9rem; border-radius: .2rem; display: inline-block; }
-#source, #output { margin: .5rem 0 0; overflow-wrap: anywhere; }
-#source::before { content: "source: "; color: #666; }
-#output::before { content: "output: "; color: #666; }
-#picture { overflow-x: auto; margin-top: .8rem; }
-svg .token { cursor: pointer; }
-.note { color: #555; font-size: .9rem; max-width: 46rem; }
-"""
-
-SCRIPT = """
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = id => document.getElementById(id);
@@ -28,7 +5,7 @@ const [sentence, kind, layer, heads, picture] = ["sentence", "kind", "layer", "h
 const NS = "http://www.w3.org/2000/svg";
 const ROW = 24, TOP = 30, GAP = 260, FAINTEST = 0.02;
 const LONGEST_PNG = 16384;  // pixels; browsers give up on larger ones without a word
-const NOT_IN_XML = /[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ufffe\\uffff]/g;  // one of these, and no PNG
+const NOT_IN_XML = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]/g;  // one of these, and no PNG
 const decoded = new Map();
 let pinned = null;  // the sub-word pointed at: {side: "from" or "to", index}
 
@@ -45,7 +22,7 @@ function bytes(number, name) {
 function element(name, attributes, text) {
   const made = document.createElementNS(NS, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text.replace(NOT_IN_XML, "\\ufffd");
+  if (text !== undefined) made.textContent = text.replace(NOT_IN_XML, "\ufffd");
   return made;
 }
 
@@ -105,10 +82,10 @@ function draw() {
   const y = index => TOP + ROW * (index + 0.5);
   const svg = element("svg", {xmlns: NS, width, height, viewBox: `0 0 ${width} ${height}`, role: "img"});
   svg.append(element("rect", {width, height, fill: "#fff"}));
-  const style = "font: 15px monospace";
+  const font = {"font-family": "monospace", "font-size": 15};  // attributes, since the page's policy allows no style=""
   const titles = {cross: ["output", "source"], encoder: ["source", "source"], decoder: ["chooses", "has read"]};
-  svg.append(element("text", {x: left - 12, y: 18, "text-anchor": "end", style, fill: "#666"}, titles[kind.value][0]));
-  svg.append(element("text", {x: right + 12, y: 18, style, fill: "#666"}, titles[kind.value][1]));
+  svg.append(element("text", {x: left - 12, y: 18, "text-anchor": "end", ...font, fill: "#666"}, titles[kind.value][0]));
+  svg.append(element("text", {x: right + 12, y: 18, ...font, fill: "#666"}, titles[kind.value][1]));
   const lines = element("g", {"stroke-width": 2.5});
   for (const head of active) {
     for (let row = 0; row < shown.from.length; row++) {
@@ -121,7 +98,7 @@ function draw() {
           x1: left, y1: y(row), x2: right, y2: y(column), stroke: colour(head, shown.heads),
           "stroke-opacity": (value / Math.sqrt(active.length)).toFixed(3),
         });
-        const title = `head ${head + 1}: ${shown.from[row]} \\u2192 ${shown.to[column]} ${(100 * value).toFixed(0)} %`;
+        const title = `head ${head + 1}: ${shown.from[row]} \u2192 ${shown.to[column]} ${(100 * value).toFixed(0)} %`;
         line.append(element("title", {}, title));
         lines.append(line);
       }
@@ -133,10 +110,10 @@ function draw() {
   const columns = [["from", shown.from, left - 12, "end"], ["to", shown.to, right + 12, "start"]];
   for (const [side, tokens, x, anchor] of columns) {
     tokens.forEach((token, index) => {
-      const place = {x, y: y(index) + 5, "text-anchor": anchor, style};
+      const place = {x, y: y(index) + 5, "text-anchor": anchor, ...font};
       const marked = pinned && pinned.side === side && pinned.index === index;
-      const look = marked ? `${style}; font-weight: bold` : style;
-      const text = element("text", {...place, class: "token", style: look}, token);
+      const look = {class: "token", "font-weight": marked ? "bold" : "normal"};
+      const text = element("text", {...place, ...look}, token);
       text.addEventListener("mouseenter", () => { if (!marked) { pinned = {side, index}; draw(); } });
       svg.append(text);
       if (pinned && pinned.side !== side) {
@@ -163,7 +140,7 @@ function savePng() {
   image.onload = () => {
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     const link = document.createElement("a");
-    link.download = `attention-${data[sentence.value].label.replace(/\\W+/g, "-")}-${kind.value}-layer-` +
+    link.download = `attention-${data[sentence.value].label.replace(/\W+/g, "-")}-${kind.value}-layer-` +
       `${Number(layer.value) + 1}.png`;
     link.href = canvas.toDataURL("image/png");
     document.body.append(link);
@@ -187,4 +164,3 @@ for (const [name, checked] of [["all", true], ["none", false]]) {
 byId("png").addEventListener("click", savePng);
 choices();
 draw();
-"""
