@@ -25,7 +25,6 @@ GROUP_OF_MODULE = {
     "command_line": "logs",
     "cpu": "device",
     "devices": "device",
-    "text_table": "logs",
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {
     ("train", "translate"), ("train", "score"), ("average", "translate"), ("average", "score"), ("export", "translate"),

@@ -23,8 +23,8 @@ from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric, Statistics
+from aiayn_cli.score.result import text_table
 from aiayn_cli.score.significance import bootstrap_p
-from aiayn_cli.text_table import table
 from aiayn_cli.translate.translator import Translator
 
 _SIGNIFICANT = 0.05
@@ -56,7 +56,7 @@ class Trial:
         for trial in trials:
             tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
             rows.append([trial.name, f"{len(trial.checkpoints)}", f"{trial.bleu:.2f}", *tested])
-        return table(rows)
+        return text_table(rows)
 
 
 class Search:

@@ -1,8 +1,21 @@
-"""Signs that a score would not mean what it seems to: text in a form that the metrics are not meant for."""
+"""Signs that a score would be false: an unsuitable tokeniser, text in a form that the metrics are not meant for."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from aiayn_cli import logs
+from aiayn_cli.score.metrics import MetricOptions, is_written_in_characters, primary_language, tokenizer_of
+
+_SCRIPTS = (
+    (re.compile("[\u3400-\u9fff\uf900-\ufaff]"), ("zh", "Chinese")),
+    (re.compile("[\u3040-\u30ff]"), ("ja", "Japanese")),
+    (re.compile("[\uac00-\ud7af\u1100-\u11ff]"), ("ko", "Korean")),
+)
+# Written without blanks between words, and sacreBLEU has no tokeniser for them.
+_WITHOUT_WORDS = {
+    "th": "Thai", "tha": "Thai", "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese",
+    "mya": "Burmese", "bo": "Tibetan", "bod": "Tibetan", "dz": "Dzongkha", "dzo": "Dzongkha",
+}  # fmt: skip
 _SUBWORD_MARKS = re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M)
 _PARTED_PUNCTUATION = re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M)
 _SHARE = 0.2  # of the lines: less than this may be the text itself
@@ -11,6 +24,62 @@ _WINDOW = 20  # lines that are looked at together for a shift
 _FURTHEST = 3  # lines that a shift may be of
 _IN_PLACE = 0.3  # share of common words from which on a window is in its place
 _CLEAR = 0.15  # share of common words that a shifted window must have more of than the window in place
+
+
+def remark_on_language(options: MetricOptions, metrics: Sequence[str], reference: Sequence[str]) -> None:
+    """Log which tokeniser the target language has, or why the one that is used does not suit it.
+
+    Args:
+        options: how the metrics are computed.
+        metrics: their names.
+        reference: lines of the (first) reference.
+    """
+    tokenizer = tokenizer_of(options.tgt_lang)
+    is_chosen = options.tokenize is not None
+    if not is_chosen and tokenizer != "13a" and "bleu" in metrics:
+        logs.notice(f"tokeniser {tokenizer}, for target language {options.tgt_lang}; --tokenize chooses another")
+    if is_written_in_characters(options.tgt_lang) and "ter" in metrics:
+        logs.notice(f"TER counts characters (normalised, Asian support), for target language {options.tgt_lang}")
+    if name := _WITHOUT_WORDS.get(primary_language(options.tgt_lang)):
+        if not is_chosen and "bleu" in metrics:
+            logs.warning(
+                f"{name} has no blanks between words, and 13a finds none: use --tokenize char, or --metric chrf"
+            )
+        return
+    found = _language_of_script(reference) if tokenizer == "13a" else None
+    if found is None:
+        return
+    code, name = found
+    wrong = ["BLEU's tokeniser 13a"] if "bleu" in metrics and not is_chosen else []
+    wrong += ["TER by words"] if "ter" in metrics and is_written_in_characters(code) else []
+    if wrong:
+        known = f"the target language is {options.tgt_lang}" if options.tgt_lang else "no target language is named"
+        logs.warning(
+            f"the references look {name}, but {known}: {' and '.join(wrong)} would be false; add -l, such as en-{code}"
+        )
+
+
+def warn(
+    systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], source: Sequence[str] | None
+) -> list[list[str]]:
+    """Log and return what is suspicious about each system; its name is said where there are several."""
+    found = [suspicions(lines, references, source) for lines in systems.values()]
+    for name, of_system in zip(systems, found, strict=True):
+        for suspicion in of_system:
+            logs.warning(suspicion if len(systems) == 1 else f"{name}: {suspicion}")
+    return found
+
+
+def _language_of_script(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Code and name of the language that most lines are in by their script, if sacreBLEU has a tokeniser for it."""
+    in_han, in_kana, in_hangul = (sum(pattern.search(line) is not None for line in lines) for pattern, _ in _SCRIPTS)
+    written = sum(bool(line.strip()) for line in lines)
+    if 2 * max(in_han, in_kana, in_hangul) <= written:
+        return None
+    # Japanese is written with Chinese characters too, and Korean at times; neither kana nor hangul are in Chinese.
+    if 2 * in_kana > in_han and in_kana >= in_hangul:
+        return _SCRIPTS[1][1]
+    return _SCRIPTS[2][1] if in_hangul >= in_han else _SCRIPTS[0][1]
 
 
 def suspicions(

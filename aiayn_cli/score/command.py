@@ -108,7 +108,7 @@ def score(
     """
     start_logs(quiet, verbose)
     with loading():  # here, because it imports sacrebleu
-        from aiayn_cli.score.session import run_echo, run_score, run_score_brackets
+        from aiayn_cli.score.session import ScoreOptions, run_echo, run_score, run_score_brackets
 
     if parameters is not None and not brackets:
         raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")
@@ -134,8 +134,8 @@ def score(
         return
     if sentences and as_json:
         raise UsageError("--sentences and --json both write to stdout", "give one of them")
-    result = run_score(
-        references or (),
+    options = ScoreOptions(
+        references=references or (),
         hypotheses=hyp or ("-",),
         metrics=metric,
         tokenize=tokenize,
@@ -146,8 +146,8 @@ def score(
         test_set=test_set,
         from_folder=from_folder,
         source=source,
-        with_intervals=confidence,
-        with_comparison=compare,
+        confidence=confidence,
+        compare=compare,
         resamples=resamples,
         trials=trials,
         compound_split=compound_split,
@@ -157,6 +157,7 @@ def score(
         sentences=sentences,
         comet_model=comet_model,
     )
+    result = run_score(options)
     if as_json:
         print_result(result, as_json=True)
     elif sentences:

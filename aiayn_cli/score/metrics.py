@@ -4,7 +4,8 @@ All four are functions of sums over lines: of counts that each line gives by its
 (`Metric.statistics`); from them come its score, that of any part of the lines, and every resampling.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -13,12 +14,24 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from aiayn_cli.errors import AiaynError, did_you_mean
-from aiayn_cli.score.line_counts import count_lines
-from aiayn_cli.score.tokenizers import check_tokenizer, is_written_in_characters, tokenizer_of
+from aiayn_cli.processes import Processes
 
 METRICS = ("bleu", "chrf", "chrf+", "chrf++", "ter")
+TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # sacreBLEU's own names
 Smoothing = Literal["exp", "floor", "add-k", "none"]
 Statistics = Sequence[Sequence[float]]  # [lines][counts of the metric]
+
+_BATCH_LINES = 100  # counted together: sacreBLEU holds the n-grams of all references that it is given at once
+# Lines for which another process pays off: to start one takes about as long as to count them.
+_LINES_WORTH_A_PROCESS = 500
+_LINES_OF_BLEU_WORTH_A_PROCESS = 10_000
+
+# Languages written without blanks, or with blanks that do not part words: never 13a (sacreBLEU's own choice).
+_TOKENIZER_OF_LANGUAGE = {
+    "zh": "zh", "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh",
+    "ja": "ja-mecab", "jpn": "ja-mecab",
+    "ko": "ko-mecab", "kor": "ko-mecab",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +65,8 @@ class Score:
         score: 0 to 100 (TER may be higher; there, lower is better; COMET is given times 100).
         signature: sacreBLEU's; two scores can be compared only where it is the same.
         detail: what sacreBLEU prints after the score.
-        mean, interval: of bootstrap resamples; the true mean is in mean ± interval with 95 % confidence; None where
-            that was not asked for.
+        mean, interval: of bootstrap resamples; the true mean is in mean ± interval with 95 % confidence; None without
+            --confidence.
     """
 
     metric: str
@@ -63,18 +76,10 @@ class Score:
     mean: float | None = None
     interval: float | None = None
 
-    @property
-    def line(self) -> str:
-        """The score as sacreBLEU prints it, without the signature."""
-        return " ".join(filter(None, (f"{self.metric} = {self.score:.2f}", self.confidence, self.detail)))
-
-    @property
-    def confidence(self) -> str:
-        """The interval, in sacreBLEU's words; "" without one."""
-        return "" if self.mean is None else f"(μ = {self.mean:.2f} ± {self.interval:.2f})"
-
     def __str__(self) -> str:
-        return f"{self.line}\n{self.signature}"
+        confidence = "" if self.mean is None else f"(μ = {self.mean:.2f} ± {self.interval:.2f})"
+        line = " ".join(filter(None, (f"{self.metric} = {self.score:.2f}", confidence, self.detail)))
+        return f"{line}\n{self.signature}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +100,7 @@ class BleuScore(Score):
 
 
 class Metric(Protocol):
-    """What scores a system's lines against references that it holds."""
+    """Scores a system's lines against references that it holds."""
 
     label: str
     lower_is_better: bool
@@ -121,13 +126,13 @@ class Metric(Protocol):
 
 
 class SacreMetric:
-    """One of sacreBLEU's metrics, with references.
+    """One of sacreBLEU's metrics, with references; its methods are Metric's.
 
     Args:
         name: one of METRICS.
         references: one or more translations of the whole, each with one line for each sentence: detokenised and cased.
         options: how to compute it.
-        workers: processes that may count, as in count_lines().
+        workers: processes that may count at most.
 
     Attributes:
         label: such as "BLEU" or "chrF2++".
@@ -137,39 +142,48 @@ class SacreMetric:
     """
 
     def __init__(
-        self, name: str, references: Sequence[Sequence[str]], options: MetricOptions = DEFAULTS, workers: int | None = 1
+        self, name: str, references: Sequence[Sequence[str]], options: MetricOptions = DEFAULTS, workers: int = 1
     ) -> None:
         _check_references(references)
-        self._references, self._workers = references, workers
-        self._lines_worth_a_process = 5_000 if name == "bleu" else 200
-        self._metric: Any = _make(name, options)
+        self._name, self._references, self._options = name, references, options
+        worth_a_process = _LINES_OF_BLEU_WORTH_A_PROCESS if name == "bleu" else _LINES_WORTH_A_PROCESS
+        self._workers = min(workers, len(references[0]) // worth_a_process)
+        self._metric = _make(name, options)
         self._metric.num_refs = len(references)
         # A sentence shorter than four words has no 4-gram: sacreBLEU leaves such orders out, for sentences only.
-        self._of_sentence: Any = _make(name, options, effective_order=True) if name == "bleu" else self._metric
+        self._of_sentence = _make(name, options, effective_order=True) if name == "bleu" else self._metric
         self.label = "TER" if name == "ter" else "BLEU" if name == "bleu" else "chrF2" + name[4:]
         self.lower_is_better = name == "ter"
 
     def statistics(self, systems: Sequence[Sequence[str]]) -> list[Statistics]:
-        """Take the counts of each line of each system, as in Metric."""
+        total = len(self._references[0])
         for hypotheses in systems:
-            if len(hypotheses) != len(self._references[0]):
+            if len(hypotheses) != total:
                 raise AiaynError(
-                    f"the hypotheses have {len(hypotheses):,} lines, but the references have "
-                    f"{len(self._references[0]):,}",
+                    f"the hypotheses have {len(hypotheses):,} lines, but the references have {total:,}",
                     "score the same test set that was translated, line by line",
                 )
-        return list(count_lines(self._metric, self._references, systems, self._workers, self._lines_worth_a_process))
+        batches = (
+            [[lines[start : start + _BATCH_LINES] for lines in texts] for texts in (systems, self._references)]
+            for start in range(0, total, _BATCH_LINES)
+        )
+        arguments = (self._name, self._options)
+        if self._workers < 2:
+            counted = map(_counter(*arguments)[1], batches)
+            return _joined(counted, len(systems))
+        names = [f"worker {number + 1}" for number in range(self._workers)]
+        with Processes(_counter, [arguments] * self._workers, names, _killed) as pool:
+            return _joined((counts for _, counts in pool.map(batches)), len(systems))
 
     def score(self, statistics: Statistics) -> Score:
-        """Compute the metric from counts, as in Metric."""
         found = self._metric._aggregate_and_compute(statistics)
         common: dict[str, Any] = {
             "metric": found.name,
             "score": found.score,
             "signature": str(self._metric.get_signature()),
-            "detail": found._verbose,
+            "detail": found.format().removeprefix(f"{found.name} = {found.score:.2f}").lstrip(),
         }
-        if not isinstance(self._metric, BLEU):
+        if self._name != "bleu":
             return Score(**common)
         return BleuScore(
             **common,
@@ -180,13 +194,57 @@ class SacreMetric:
         )
 
     def sentence(self, counts: Sequence[float]) -> float:
-        """Compute the metric of one line, as in Metric."""
-        return float(self._of_sentence._compute_score_from_stats(counts).score)
+        return float(self._of_sentence._aggregate_and_compute([counts]).score)
 
     @property
     def backend(self) -> Any:
-        """The metric as sacreBLEU's significance tests use it."""
         return self._metric
+
+
+def _counter(name: str, options: MetricOptions) -> tuple[None, Callable[[Any], list[Statistics]]]:
+    """What one process does with each batch: [lines of each system, lines of each reference] to counts."""
+
+    def count(batch: list[list[Sequence[str]]]) -> list[Statistics]:
+        systems, references = batch
+        metric = _make(name, options, references=references)
+        return [metric._extract_corpus_statistics(hypotheses, None) for hypotheses in systems]
+
+    return None, count
+
+
+def _joined(batches: Iterable[list[Statistics]], systems: int) -> list[Statistics]:
+    counts: list[list[Sequence[float]]] = [[] for _ in range(systems)]
+    for batch in batches:
+        for of_system, found in zip(counts, batch, strict=True):
+            of_system += found
+    return list(counts)
+
+
+def _killed(how: str) -> AiaynError:
+    return AiaynError(how, "the kernel sends SIGKILL when memory runs out; nothing was written")
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenize: str | None = None,
+    tgt_lang: str | None = None,
+) -> BleuScore:
+    """BLEU (Papineni et al. 2002) of detokenised, cased text, with sacreBLEU's defaults, as `aiayn score` computes it.
+
+    Args:
+        hypotheses: one line for each sentence.
+        references: one or more translations of the whole, each with one line for each sentence.
+        tokenize, tgt_lang: as in MetricOptions.
+
+    Raises:
+        AiaynError: line counts differ, there is no line, or the tokeniser is unknown or not installed.
+    """
+    metric = SacreMetric("bleu", references, MetricOptions(tokenize=tokenize, tgt_lang=tgt_lang))
+    [statistics] = metric.statistics([hypotheses])
+    score = metric.score(statistics)
+    assert isinstance(score, BleuScore)
+    return score
 
 
 def find_metrics(names: str) -> list[str]:
@@ -205,6 +263,21 @@ def find_metrics(names: str) -> list[str]:
     return found
 
 
+def primary_language(code: str | None) -> str:
+    """ "zh" of "zh-TW" or "ZH_Hans"; "" of None."""
+    return re.split("[-_]", (code or "").lower())[0]
+
+
+def tokenizer_of(tgt_lang: str | None) -> str:
+    """The tokeniser that suits a language: zh for Chinese, ja-mecab, ko-mecab, and 13a for all others."""
+    return _TOKENIZER_OF_LANGUAGE.get(primary_language(tgt_lang), "13a")
+
+
+def is_written_in_characters(tgt_lang: str | None) -> bool:
+    """Whether a language is Chinese or Japanese, of which TER has to count characters instead of words."""
+    return tokenizer_of(tgt_lang) in ("zh", "ja-mecab")
+
+
 def _check_references(references: Sequence[Sequence[str]]) -> None:
     if not references:
         raise AiaynError("there is no reference to score against", "give at least one")
@@ -218,30 +291,39 @@ def _check_references(references: Sequence[Sequence[str]]) -> None:
         raise AiaynError("there is no line to score: the references are empty", "check the files")
 
 
-def _make(name: str, options: MetricOptions, effective_order: bool = False) -> Any:
+def _make(
+    name: str,
+    options: MetricOptions,
+    effective_order: bool = False,
+    references: Sequence[Sequence[str]] | None = None,
+) -> Any:
     match name:
         case "bleu":
-            return _make_bleu(options, effective_order)
+            return _make_bleu(options, effective_order, references)
         case "chrf" | "chrf+" | "chrf++":
-            return CHRF(word_order=name.count("+"), lowercase=options.lowercase)
+            return CHRF(word_order=name.count("+"), lowercase=options.lowercase, references=references)
         case "ter":
             in_characters = is_written_in_characters(options.tgt_lang)
-            return TER(normalized=in_characters, asian_support=in_characters)
+            return TER(normalized=in_characters, asian_support=in_characters, references=references)
         case _:
             raise AiaynError(f"unknown metric {name!r}", did_you_mean(name, METRICS))
 
 
-def _make_bleu(options: MetricOptions, effective_order: bool) -> BLEU:
+def _make_bleu(options: MetricOptions, effective_order: bool, references: Sequence[Sequence[str]] | None) -> BLEU:
     tokenizer = options.tokenize or tokenizer_of(options.tgt_lang)
-    check_tokenizer(tokenizer)
+    if tokenizer not in TOKENIZERS:
+        hint = did_you_mean(tokenizer, TOKENIZERS)
+        hint += "" if hint.startswith("known") else f" There are {', '.join(TOKENIZERS)}"
+        raise AiaynError(f"unknown BLEU tokeniser {tokenizer!r}", hint)
     try:
         return BLEU(
             tokenize=tokenizer,
             lowercase=options.lowercase,
             smooth_method=options.smooth,
             smooth_value=options.smooth_value,
-            force=True,  # the stage itself warns of text that looks tokenised (score/checks.py)
+            force=True,  # the command itself warns of text that looks tokenised (score/checks.py)
             effective_order=effective_order,
+            references=references,
         )
     except (ImportError, RuntimeError) as error:
         language = tokenizer.split("-")[0]

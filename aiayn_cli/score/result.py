@@ -1,17 +1,23 @@
-"""What `aiayn score` found, as objects and as text."""
+"""What `aiayn score` found: as objects, as text, and as a page of HTML."""
 
+import difflib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiayn_cli import __version__
+from aiayn_cli.pages.page import render_page
 from aiayn_cli.score.compound_split import CompoundSplitScore
-from aiayn_cli.score.differences import Piece, differences
 from aiayn_cli.score.metrics import Score
 from aiayn_cli.score.significance import Comparison
-from aiayn_cli.text_table import table
 
-_RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 SIGNIFICANT = 0.05
+_RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+# Words, blanks, and each other character by itself; Chinese and Japanese, without blanks, are compared by character.
+_TOKEN = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\s+|[^\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|.", re.S
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class SystemScores:
     Attributes:
         hypotheses: the file, or "stdin".
         scores: one for each metric.
-        compound_split: BLEU in the paper's convention, if that was asked for.
+        compound_split: BLEU in the paper's convention, with --compound-split.
         warnings: signs that these scores do not mean what they seem to.
     """
 
@@ -47,7 +53,7 @@ class PartScores:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class ScoredLine:
     """One line of the test set.
 
     Attributes:
@@ -66,6 +72,18 @@ class Sentence:
 
 
 @dataclass(frozen=True)
+class Fragment:
+    """Some text of one side of a comparison: in both sides, or in this one only."""
+
+    text: str
+    is_shared: bool = True
+
+    @property
+    def is_marked(self) -> bool:
+        return not self.is_shared and bool(self.text.strip())
+
+
+@dataclass(frozen=True)
 class ScoreResult:
     """What was scored, and how it did.
 
@@ -73,7 +91,7 @@ class ScoreResult:
         references: the files, or the test set's names.
         lines: of each of them.
         systems: one or more.
-        comparisons: of each system with the first one, if that was asked for.
+        comparisons: of each system with the first one, with --compare.
         parts: rows of --by.
         worst: lines of --worst.
         html: the page that was written.
@@ -84,24 +102,27 @@ class ScoreResult:
     systems: tuple[SystemScores, ...]
     comparisons: tuple[Comparison, ...] = ()
     parts: tuple[PartScores, ...] = ()
-    worst: tuple[Sentence, ...] = ()
+    worst: tuple[ScoredLine, ...] = ()
     html: Path | None = None
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, colour: bool = False) -> str:
-        """The scores with their signatures, then what else was asked for.
+        """The scores with their signatures, then everything else that was requested.
 
         Args:
             colour: for a terminal: what only one side has in colour; else it is in brackets.
         """
         parts = [*self._scores()]
         if self.comparisons:
-            parts.append(self._explanation())
+            parts.append(
+                "p: how likely a difference of this size would be, were both systems equally good; "
+                f"* where it is below {SIGNIFICANT}."
+            )
         if self.parts:
             parts.append(self._parts_table())
-        parts += [self._sentence(sentence, colour) for sentence in self.worst]
+        parts += [self._line(line, colour) for line in self.worst]
         return "\n\n".join(parts)
 
     def _scores(self) -> Iterator[str]:
@@ -111,12 +132,12 @@ class ScoreResult:
             yield "\n".join(map(str, both))
             return
         for number, first in enumerate(self.systems[0].scores):
-            yield table(self._metric_rows(number)) + "\n" + "\n".join(self._signatures(first))
-        if all(system.compound_split for system in self.systems):
-            splits = [system.compound_split for system in self.systems if system.compound_split]
+            yield text_table(self._metric_rows(number)) + "\n" + "\n".join(self._signatures(first))
+        splits = [system.compound_split for system in self.systems if system.compound_split]
+        if splits:
             rows = [["system", "compound-split tokenised BLEU"]]
             rows += [[s.hypotheses, f"{x.score:.2f}"] for s, x in zip(self.systems, splits, strict=True)]
-            yield f"{table(rows)}\n{splits[0].method}"
+            yield f"{text_table(rows)}\n{splits[0].method}"
 
     def _metric_rows(self, number: int) -> list[list[str]]:
         metric = self.systems[0].scores[number].metric
@@ -144,12 +165,6 @@ class ScoreResult:
         signatures = [(each.bootstrap_signature, each.randomisation_signature) for each in tests]
         return list(dict.fromkeys([score.signature, *(signature for both in signatures for signature in both)]))
 
-    def _explanation(self) -> str:
-        return (
-            "p: how likely a difference of this size would be, were both systems equally good; "
-            f"* where it is below {SIGNIFICANT}."
-        )
-
     def _parts_table(self) -> str:
         metrics = [score.metric for score in self.systems[0].scores]
         titles = [
@@ -161,40 +176,97 @@ class ScoreResult:
         for part in self.parts:
             values = [f"{value:.2f}" for of_metric in part.scores for value in of_metric]
             rows.append([part.part, f"{part.lines:,}", *values])
-        return table(rows)
+        return text_table(rows)
 
-    def _sentence(self, sentence: Sentence, colour: bool) -> str:
+    def _line(self, line: ScoredLine, colour: bool) -> str:
+        def marked(fragments: Sequence[Fragment], code: str, brackets: str) -> str:
+            form = f"{code}{{}}{_PLAIN}" if colour else brackets
+            return "".join(form.format(each.text) if each.is_marked else each.text for each in fragments)
+
         names = ["hypothesis"] if len(self.systems) == 1 else [system.hypotheses for system in self.systems]
         width = max(map(len, (*names, "reference 1", "source")))
         title = ", ".join(
-            f"{metric} {' / '.join(f'{value:.1f}' for value in values)}" for metric, values in sentence.scores.items()
+            f"{metric} {' / '.join(f'{value:.1f}' for value in values)}" for metric, values in line.scores.items()
         )
-        lines = [f"line {sentence.line:,}: {title}"]
-        if sentence.source is not None:
-            lines.append(f"{'source':<{width}}  {sentence.source}")
-        compared = [differences(sentence.references[0], hypothesis) for hypothesis in sentence.hypotheses]
+        rows = [] if line.source is None else [("source", line.source)]
+        compared = [differences(line.references[0], hypothesis) for hypothesis in line.hypotheses]
         # With several systems the reference has no one set of differences: each hypothesis shows its own.
-        first = _marked(compared[0][0], _GREEN, "[-{}-]", colour) if len(compared) == 1 else sentence.references[0]
-        lines.append(f"{'reference':<{width}}  {first}")
-        lines += [
-            f"{f'reference {number}':<{width}}  {reference}"
-            for number, reference in enumerate(sentence.references[1:], start=2)
+        first = marked(compared[0][0], _GREEN, "[-{}-]") if len(compared) == 1 else line.references[0]
+        rows.append(("reference", first))
+        rows += [(f"reference {number}", text) for number, text in enumerate(line.references[1:], start=2)]
+        rows += [
+            (name, marked(fragments, _RED, "{{+{}+}}")) for name, (_, fragments) in zip(names, compared, strict=True)
         ]
-        for name, (_, pieces) in zip(names, compared, strict=True):
-            lines.append(f"{name:<{width}}  {_marked(pieces, _RED, '{{+{}+}}', colour)}")
-        return "\n".join(lines)
+        return "\n".join([f"line {line.line:,}: {title}", *(f"{name:<{width}}  {text}" for name, text in rows)])
+
+    def page(self, parts: Sequence[PartScores], lines: Sequence[ScoredLine]) -> str:
+        """A page that shows one system or compares two: scores, parts, and every line with what differs.
+
+        Args:
+            parts: rows of the table of parts.
+            lines: all lines of the test set.
+        """
+        names = [system.hypotheses for system in self.systems]
+        sign = -1 if self.systems[0].scores[0].metric == "TER" else 1
+        return render_page(
+            "score.html",
+            title=" against ".join(names),
+            version=__version__,
+            result=self,
+            significant=SIGNIFICANT,
+            parts=parts,
+            highest=max((value for part in parts for value in part.scores[0]), default=0.0) or 1.0,
+            articles=(_article(line, names, sign) for line in lines),
+        )
+
+
+def _article(line: ScoredLine, names: Sequence[str], sign: int) -> dict[str, object]:
+    """A line as the page shows it; its columns are (name, fragments, element of those that are marked)."""
+    values = next(iter(line.scores.values()))
+    compared = [differences(line.references[0], hypothesis) for hypothesis in line.hypotheses]
+    columns = [] if line.source is None else [("source", [Fragment(line.source)], "")]
+    columns.append(("reference", compared[0][0] if len(compared) == 1 else [Fragment(line.references[0])], "del"))
+    columns += [(f"reference {n}", [Fragment(text)], "") for n, text in enumerate(line.references[1:], start=2)]
+    columns += [
+        (f"{name}, {value:.1f}", fragments, "mark")
+        for name, value, (_, fragments) in zip(names, values, compared, strict=True)
+    ]
+    return {
+        "line": line.line,
+        "mean": sign * sum(values) / len(values),
+        "difference": sign * (values[0] - values[1]) if len(values) == 2 else None,
+        "columns": columns,
+    }
+
+
+def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:
+    """Split two texts into what they share, in order, and what only one of them has.
+
+    Returns:
+        The fragments of the reference and those of the hypothesis; joined, they give the texts again.
+    """
+    sides = _TOKEN.findall(reference), _TOKEN.findall(hypothesis)
+    found: tuple[list[Fragment], list[Fragment]] = [], []
+    for kind, *ends in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
+        for tokens, fragments, start, end in zip(sides, found, ends[::2], ends[1::2], strict=True):
+            if start < end:
+                fragments.append(Fragment("".join(tokens[start:end]), kind == "equal"))
+    return found
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Align columns: the first to the left, the others to the right; no line ends in blanks.
+
+    Args:
+        rows: of equal length; the first one holds the titles.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def _p(value: float) -> str:
     return f"{value:.4f}{'*' if value < SIGNIFICANT else ' '}"
-
-
-def _marked(pieces: Sequence[Piece], code: str, brackets: str, colour: bool) -> str:
-    """Join pieces; those that only one side has are coloured, or in the brackets that wdiff uses."""
-    marked = []
-    for piece in pieces:
-        if piece.mark == "same" or not piece.text.strip():
-            marked.append(piece.text)
-        else:
-            marked.append(f"{code}{piece.text}{_PLAIN}" if colour else brackets.format(piece.text))
-    return "".join(marked)

@@ -1,24 +1,117 @@
-"""What `aiayn score` does: read references and hypotheses, look for signs of a false score, compute what was asked."""
+"""What `aiayn score` does: read references and hypotheses, look for signs of a false score, compute, write."""
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiayn_cli.errors import UsageError
+from aiayn_cli import logs
+from aiayn_cli.corpora.names import parse_langs
+from aiayn_cli.corpora.test_sets import TestSet, load_test_set
+from aiayn_cli.errors import AiaynError, DataError, UsageError
+from aiayn_cli.files import check_writable, read_place, write_output
+from aiayn_cli.processes import default_workers
 from aiayn_cli.score.brackets import run_score_brackets as run_score_brackets  # for the command
-from aiayn_cli.score.breakdown import Part, parts_by_label, parts_by_length
+from aiayn_cli.score.checks import remark_on_language, warn
 from aiayn_cli.score.comet import COMET_MODEL, CometMetric
 from aiayn_cli.score.compound_split import compound_split_bleu
-from aiayn_cli.score.metrics import Metric, MetricOptions, SacreMetric, Smoothing, Statistics, find_metrics
-from aiayn_cli.score.page import check_place, write_page
-from aiayn_cli.score.remarks import remark_on_language, warn
-from aiayn_cli.score.result import PartScores, ScoreResult, Sentence, SystemScores
+from aiayn_cli.score.metrics import (
+    Metric,
+    MetricOptions,
+    SacreMetric,
+    Smoothing,
+    Statistics,
+    find_metrics,
+    is_written_in_characters,
+)
+from aiayn_cli.score.result import PartScores, ScoredLine, ScoreResult, SystemScores
 from aiayn_cli.score.significance import RESAMPLES, TRIALS, compare, with_confidence
-from aiayn_cli.score.texts import Texts, load_set, read_texts, target_language
-from aiayn_cli.score.tokenizers import is_written_in_characters
-from aiayn_cli.text.lines import read_file, write_records
+from aiayn_cli.text.lines import display_name, read_file, write_records
+
+_UPPER_ENDS = (10, 20, 30, 40, 50)  # words of the reference, of --by length
+
+Parts = dict[str, list[int]]  # line numbers, from 0, by the label of a part of the test set
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """What to score, and how.
+
+    Attributes:
+        references: text files, compressed or not, line by line the same sentences; empty with a test set.
+        hypotheses: each system's translations: files, or "-" for stdin.
+        metrics: what to compute, such as "bleu,chrf++".
+        tokenize, lowercase, smooth, smooth_value: as in MetricOptions.
+        langs: language pair, such as "en-de"; None = the target language is taken from the first reference's name
+            (test.de, test.de.gz).
+        test_set: one of sacreBLEU's instead of references.
+        from_folder: has its archive already.
+        source: a file with what was translated.
+        confidence: add 95 % confidence intervals.
+        compare: test each system against the first one.
+        resamples, trials: of the bootstrap and of approximate randomisation.
+        compound_split: add BLEU in the paper's convention.
+        by: "length", or a file with a label for each line: add scores of parts.
+        worst: add this many of the worst lines.
+        html: a page to write, for one or two systems.
+        sentences: write one JSON object for each line to stdout.
+        comet_model: of the metric comet.
+    """
+
+    references: Sequence[Path] = ()
+    hypotheses: Sequence[str] = ("-",)
+    metrics: str = "bleu"
+    tokenize: str | None = None
+    lowercase: bool = False
+    smooth: Smoothing = "exp"
+    smooth_value: float | None = None
+    langs: str | None = None
+    test_set: str | None = None
+    from_folder: Path | None = None
+    source: str | None = None
+    confidence: bool = False
+    compare: bool = False
+    resamples: int = RESAMPLES
+    trials: int = TRIALS
+    compound_split: bool = False
+    by: str | None = None
+    worst: int = 0
+    html: Path | None = None
+    sentences: bool = False
+    comet_model: str = COMET_MODEL
+
+    @property
+    def inputs(self) -> list[str]:
+        """All files that are read; "-" is stdin."""
+        labels = () if self.by in (None, "length") else (self.by,)
+        return [*map(str, self.references), *self.hypotheses, *filter(None, (self.source, *labels))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """What is scored, with as many lines each.
+
+    Attributes:
+        systems: lines by name.
+        references: lines by name; one or more.
+        source: what was translated, if it is known.
+    """
+
+    systems: dict[str, list[str]]
+    references: dict[str, list[str]]
+    source: list[str] | None
+
+    @property
+    def reference_lines(self) -> list[list[str]]:
+        """The references without their names."""
+        return list(self.references.values())
+
+    @property
+    def lines(self) -> int:
+        """How many lines each text has."""
+        return len(self.reference_lines[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,104 +121,68 @@ class _Scored:
     metric: Metric
     statistics: list[Statistics]
 
+    def of_line(self, number: int) -> tuple[float, ...]:
+        """Each system's score of one line."""
+        return tuple(self.metric.sentence(of_system[number]) for of_system in self.statistics)
 
-def run_score(
-    references: Sequence[Path] = (),
-    *,
-    hypotheses: Sequence[str] = ("-",),
-    metrics: str = "bleu",
-    tokenize: str | None = None,
-    lowercase: bool = False,
-    smooth: Smoothing = "exp",
-    smooth_value: float | None = None,
-    langs: str | None = None,
-    test_set: str | None = None,
-    from_folder: Path | None = None,
-    source: str | None = None,
-    with_intervals: bool = False,
-    with_comparison: bool = False,
-    resamples: int = RESAMPLES,
-    trials: int = TRIALS,
-    compound_split: bool = False,
-    by: str | None = None,
-    worst: int = 0,
-    html: Path | None = None,
-    sentences: bool = False,
-    comet_model: str = COMET_MODEL,
-) -> ScoreResult:
+
+def run_score(options: ScoreOptions) -> ScoreResult:
     """Score one or more systems against one or more references.
 
-    Args:
-        references: text files, compressed or not, line by line the same sentences; or nothing, with a test set.
-        hypotheses: each system's translations: files, or "-" for stdin.
-        metrics: what to compute, such as "bleu,chrf++".
-        tokenize, lowercase, smooth, smooth_value: as in MetricOptions.
-        langs: language pair, such as "en-de"; None = the target language is taken from the first reference's name
-            (test.de, test.de.gz).
-        test_set: one of sacreBLEU's instead of references.
-        from_folder: where its archive is already.
-        source: a file with what was translated.
-        with_intervals: 95 % confidence intervals.
-        with_comparison: test each system against the first one.
-        resamples, trials: of the bootstrap and of approximate randomisation.
-        compound_split: BLEU in the paper's convention too.
-        by: "length", or a file with a label for each line: scores of parts.
-        worst: how many of the worst lines to give.
-        html: a page to write, for one or two systems.
-        sentences: write one JSON object for each line to stdout.
-        comet_model: of the metric comet.
     Raises:
-        AiaynError: a file is missing or not text, line counts differ, an unknown metric, tokeniser or set.
+        AiaynError: a file is missing or not text, line counts differ, an unknown metric, tokeniser or set, or options
+            that contradict each other.
     """
-    names = find_metrics(metrics)
-    _check_usage(references, hypotheses, test_set, from_folder, source, with_comparison, html)
-    if smooth_value is not None and smooth not in ("floor", "add-k"):
-        raise UsageError(f"--smooth-value {smooth_value:g} with --smooth {smooth}", "it is for floor and add-k")
-    if html is not None:
-        labels = () if by in (None, "length") else (by,)
-        check_place(html, [*map(str, references), *hypotheses, *filter(None, (source, *labels))])
-    options = MetricOptions(
-        tokenize=tokenize,
-        tgt_lang=target_language(langs, references),
-        lowercase=lowercase,
-        smooth=smooth,
-        smooth_value=smooth_value,
+    names = find_metrics(options.metrics)
+    _check_usage(options)
+    tgt_lang = _target_language(options.langs, options.references)
+    metric_options = MetricOptions(
+        tokenize=options.tokenize,
+        tgt_lang=tgt_lang,
+        lowercase=options.lowercase,
+        smooth=options.smooth,
+        smooth_value=options.smooth_value,
     )
-    loaded = None if test_set is None else load_set(test_set, langs, from_folder)
-    if by == "-" and "-" in (*hypotheses, source, *map(str, references)):
-        raise UsageError("stdin is named more than once", "give the labels with --by FILE")
-    texts = read_texts(references, hypotheses, loaded, source)
-    remark_on_language(options, names, texts.reference_lines[0])
-    warnings = warn(texts)
-    scored = [_count(name, texts, options, comet_model) for name in names]
-    systems = []
-    for number, (name, lines) in enumerate(texts.systems.items()):
-        split = compound_split_bleu(lines, texts.reference_lines, options.tgt_lang or "") if compound_split else None
-        scores = tuple(
-            with_confidence(each.metric, each.statistics[number], resamples)
-            if with_intervals
-            else each.metric.score(each.statistics[number])
-            for each in scored
-        )
-        systems.append(SystemScores(name, scores, split, tuple(warnings[number])))
+    texts = read_texts(options)
+    remark_on_language(metric_options, names, texts.reference_lines[0])
+    warnings = warn(texts.systems, texts.reference_lines, texts.source)
+    scored = [_count(name, texts, metric_options, options.comet_model) for name in names]
+    parts = _parts(options.by, texts, tgt_lang)
     result = ScoreResult(
         references=tuple(texts.references),
         lines=texts.lines,
-        systems=tuple(systems),
+        systems=tuple(
+            SystemScores(
+                hypotheses=name,
+                scores=tuple(
+                    with_confidence(each.metric, each.statistics[number], options.resamples)
+                    if options.confidence
+                    else each.metric.score(each.statistics[number])
+                    for each in scored
+                ),
+                compound_split=compound_split_bleu(texts.systems[name], texts.reference_lines, tgt_lang)
+                if options.compound_split
+                else None,
+                warnings=tuple(warnings[number]),
+            )
+            for number, name in enumerate(texts.systems)
+        ),
         comparisons=tuple(
             comparison
-            for each in (scored if with_comparison else ())
-            for comparison in compare(each.metric, list(texts.systems), each.statistics, resamples, trials)
+            for each in (scored if options.compare else ())
+            for comparison in compare(
+                each.metric, list(texts.systems), each.statistics, options.resamples, options.trials
+            )
         ),
-        parts=tuple(_part_scores(part, scored) for part in _parts(by, texts, options.tgt_lang)),
-        worst=tuple(_sentence(number, texts, scored) for number in _worst(scored[0], worst)),
-        html=html,
+        parts=_part_scores(parts, scored),
+        worst=tuple(_scored_line(number, texts, scored) for number in _worst(scored[0], options.worst)),
+        html=options.html,
     )
-    if html is not None:
-        parts = _parts("length" if by is None else by, texts, options.tgt_lang)
-        everything = [_sentence(number, texts, scored) for number in range(texts.lines)]
-        write_page(html, result, [_part_scores(part, scored) for part in parts], everything)
-    if sentences:
+    if options.html is not None:
+        parts = parts or _parts("length", texts, tgt_lang)
+        lines = [_scored_line(number, texts, scored) for number in range(texts.lines)]
+        write_output(options.html, result.page(_part_scores(parts, scored), lines), "give another --html")
+    if options.sentences:
         _write_sentences(texts, scored)
     return result
 
@@ -137,36 +194,100 @@ def run_echo(test_set: str, langs: str | None, side: str, from_folder: Path | No
         test_set: sacreBLEU's name.
         langs: language pair.
         side: "src", or "ref" for the (first) reference.
-        from_folder: where its archive is already.
+        from_folder: has its archive already.
     Raises:
-        AiaynError: there is no such set, or it cannot be had.
+        AiaynError: there is no such set, or it cannot be downloaded.
     """
-    found = load_set(test_set, langs, from_folder)
+    found = _load_set(test_set, langs, from_folder)
     write_records(sys.stdout.buffer, found.source if side == "src" else next(iter(found.references.values())))
     sys.stdout.buffer.flush()
 
 
-def _check_usage(
-    references: Sequence[Path],
-    hypotheses: Sequence[str],
-    test_set: str | None,
-    from_folder: Path | None,
-    source: str | None,
-    with_comparison: bool,
-    html: Path | None,
-) -> None:
-    if test_set is None and not references:
+def _check_usage(options: ScoreOptions) -> None:
+    test_set, smooth, html = options.test_set, options.smooth, options.html
+    if test_set is None and not options.references:
         raise UsageError("there is nothing to score against", "name a reference, or one of sacreBLEU's sets with -t")
-    if test_set is not None and (references or source is not None):
+    if test_set is not None and (options.references or options.source is not None):
         raise UsageError(f"-t {test_set} brings its own references and source", "leave out the files, or -t")
-    if test_set is None and from_folder is not None:
+    if test_set is None and options.from_folder is not None:
         raise UsageError(
-            f"--from {from_folder} without -t", "it is where a test set's archive is: add -t, or leave it out"
+            f"--from {options.from_folder} without -t",
+            "it is the folder with a test set's archive: add -t, or leave it out",
         )
-    if with_comparison and len(hypotheses) < 2:
+    if options.compare and len(options.hypotheses) < 2:
         raise UsageError("--compare needs two systems", "add another --hyp")
-    if html is not None and len(hypotheses) > 2:
-        raise UsageError(f"--html shows one or two systems, not {len(hypotheses)}", "name two with --hyp")
+    if html is not None and len(options.hypotheses) > 2:
+        raise UsageError(f"--html shows one or two systems, not {len(options.hypotheses)}", "name two with --hyp")
+    if options.smooth_value is not None and smooth not in ("floor", "add-k"):
+        raise UsageError(f"--smooth-value {options.smooth_value:g} with --smooth {smooth}", "it is for floor and add-k")
+    if html is not None:
+        _check_page(html, options.inputs)
+    if options.inputs.count("-") > 1:
+        hint = "give the labels with --by FILE" if options.by == "-" else "give the hypotheses with --hyp FILE"
+        raise UsageError("stdin is named more than once", hint)
+    for group, what in ((options.hypotheses, "--hyp"), (list(map(str, options.references)), "reference")):
+        if twice := [name for name in group if list(group).count(name) > 1]:
+            raise UsageError(f"{what} {twice[0]} is named twice", "name each once")
+
+
+def _check_page(path: Path, inputs: Sequence[str]) -> None:
+    """Refuse a place where no page can be written, before any work is done."""
+    if str(path) == "-":
+        raise UsageError("--html - is no file, and stdout has the scores", "name a file, such as --html compare.html")
+    if path.is_dir():
+        raise AiaynError(f"{path} is a folder, but --html writes a file", f"name a file in it: {path / 'compare.html'}")
+    check_writable(path)
+    place = read_place(path, inputs)
+    if place is not None:
+        first = "" if place == path else f", but {place}, where it is written until it is whole,"
+        raise UsageError(f"--html {path}{first} is one of the files that are scored", "give the page a name of its own")
+
+
+def read_texts(options: ScoreOptions) -> Texts:
+    """Read everything that is scored.
+
+    Raises:
+        AiaynError: a file is missing or not text, line counts differ, or the test set cannot be downloaded.
+    """
+    if options.test_set is None:
+        references = {display_name(path): read_file(path) for path in options.references}
+        source = None if options.source is None else read_file(options.source)
+    else:
+        test_set = _load_set(options.test_set, options.langs, options.from_folder)
+        name = f"{test_set.name} {test_set.langs}"
+        references = {f"{name} {field}": lines for field, lines in test_set.references.items()}
+        source = test_set.source
+    if "-" in options.hypotheses and sys.stdin is not None and sys.stdin.isatty():
+        logs.notice("reading the translations from the terminal; Ctrl-D ends them (files: --hyp FILE)")
+    systems = {display_name(path): read_file(path) for path in options.hypotheses}
+    (first_name, first), *others = [*references.items(), *systems.items()]
+    if source is not None:
+        others.append((options.source or f"{first_name}'s source", source))
+    for name, lines in others:
+        if len(lines) != len(first):
+            raise DataError(
+                f"{name} has {len(lines):,} lines, but {first_name} has {len(first):,}",
+                "score the same test set that was translated, line by line",
+            )
+    if not first:
+        raise DataError(f"there is no line to score: {first_name} is empty", "check the files")
+    return Texts(systems=systems, references=references, source=source)
+
+
+def _load_set(name: str, langs: str | None, from_folder: Path | None) -> TestSet:
+    # Here, because it loads requests, which takes as long as everything else that a plain score loads.
+    download = importlib.import_module("aiayn_cli.corpora.download")
+    return load_test_set(name, langs, download.Downloads(download.DOWNLOADS_FOLDER, from_folder))
+
+
+def _target_language(langs: str | None, references: Sequence[Path]) -> str:
+    """The language after the dash of a pair, else the suffix of a file name such as test.de.gz."""
+    if langs is not None:
+        return parse_langs(langs)[1]
+    if not references:
+        return ""
+    suffixes = [suffix for suffix in references[0].suffixes if suffix.lower() not in (".gz", ".xz", ".bz2", ".zst")]
+    return suffixes[-1][1:] if suffixes else ""
 
 
 def _count(name: str, texts: Texts, options: MetricOptions, comet_model: str) -> _Scored:
@@ -174,26 +295,65 @@ def _count(name: str, texts: Texts, options: MetricOptions, comet_model: str) ->
     if name == "comet":
         metric = CometMetric(texts.reference_lines, texts.source, comet_model)
     else:
-        metric = SacreMetric(name, texts.reference_lines, options, workers=None)
+        metric = SacreMetric(name, texts.reference_lines, options, workers=default_workers())
     return _Scored(metric=metric, statistics=metric.statistics(list(texts.systems.values())))
 
 
-def _parts(by: str | None, texts: Texts, tgt_lang: str | None) -> list[Part]:
+def _parts(by: str | None, texts: Texts, tgt_lang: str) -> Parts:
     if by is None:
-        return []
+        return {}
     if by == "length":
-        return parts_by_length(texts.reference_lines[0], is_written_in_characters(tgt_lang))
-    return parts_by_label(read_file(by), by, texts.lines)
+        return parts_by_length(texts.reference_lines[0], in_characters=is_written_in_characters(tgt_lang))
+    return parts_by_label(read_file(by), display_name(by), texts.lines)
 
 
-def _part_scores(part: Part, scored: Sequence[_Scored]) -> PartScores:
-    return PartScores(
-        part.label,
-        len(part.lines),
-        tuple(
-            tuple(each.metric.score([statistics[line] for line in part.lines]).score for statistics in each.statistics)
-            for each in scored
-        ),
+def parts_by_length(reference: Sequence[str], in_characters: bool = False) -> Parts:
+    """Divide a test set by the length of its (first) reference.
+
+    Args:
+        reference: one line for each sentence.
+        in_characters: count characters, for languages without blanks; else words between blanks.
+    """
+    unit = "characters" if in_characters else "words"
+    lengths = [len(line.replace(" ", "")) if in_characters else len(line.split()) for line in reference]
+    parts: Parts = {}
+    least = 0
+    for most in _UPPER_ENDS:
+        parts[f"{least}-{most} {unit}"] = [n for n, length in enumerate(lengths) if least <= length <= most]
+        least = most + 1
+    parts[f"{least} {unit} or more"] = [n for n, length in enumerate(lengths) if length >= least]
+    return {label: lines for label, lines in parts.items() if lines}
+
+
+def parts_by_label(labels: Sequence[str], name: str, lines: int) -> Parts:
+    """Divide a test set by a label of each line, such as its domain or document.
+
+    Args:
+        labels: one for each line.
+        name: of their file, for the message.
+        lines: of the test set.
+    Raises:
+        DataError: the number of labels is another.
+    """
+    if len(labels) != lines:
+        raise DataError(f"{name} has {len(labels):,} labels, but the references have {lines:,} lines", "one for each")
+    parts: Parts = {}
+    for number, label in enumerate(labels):
+        parts.setdefault(label.strip() or "(no label)", []).append(number)
+    return parts
+
+
+def _part_scores(parts: Parts, scored: Sequence[_Scored]) -> tuple[PartScores, ...]:
+    return tuple(
+        PartScores(
+            part=label,
+            lines=len(lines),
+            scores=tuple(
+                tuple(each.metric.score([of_system[n] for n in lines]).score for of_system in each.statistics)
+                for each in scored
+            ),
+        )
+        for label, lines in parts.items()
     )
 
 
@@ -201,21 +361,14 @@ def _worst(scored: _Scored, wanted: int) -> list[int]:
     """The lines with the worst mean over the systems, by the first metric; the worst first."""
     if not wanted:
         return []
-
-    def badness(number: int) -> float:
-        mean = sum(scored.metric.sentence(statistics[number]) for statistics in scored.statistics)
-        return -mean if scored.metric.lower_is_better else mean
-
-    return sorted(range(len(scored.statistics[0])), key=badness)[:wanted]
+    sign = -1 if scored.metric.lower_is_better else 1
+    return sorted(range(len(scored.statistics[0])), key=lambda number: sign * sum(scored.of_line(number)))[:wanted]
 
 
-def _sentence(number: int, texts: Texts, scored: Sequence[_Scored]) -> Sentence:
-    return Sentence(
+def _scored_line(number: int, texts: Texts, scored: Sequence[_Scored]) -> ScoredLine:
+    return ScoredLine(
         line=number + 1,
-        scores={
-            each.metric.label: tuple(each.metric.sentence(statistics[number]) for statistics in each.statistics)
-            for each in scored
-        },
+        scores={each.metric.label: each.of_line(number) for each in scored},
         source=None if texts.source is None else texts.source[number],
         references=tuple(reference[number] for reference in texts.reference_lines),
         hypotheses=tuple(lines[number] for lines in texts.systems.values()),
@@ -224,18 +377,18 @@ def _sentence(number: int, texts: Texts, scored: Sequence[_Scored]) -> Sentence:
 
 def _write_sentences(texts: Texts, scored: Sequence[_Scored]) -> None:
     """Write JSON lines: with one system plain values, with several lists in their order."""
+    single = len(texts.systems) == 1
 
     def record(number: int) -> str:
-        sentence = _sentence(number, texts, scored)
-        single = len(texts.systems) == 1
+        line = _scored_line(number, texts, scored)
         content = {
-            "line": sentence.line,
-            "scores": {label: values[0] if single else values for label, values in sentence.scores.items()},
-            "hypothesis" if single else "hypotheses": sentence.hypotheses[0] if single else sentence.hypotheses,
-            "references": sentence.references,
+            "line": line.line,
+            "scores": {label: values[0] if single else values for label, values in line.scores.items()},
+            "hypothesis" if single else "hypotheses": line.hypotheses[0] if single else line.hypotheses,
+            "references": line.references,
         }
-        if sentence.source is not None:
-            content["source"] = sentence.source
+        if line.source is not None:
+            content["source"] = line.source
         return json.dumps(content, ensure_ascii=False)
 
     write_records(sys.stdout.buffer, map(record, range(texts.lines)))

@@ -8,7 +8,7 @@
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from aiayn_cli.score.metrics import Metric, Score, Statistics
 
@@ -48,19 +48,9 @@ def with_confidence(metric: Metric, statistics: Statistics, resamples: int = RES
         statistics: of the system's lines.
         resamples: how many.
     """
+    signature, [result] = _paired_test("bs", metric, [""], [statistics], resamples)
     score = metric.score(statistics)
-    seed, resampled = _sacrebleu()._bootstrap_resample(statistics, metric.backend, resamples)
-    raw = sorted(float(each.score) for each in resampled)
-    margin = len(raw) // 40  # 2.5 % on each side, as sacreBLEU cuts
-    signature = metric.backend.get_signature()
-    signature.update("bs", resamples)
-    signature.update("seed", seed)
-    return replace(
-        score,
-        signature=str(signature),
-        mean=sum(raw) / len(raw),
-        interval=(raw[-1 - margin] - raw[margin]) / 2,
-    )
+    return replace(score, signature=signature, mean=float(result.mean), interval=float(result.ci))
 
 
 def compare(
@@ -86,14 +76,13 @@ def compare(
             system=name,
             baseline=names[0],
             metric=metric.label,
-            difference=float(by_bootstrap[number].score - by_bootstrap[0].score),
-            p_bootstrap=float(by_bootstrap[number].p_value),
-            p_randomisation=float(by_randomisation[number].p_value),
+            difference=float(bootstrap.score - by_bootstrap[0].score),
+            p_bootstrap=float(bootstrap.p_value),
+            p_randomisation=float(randomisation.p_value),
             bootstrap_signature=bootstrap_signature,
             randomisation_signature=randomisation_signature,
         )
-        for number, name in enumerate(names)
-        if number > 0
+        for name, bootstrap, randomisation in zip(names[1:], by_bootstrap[1:], by_randomisation[1:], strict=True)
     ]
 
 
@@ -110,18 +99,20 @@ def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics, resamp
 
 
 def _paired_test(
-    kind: str, metric: Metric, names: Sequence[str], statistics: Sequence[Statistics], number: int
+    kind: Literal["bs", "ar"], metric: Metric, names: Sequence[str], statistics: Sequence[Statistics], number: int
 ) -> tuple[str, Sequence[Any]]:
-    """Let sacreBLEU test; give its signature, and its results in the order of the systems."""
-    known = _Known(metric.backend, statistics)
+    """Let sacreBLEU test; returns its signature, and its results in the order of the systems."""
+    # Here, because it loads numpy, which takes as long as everything else that a plain score loads.
+    test = importlib.import_module("sacrebleu.significance").PairedTest
+    known = _KnownStatistics(metric.backend, statistics)
     systems = list(zip(names, known.stand_ins, strict=True))
-    signatures, scores = _sacrebleu().PairedTest(systems, {"": known}, None, kind, number)()
+    signatures, scores = test(systems, {"": known}, None, kind, number)()
     [signature] = signatures.values()
     return str(signature), next(results for name, results in scores.items() if name != "System")
 
 
-class _Known:
-    """A metric that has read its systems already; sacreBLEU's tests ask for them by what stands for their lines."""
+class _KnownStatistics:
+    """A metric that has already read its systems; a range stands for the lines of each, which sacreBLEU passes on."""
 
     def __init__(self, metric: Any, statistics: Sequence[Statistics]) -> None:
         self._metric = metric
@@ -133,8 +124,3 @@ class _Known:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._metric, name)
-
-
-def _sacrebleu() -> Any:
-    # Here, because it loads numpy, which takes as long as all else that a plain score loads.
-    return importlib.import_module("sacrebleu.significance")

@@ -20,7 +20,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.score.bleu import bleu
+from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.compilation import without_graphs
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.gradient import teacher_forced

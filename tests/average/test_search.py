@@ -20,7 +20,7 @@ from aiayn_cli.checkpoint.tensors import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.prepare.session import run_prepare
-from aiayn_cli.score.bleu import bleu
+from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.run import run_translate
 

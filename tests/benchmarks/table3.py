@@ -31,7 +31,7 @@ from aiayn_cli.errors import AiaynError, Terminated, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
-from aiayn_cli.score.session import run_score
+from aiayn_cli.score.session import ScoreOptions, run_score
 from aiayn_cli.train.resume import changed_settings
 from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.run import run_translate
@@ -154,7 +154,8 @@ def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedDa
     run_translate(
         [list_checkpoints(out / row)[-1]], source=str(prepared.folder / f"valid.{prepared.src_lang}"), output=hypotheses
     )
-    bleu = run_score([prepared.folder / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
+    reference = prepared.folder / f"valid.{prepared.tgt_lang}"
+    bleu = run_score(ScoreOptions(references=[reference], hypotheses=[str(hypotheses)], langs=langs))
     metrics = [
         json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
     ]

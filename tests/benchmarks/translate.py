@@ -160,7 +160,7 @@ def compare(
 ) -> None:
     """Measure all engines with one model on one text, and print a table."""
     from aiayn_cli.checkpoint.format import load_checkpoint
-    from aiayn_cli.score.bleu import bleu
+    from aiayn_cli.score.metrics import bleu
     from aiayn_cli.text.codec import load_vocabs
 
     lengths = [len(ids) + 1 for ids in load_vocabs(model)[0].encode(lines)]

@@ -21,7 +21,7 @@ from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.session import run_prepare
-from aiayn_cli.score.bleu import bleu
+from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.translator import Translator

@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 from sacrebleu_command import TEXT, noisy
 
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.score.bleu import bleu
-from aiayn_cli.score.metrics import SacreMetric
+from aiayn_cli.score.metrics import SacreMetric, bleu
 
 
 @given(noise=st.lists(st.sampled_from(["\t", "\r", " ", "\u2028", "\x0b", "\x85"]), min_size=1, max_size=4))

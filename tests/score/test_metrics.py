@@ -8,6 +8,7 @@ import pytest
 from sacrebleu_command import TEXT, noisy, results, run_sacrebleu, written
 
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.score import metrics as module
 from aiayn_cli.score.metrics import METRICS, MetricOptions, SacreMetric, find_metrics
 from aiayn_cli.score.significance import with_confidence
 
@@ -93,11 +94,12 @@ def test_several_systems_are_counted_as_if_each_were_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf++", "ter"])
-def test_more_processes_count_the_same(name: str) -> None:
+def test_more_processes_count_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, lines in (("_LINES_WORTH_A_PROCESS", 20), ("_LINES_OF_BLEU_WORTH_A_PROCESS", 20), ("_BATCH_LINES", 7)):
+        monkeypatch.setattr(module, limit, lines)
     systems = [noisy(TEXT * 9, seed) for seed in (5, 6)]
     references = [noisy(TEXT * 9, seed) for seed in (7, 8)]
     alone, together = (SacreMetric(name, references, workers=workers) for workers in (1, 2))
-    together._lines_worth_a_process = 20
     assert together.statistics(systems) == alone.statistics(systems)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiayn_cli.app import main
-from aiayn_cli.score.session import run_score
+from aiayn_cli.score.session import ScoreOptions, run_score
 
 REFERENCE = ["Der Hund läuft.", 'Sie sagte: "Halt!" & <b>ging</b>.', "", "<script>alert(1)</script>"]
 FIRST = ["Der Hund rennt.", 'Sie sagte: "Stopp!" & <b>ging</b>.', "", "<script>alert(2)</script>"]
@@ -63,11 +63,13 @@ def files(tmp_path: Path) -> dict[str, str]:
 def page_of(files: dict[str, str], *systems: str, **options: object) -> tuple[str, Page]:
     path = Path(files["src"]).with_name("page.html")
     run_score(
-        [Path(files["ref.de"])],
-        hypotheses=[files[name] for name in systems],
-        source=files["src"],
-        html=path,
-        **options,  # type: ignore[arg-type]
+        ScoreOptions(
+            references=[Path(files["ref.de"])],
+            hypotheses=[files[name] for name in systems],
+            source=files["src"],
+            html=path,
+            **options,  # type: ignore[arg-type]
+        )
     )
     text = path.read_text(encoding="utf-8")
     return text, Page(text)
@@ -111,7 +113,7 @@ def test_nothing_is_loaded_and_nothing_but_the_page_s_own_script_may_run(files: 
 
 
 def test_scores_tests_and_parts_are_in_its_tables(files: dict[str, str]) -> None:
-    text, page = page_of(files, "a<b", "second", with_comparison=True, resamples=20, trials=20, compound_split=True)
+    text, page = page_of(files, "a<b", "second", compare=True, resamples=20, trials=20, compound_split=True)
     assert page.count("table") == 2
     assert "by paired bootstrap" in text
     assert "0-10 words" in "".join(page.texts["td"])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from aiayn_cli.app import main
-from aiayn_cli.score.bleu import bleu
+from aiayn_cli.score.metrics import bleu
 from aiayn_cli.score.result import ScoreResult
-from aiayn_cli.score.session import run_score
+from aiayn_cli.score.session import ScoreOptions, run_score
 
 REFERENCE = [
     "Der Hund läuft über die Straße.",
@@ -227,7 +227,7 @@ def test_differences_are_coloured_on_a_terminal_only() -> None:
 def run_score_of(reference: list[str], hypotheses: list[str]) -> ScoreResult:
     with tempfile.TemporaryDirectory() as folder:
         files = [written(Path(folder) / name, lines) for name, lines in (("ref", reference), ("hyp", hypotheses))]
-        return run_score([Path(files[0])], hypotheses=[files[1]], worst=1)
+        return run_score(ScoreOptions(references=[Path(files[0])], hypotheses=[files[1]], worst=1))
 
 
 def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
@@ -337,6 +337,7 @@ def test_a_language_that_the_script_tells_but_nobody_named_is_warned_of(
 
 def test_a_suffix_that_is_no_language_of_moses_is_not_claimed_as_one(tmp_path: Path) -> None:
     reference = written(tmp_path / "ref.txt", REFERENCE)
-    split = run_score([Path(reference)], hypotheses=[reference], compound_split=True).systems[0].compound_split
+    options = ScoreOptions(references=[Path(reference)], hypotheses=[reference], compound_split=True)
+    split = run_score(options).systems[0].compound_split
     assert split is not None
     assert "Moses tokens (en for txt, sacremoses" in split.method

@@ -3,13 +3,7 @@ import sys
 import pytest
 
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.score.bleu import bleu
-from aiayn_cli.score.tokenizers import (
-    TOKENIZERS,
-    is_written_in_characters,
-    language_without_words,
-    tokenizer_of,
-)
+from aiayn_cli.score.metrics import TOKENIZERS, bleu, is_written_in_characters, tokenizer_of
 
 
 @pytest.mark.parametrize(
@@ -22,11 +16,6 @@ from aiayn_cli.score.tokenizers import (
 def test_the_tokeniser_follows_the_target_language(language: str | None, tokenizer: str) -> None:
     assert tokenizer_of(language) == tokenizer
     assert is_written_in_characters(language) == (tokenizer in ("zh", "ja-mecab"))
-
-
-def test_languages_without_blanks_that_sacrebleu_does_not_know_have_a_name() -> None:
-    assert language_without_words("th") == language_without_words("th-TH") == "Thai"
-    assert language_without_words("de") == language_without_words("zh") == language_without_words(None) == ""
 
 
 def test_chinese_is_not_scored_with_13a() -> None:
