@@ -24,6 +24,7 @@ ITEMS_WORTH_A_PROCESS = 20  # fewer are done before other processes have started
 ITEMS_IN_FLIGHT = 3  # per process: none of them waits, and memory stays small
 MOST_WORKERS = 16  # by default: more would wait for the one process that reads and writes
 _SECONDS_TO_END = 5.0  # for a process without work
+_BLOCKS_AHEAD = 4  # that gather() reads ahead; bounds the memory
 
 Info = TypeVar("Info")
 Item = TypeVar("Item")
@@ -332,6 +333,49 @@ def read_ahead(items: Iterator[Item], ahead: int) -> Iterator[Item]:
             yield item[0]
     finally:
         thread.shutdown(cancel_futures=True)
+
+
+def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
+    """Group items as they arrive, while a thread goes on reading: single ones from a slow source, many from a fast one.
+
+    Args:
+        blocks: items as they arrive; reading one may take any time.
+        at_most: items in one group.
+    Yields:
+        1 to at_most items, in order; waits only if none has arrived.
+    Raises:
+        BaseException: what reading raised, after the items before it.
+    """
+    arrived: queue.Queue[list[Item] | BaseException | None] = queue.Queue(_BLOCKS_AHEAD)
+
+    def read() -> None:
+        try:
+            for block in blocks:
+                arrived.put(block)
+            arrived.put(None)
+        except BaseException as error:
+            arrived.put(error)
+
+    # A daemon: Ctrl-C must not wait for a terminal's next line.
+    threading.Thread(target=read, name="reader", daemon=True).start()
+    waiting: list[Item] = []
+    end: BaseException | None = None
+    reading = True
+    while reading or waiting:
+        while reading and len(waiting) < at_most:
+            try:
+                block = arrived.get(block=not waiting)
+            except queue.Empty:
+                break
+            if isinstance(block, list):
+                waiting += block
+            else:
+                reading, end = False, block
+        if waiting:
+            yield waiting[:at_most]
+            del waiting[:at_most]
+    if end is not None:
+        raise end
 
 
 def _next(items: Iterator[Item]) -> list[Item]:

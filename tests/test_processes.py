@@ -15,7 +15,15 @@ import pytest
 
 from aiayn_cli import processes
 from aiayn_cli.errors import AiaynError, DataError, ResumableError, UsageError
-from aiayn_cli.processes import MOST_WORKERS, Processes, available_cores, default_workers, map_in_order, read_ahead
+from aiayn_cli.processes import (
+    MOST_WORKERS,
+    Processes,
+    available_cores,
+    default_workers,
+    gather,
+    map_in_order,
+    read_ahead,
+)
 
 
 def make_power(exponent: int) -> Callable[[int], int]:
@@ -266,3 +274,105 @@ def test_an_error_comes_where_its_item_would() -> None:
     assert next(ahead) == 1
     with pytest.raises(OSError, match="the disk is gone"):
         next(ahead)
+
+
+def test_gathered_items_come_in_order_in_groups_of_at_most_the_limit() -> None:
+    blocks = [list(range(start, start + size)) for start, size in ((0, 7), (7, 0), (7, 1), (8, 30), (38, 2))]
+    groups = list(gather(blocks, at_most=5))
+    assert [item for group in groups for item in group] == list(range(40))
+    assert all(1 <= len(group) <= 5 for group in groups)
+
+
+def test_gathering_nothing_gives_nothing() -> None:
+    assert list(gather([], at_most=3)) == []
+    assert list(gather([[], []], at_most=3)) == []
+
+
+def test_an_item_is_given_before_the_next_one_arrives() -> None:
+    answered = threading.Event()
+
+    def slow() -> Iterator[list[str]]:
+        yield ["first"]
+        assert answered.wait(timeout=20), "the first item was held back until the second came"
+        yield ["second"]
+
+    groups = gather(slow(), at_most=100)
+    assert next(groups) == ["first"]
+    answered.set()
+    assert list(groups) == [["second"]]
+
+
+def test_what_is_already_there_is_given_together() -> None:
+    read_ahead = threading.Event()
+
+    def fast() -> Iterator[list[int]]:
+        yield [1]
+        yield [2, 3]
+        yield [4]
+        read_ahead.set()
+        yield [5]
+
+    groups = gather(fast(), at_most=3)
+    assert next(groups)[0] == 1
+    assert read_ahead.wait(timeout=20)
+    rest = list(groups)
+    assert len(rest) <= 3
+    assert [item for group in rest for item in group][-1] == 5
+
+
+def test_reading_stays_a_bounded_distance_ahead() -> None:
+    given = 0
+
+    def endless() -> Iterator[list[int]]:
+        nonlocal given
+        while True:
+            given += 1
+            yield [given]
+
+    groups = gather(endless(), at_most=2)
+    for _ in range(9):
+        next(groups)
+    assert given <= 9 * 2 + 2 + 4 + 2
+
+
+def test_an_error_in_reading_comes_after_the_items_before_it() -> None:
+    def broken() -> Iterator[list[int]]:
+        yield [1, 2]
+        raise DataError("damaged after 2", "")
+
+    groups = gather(broken(), at_most=1)
+    assert [next(groups), next(groups)] == [[1], [2]]
+    with pytest.raises(DataError, match="damaged after 2"):
+        next(groups)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks on Linux alone")
+def test_a_fork_has_this_processs_memory_starts_while_a_thread_reads_stdin_and_ends_with_it(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, threading, time\n"
+        "from aiayn_cli.processes import Processes\n"
+        "threading.Thread(target=sys.stdin.buffer.read, daemon=True).start()\n"
+        "time.sleep(0.2)\n"
+        "secret = object()\n"
+        "def work(item):\n"
+        "    if item == 'wait':\n"
+        "        print(os.getpid(), flush=True)\n"
+        "        time.sleep(60)\n"
+        "    return id(secret)\n"
+        "pool = Processes(lambda: (None, work), [(), ()], ['a', 'b'], start='fork')\n"
+        "assert pool.submit('id').result(20) == id(secret)\n"
+        "pool.submit('wait'), pool.submit('wait')\n"
+        "time.sleep(0.5)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(processes.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        assert process.stdout is not None
+        children = [int(process.stdout.readline()) for _ in range(2)]
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    deadline = time.monotonic() + 30
+    while any(_is_running(pid) for pid in children):
+        assert time.monotonic() < deadline, "forks outlive their parent"
+        time.sleep(0.05)

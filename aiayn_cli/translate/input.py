@@ -9,9 +9,9 @@ from typing import BinaryIO, TypeVar, cast
 
 from aiayn_cli import logs
 from aiayn_cli.errors import UsageError
+from aiayn_cli.processes import gather
 from aiayn_cli.text.lines import count_lines_ahead, open_text_bytes
 from aiayn_cli.translate.input_lines import InputLine, InputLines
-from aiayn_cli.translate.search.stream import gather
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _PROMPT = "> "

@@ -19,7 +19,7 @@ from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint
 from aiayn_cli.translate.search.scorer import Stop
-from aiayn_cli.translate.search.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SearchAids, SentenceSearch, Source
+from aiayn_cli.translate.search.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SearchSetup, SentenceSearch, Source
 from aiayn_cli.translate.second_pass import SecondPass
 from aiayn_cli.translate.split import WITHOUT_BLANKS, segments, split_points
 from aiayn_cli.translate.translation import Part, SearchEngine, SearchOptions, Translation
@@ -79,7 +79,7 @@ class Translator:
             decoding,
             n_best=n_best,
             options=options,
-            aids=SearchAids(
+            setup=SearchSetup(
                 glossary=glossary, engine=engine, in_processes=in_processes, tree_grammar=tree_grammar, stop=stop
             ),
         )

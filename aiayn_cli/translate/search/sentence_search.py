@@ -55,7 +55,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchAids:
+class SearchSetup:
     """What a search uses in addition to models and settings."""
 
     glossary: Glossary | None = None  # the origin of the sources' phrases
@@ -87,7 +87,7 @@ class SentenceSearch:
         decoding: beam, length penalty, longest output, batch size.
         n_best: outputs for each sentence, at most decoding.beam_size unless they are sampled.
         options: of this call.
-        aids: see SearchAids.
+        setup: see SearchSetup.
 
     Attributes:
         models: on the device.
@@ -104,17 +104,17 @@ class SentenceSearch:
         *,
         n_best: int,
         options: SearchOptions,
-        aids: SearchAids,
+        setup: SearchSetup,
     ) -> None:
         self.models = [_for_decoding(model, device) for model in models]
         self.decoding, self.options, self.n_best = decoding, options, n_best
         limits = [model.max_positions for model in self.models]
-        limits += [] if aids.engine is None else [aids.engine.max_positions]
+        limits += [] if setup.engine is None else [setup.engine.max_positions]
         self.max_positions = min(limits, default=NO_LIMIT)
         self._vocab_size = vocab_size
         self.device, self._threads = device.device, device.threads
-        self._aids = aids
-        self._forks = _Forks() if aids.in_processes and _can_fork() else None
+        self._setup = setup
+        self._forks = _Forks() if setup.in_processes and _can_fork() else None
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
         """One with the same models that searches differently; None = as this one."""
@@ -145,8 +145,8 @@ class SentenceSearch:
             CheckpointError: the model gives no probabilities but NaN.
             Stopped: the outputs are no longer wanted.
         """
-        if self._aids.engine is not None:
-            return self._search_with(self._aids.engine, sources)
+        if self._setup.engine is not None:
+            return self._search_with(self._setup.engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for with_phrases in (False, True):  # searched in different ways
             # The longest first, dealt out in turn, so that all shares take about as long.
@@ -248,7 +248,7 @@ class SentenceSearch:
         )
 
     def _constrained_search(self, sources: Sequence[Source], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
-        glossary = self._aids.glossary
+        glossary = self._setup.glossary
         assert glossary is not None
         found: list[list[Hypothesis]] = [[] for _ in sources]
         # One beam per group, so that no output depends on the phrases of its neighbours.
@@ -281,7 +281,7 @@ class SentenceSearch:
         )
 
     def _scorer(self, sources: Sequence[Source], cancelled: Stop) -> ModelScorer:
-        stop = self._aids.stop
+        stop = self._setup.stop
         return ModelScorer(
             self.models, *self._padded(sources), cancelled if stop is None else lambda: cancelled() or stop()
         )
@@ -295,7 +295,7 @@ class SentenceSearch:
 
     def _restrictions(self, sources: Sequence[Source]) -> Restrictions:
         longest = list(map(self.max_length, sources))
-        grammar = self._aids.tree_grammar if self.decoding.tree_rules else None
+        grammar = self._setup.tree_grammar if self.decoding.tree_rules else None
         rules = None if grammar is None else TreeRules(grammar, [source.words for source in sources], longest)
         return Restrictions(
             [min(self.options.min_length + 1, length) for length in longest],
