@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli.average.session import run_average
+from aiayn_cli.average.choice import AverageOptions
+from aiayn_cli.average.mean import run_average
 from aiayn_cli.checkpoint.format import load_checkpoint, load_training
 from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.checkpoint.run import list_checkpoints
@@ -62,7 +63,7 @@ def result_of(run: Path) -> dict[str, Any]:
     """All that two runs should have in common, in the end, to the last bit."""
     # Of what was done twice, after a kill, the last counts.
     events = {(r["event"], r["step"]): r for r in read_metrics(run / "metrics.jsonl")}
-    average = load_checkpoint(run_average([run]).model).weights()
+    average = load_checkpoint(run_average([run], AverageOptions()).model).weights()
     return {
         "checkpoints": [path.name for path in list_checkpoints(run)],
         "in the folder": sorted(path.name for path in (run / "checkpoints").iterdir()),

@@ -1,6 +1,5 @@
 """Which checkpoints `aiayn average` averages, and where the result goes."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,67 +16,94 @@ from aiayn_cli.recipe import load_recipe
 _STEPS = re.compile(r"(\d*)-(\d*)")
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What is averaged.
+@dataclass(frozen=True, kw_only=True)
+class AverageOptions:
+    """What `aiayn average` was told.
 
     Attributes:
-        checkpoints: in the order of their steps; one or more, of one run.
-        target: directory for the result.
-        run: where they are; None where they were named outside of a run.
+        last: how many of a run's newest checkpoints.
+        steps: a range of a run's checkpoints, such as "3000-6000"; either end may be missing.
+        best: how many of a run's best checkpoints by validation.
+        ema: the moving average that training kept, of the newest checkpoint.
+        search: try several averages on the validation set, and keep the best; `last` or `steps` say among which
+            checkpoints.
+        data: prepared data for the search; None = what the run was trained on, as its manifest says.
+        device: of the search, as in choose_device().
+        out: directory for the result; None = RUN/averaged.
+    Raises:
+        UsageError: some of them contradict each other.
     """
+
+    last: int | None = None
+    steps: str | None = None
+    best: int | None = None
+    ema: bool = False
+    search: bool = False
+    data: Path | None = None
+    device: str = "auto"
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.search and (self.ema or self.best is not None):
+            raise UsageError("--search tries --best and --ema anyway", "leave out --search, or the others")
+        if self.ema and self.chosen:
+            raise UsageError(
+                "--ema takes one checkpoint's moving average", "name that checkpoint, or leave out the others"
+            )
+        if self.data is not None and not self.search:
+            raise UsageError("--data without --search", "only a search translates the validation set")
+        if len(self.chosen) > 1:
+            raise UsageError(f"{' and '.join(self.chosen)} contradict each other", "give one of them")
+
+    @property
+    def chosen(self) -> list[str]:
+        """The options that choose among a run's checkpoints."""
+        ways = {"--last": self.last, "--steps": self.steps, "--best": self.best}
+        return [name for name, value in ways.items() if value is not None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Checkpoints of one run in the order of their steps, the directory for the result, and the run, if known."""
 
     checkpoints: list[Checkpoint]
     target: Path
     run: Path | None
 
 
-def choose(
-    paths: Sequence[Path],
-    *,
-    last: int | None = None,
-    steps: str | None = None,
-    best: int | None = None,
-    every: bool = False,
-    out: Path | None = None,
-) -> Choice:
+def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
     """Find the checkpoints.
 
     Args:
         paths: checkpoints, or one run; nothing = the newest run of the working folder.
-        last: how many of a run's newest checkpoints.
-        steps: a range of a run's checkpoints, such as "3000-6000"; either end may be left out.
-        best: how many of a run's best checkpoints by validation.
-        every: all of a run's checkpoints. Without any of these, the recipe's average_last newest ones.
-        out: directory for the result; None = RUN/averaged.
+        options: which of a run's checkpoints; without `last`, `steps` and `best` a search takes all, other averages the
+            recipe's average_last newest ones.
     Raises:
         CheckpointError: they are missing, or of different runs, shapes or vocabularies.
-        UsageError: two ways of choosing contradict each other.
+        UsageError: named checkpoints contradict the options.
     """
-    ways = {"--last": last is not None, "--steps": steps is not None, "--best": best is not None}
-    chosen = [name for name, is_chosen in ways.items() if is_chosen]
-    if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(chosen)} contradict each other", "give one of them")
     if len(paths) > 1 or (paths and (paths[0] / "model.json").is_file()):
-        if chosen:
-            raise UsageError(f"{chosen[0]} goes with a run, not with named checkpoints", "leave out one of the two")
-        return _named(paths, out)
+        if options.chosen:
+            raise UsageError(f"{options.chosen[0]} needs a run, not named checkpoints", "leave out one of the two")
+        return _named(paths, options.out)
     run = paths[0] if paths else newest_run()
     if not paths:
         logs.notice(f"averaging the newest run, {run}")
     found = list_checkpoints(run)
     if not found:
         raise _nothing_to_average(run)
-    if steps is not None:
-        found = _in_range(run, found, steps)
-    elif best is not None:
-        found = best_by_validation(run, found, best)
-    elif not every:
-        wanted = last if last is not None else load_recipe(str(run / "recipe.yaml")).training.average_last
+    if options.steps is not None:
+        found = _in_range(run, found, options.steps)
+    elif options.best is not None:
+        found = best_by_validation(run, found, options.best)
+    elif options.last is not None or not options.search:
+        wanted = options.last
+        if wanted is None:
+            wanted = load_recipe(str(run / "recipe.yaml")).training.average_last
         if len(found) < wanted:
-            logs.notice(f"{run} has {len(found)} checkpoints, fewer than the {wanted} asked for; all are averaged")
+            logs.notice(f"{run} has only {len(found)} of {wanted} checkpoints; all are averaged")
         found = found[-wanted:]
-    return Choice(_related(found), out or run / "averaged", run)
+    return Choice(_related(found), options.out or run / "averaged", run)
 
 
 def _nothing_to_average(run: Path) -> CheckpointError:
@@ -94,27 +120,25 @@ def _nothing_to_average(run: Path) -> CheckpointError:
 
 
 def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Path]:
-    """The best of a run's checkpoints by the recipe's metric, as metrics.jsonl has it.
+    """The best `wanted` of a run's checkpoints by the recipe's metric, as metrics.jsonl has it.
 
-    Args:
-        run: its folder.
-        found: its checkpoints.
-        wanted: how many.
     Raises:
         CheckpointError: none of them was validated.
     """
     metric = load_recipe(str(run / "recipe.yaml")).training.best_metric
     path = run / "metrics.jsonl"
-    values = {}
-    for record in read_metrics(path) if path.is_file() else ():
-        if record.get("event") == "validation" and isinstance(record.get("step"), int):
-            value = record.get(metric)
-            # A step that was done again after a crash has its last record; null stands for what is not finite.
-            values[record["step"]] = value if isinstance(value, int | float) else math.nan
-    # A copy with a name of the user's has no update in it: what is not known counts as not validated.
-    steps = {checkpoint: checkpoint.name.rpartition("-")[2] for checkpoint in found}
-    validated = {checkpoint: values.get(int(step), math.nan) for checkpoint, step in steps.items() if step.isdecimal()}
-    validated = {checkpoint: value for checkpoint, value in validated.items() if math.isfinite(value)}
+    # A step that was repeated after a crash has its last record; null stands for a value that is not finite.
+    values = {
+        str(record["step"]): record.get(metric)
+        for record in (read_metrics(path) if path.is_file() else ())
+        if record["event"] == "validation" and "step" in record
+    }
+    validated = {}
+    for checkpoint in found:  # a copy that the user renamed has no update in its name
+        number = checkpoint.name.rpartition("-")[2]
+        value = values.get(number.lstrip("0") or number)
+        if value is not None:
+            validated[checkpoint] = value
     if not validated:
         raise CheckpointError(
             f"no checkpoint of {run} has a validation {metric} in metrics.jsonl", "choose with --last or --steps"
@@ -139,7 +163,7 @@ def _named(paths: Sequence[Path], out: Path | None) -> Choice:
 
 
 def _identity(path: Path) -> object:
-    """What tells a checkpoint from others: a link to one, or a copy of it, is that checkpoint."""
+    """Equal for a checkpoint, a link to it and a copy of it."""
     checkpoint = load_checkpoint(path)
     return (checkpoint.step, *checkpoint.files.items()) if checkpoint.files else path.resolve()
 
@@ -148,16 +172,12 @@ def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
     match = _STEPS.fullmatch(steps.replace(" ", ""))
     if not match or not any(match.groups()):
         raise UsageError(f"--steps is {steps!r}, but must be a range of updates", "write it like 3000-6000, or 3000-")
-    first, last = (int(end) if end else None for end in match.groups())
+    first, last = match.groups()
     numbers = {path: int(path.name.partition("-")[2]) for path in found}
-    inside = [
-        path
-        for path, number in numbers.items()
-        if (first is None or number >= first) and (last is None or number <= last)
-    ]
+    inside = [path for path, n in numbers.items() if int(first or 0) <= n <= int(last or n)]
     if not inside:
-        there = ", ".join(f"{number:,}" for number in numbers.values())
-        raise CheckpointError(f"{run} has no checkpoint of the updates {steps}", f"there are those of {there}")
+        known = ", ".join(f"{number:,}" for number in numbers.values())
+        raise CheckpointError(f"{run} has no checkpoint of the updates {steps}", f"its checkpoints are of {known}")
     return inside
 
 

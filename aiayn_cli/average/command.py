@@ -1,11 +1,16 @@
 """The command `aiayn average`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
+
+if TYPE_CHECKING:
+    from aiayn_cli.average.choice import AverageOptions
+    from aiayn_cli.average.mean import AverageResult
 
 
 def average(
@@ -43,10 +48,19 @@ def average(
 ) -> None:
     """Average the weights of a run's checkpoints into one model (paper, Section 6.1)."""
     with loading():  # here, because it imports torch
-        from aiayn_cli.average.session import run_average
+        from aiayn_cli.average.choice import AverageOptions
+        from aiayn_cli.average.mean import run_average
 
     start_logs(quiet, verbose)
-    result = run_average(
-        paths or (), last=last, steps=steps, best=best, ema=ema, search=search, data=data, device=device, out=out
+    options = AverageOptions(
+        last=last, steps=steps, best=best, ema=ema, search=search, data=data, device=device, out=out
     )
+    result = _search(paths or (), options) if search else run_average(paths or (), options)
     print_result(result, as_json)
+
+
+def _search(paths: Sequence[Path], options: "AverageOptions") -> "AverageResult":
+    with loading():  # here, because it imports translation
+        from aiayn_cli.average.search import run_search
+
+    return run_search(paths, options)

@@ -1,17 +1,140 @@
-"""The mean of checkpoints' weights."""
+"""`aiayn average`: the mean of checkpoints' weights (paper, Section 6.1), written as one model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from aiayn_cli.checkpoint.format import Checkpoint
-from aiayn_cli.errors import CheckpointError
+from aiayn_cli import logs
+from aiayn_cli.average.choice import AverageOptions, Choice, choose
+from aiayn_cli.checkpoint.format import Checkpoint, at, load_checkpoint, save_checkpoint
+from aiayn_cli.errors import CheckpointError, UsageError
+from aiayn_cli.score.result import text_table
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One average of a search.
+
+    Attributes:
+        name: such as "last 5", "best 3" or "moving average".
+        checkpoints: in the order of their steps.
+        bleu: of the whole validation set.
+        difference: to the last checkpoint alone.
+        p: probability of such a difference by chance, paired bootstrap; None for the last checkpoint itself.
+    """
+
+    name: str
+    checkpoints: tuple[str, ...]
+    bleu: float
+    difference: float = 0.0
+    p: float | None = None
+
+    @staticmethod
+    def table(trials: "Sequence[Trial]") -> str:
+        """One row for each, and what the numbers mean."""
+        rows = [["average", "checkpoints", "BLEU", "difference", "p"]]
+        for trial in trials:
+            tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
+            rows.append([trial.name, f"{len(trial.checkpoints)}", f"{trial.bleu:.2f}", *tested])
+        return text_table(rows)
+
+
+@dataclass(frozen=True)
+class AverageResult:
+    """What `aiayn average` prints.
+
+    Attributes:
+        model: the directory of the averaged model.
+        checkpoints: names of those averaged, in the order of their steps; "NAME/ema" is a moving average.
+        trials: of a search; empty without one.
+        verdict: of a search, in words; "" without one.
+    """
+
+    model: Path
+    checkpoints: tuple[str, ...]
+    trials: tuple[Trial, ...] = ()
+    verdict: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.model}: {self.checkpoints[0]}"
+        if len(self.checkpoints) > 1:
+            names = f"{self.checkpoints[0]} to {self.checkpoints[-1]}"
+            line = f"{self.model}: average of {len(self.checkpoints)} checkpoints, {names}"
+        return f"{Trial.table(self.trials)}\n{self.verdict}\n{line}" if self.trials else line
+
+
+def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
+    """Average the weights of checkpoints, without a search.
+
+    Args:
+        paths: checkpoints, or one run; nothing = the newest run of the working folder.
+        options: which of a run's checkpoints.
+    Raises:
+        AiaynError: they are missing, or of different runs, shapes or vocabularies.
+    """
+    if options.ema:
+        if len(paths) > 1:
+            raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
+        if not (paths and (paths[0] / "model.json").is_file()):
+            options = replace(options, ema=False, last=1)  # a damaged checkpoint before the newest does not matter
+        choice = choose_free(paths, options)
+        newest = choice.checkpoints[-1]
+        return save_average(choice, _moving_average(newest), (f"{newest.path.name}/ema",))
+    choice = choose_free(paths, options)
+    names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
+    return save_average(choice, mean_weights(choice.checkpoints), names)
+
+
+def choose_free(paths: Sequence[Path], options: AverageOptions) -> Choice:
+    """Choose checkpoints, and refuse to replace anything but an earlier average by their result."""
+    choice = choose(paths, options)
+    target = choice.target
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return choice
+    try:
+        is_average = (target / "model.json").is_file() and bool(load_checkpoint(target).parents)
+    except CheckpointError as error:  # perhaps an average, but a folder that cannot be read is not thrown away
+        raise CheckpointError(error.problem, f"move {target} away, or give another --out") from error
+    if not is_average:
+        raise CheckpointError(f"{target} exists and is not an averaged model", "give another --out")
+    return choice
+
+
+def save_average(choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...]) -> AverageResult:
+    newest = choice.checkpoints[-1]
+    result = at(newest, choice.target, parents=parents)
+    save_checkpoint(result, weights, newest.vocab_path)
+    return AverageResult(result.path, parents)
+
+
+def _moving_average(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    weights = checkpoint.moving_average()
+    if not weights:
+        raise CheckpointError(
+            f"{checkpoint.path} holds no moving average",
+            "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
+        )
+    return weights
+
+
+def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
+    """The mean of each weight, summed in float32 with one checkpoint in memory at a time."""
+    total = WeightSum()
+    with logs.progress("averaging", len(checkpoints), "checkpoints") as progress:
+        for checkpoint in checkpoints:
+            total.add(checkpoint)
+            progress.advance(1)
+    return total.mean()
 
 
 class WeightSum:
     """A sum of weights in float32, whatever type they are stored in; one checkpoint is in memory at a time.
 
-    Shared matrices are stored once in a checkpoint, so they count once. What is no floating-point number, such as a
-    counter, has no mean: it is taken from the checkpoint of the latest update.
+    Shared matrices are stored once in a checkpoint, so they count once. Integers such as a counter have no mean: they
+    are taken from the checkpoint of the latest update.
 
     Attributes:
         count: checkpoints so far.

@@ -1,20 +1,20 @@
 """`aiayn average --search`: which average translates the validation set best, and whether that is more than chance.
 
-Tried are the last 1, 2, 3, ... checkpoints, the best ones by validation, and the moving average where training kept
-one. Each translates the whole validation set as the recipe wants it; sacreBLEU scores it against the raw references,
-and paired bootstrap resampling compares it with the last checkpoint alone. The winner of many trials on one set looks
-a little better than it is: only a test set that was not looked at says how good it is.
+It tries the last 1, 2, 3, ... checkpoints, the best ones by validation, and the moving average if training kept one.
+Each translates the whole validation set as the recipe wants it; sacreBLEU scores it against the raw references, and
+paired bootstrap resampling compares it with the last checkpoint alone. The winner of many trials on one set looks a
+little better than it is: only an unseen test set says how good it is.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.average.choice import Choice, best_by_validation
-from aiayn_cli.average.mean import WeightSum
+from aiayn_cli.average.choice import AverageOptions, Choice, best_by_validation
+from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, choose_free, save_average
 from aiayn_cli.checkpoint.format import Checkpoint, put_into
 from aiayn_cli.checkpoint.tensors import read_json
 from aiayn_cli.data.prepared import PreparedData, find_prepared
@@ -23,7 +23,6 @@ from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric, Statistics
-from aiayn_cli.score.result import text_table
 from aiayn_cli.score.significance import bootstrap_p
 from aiayn_cli.translate.translator import Translator
 
@@ -31,41 +30,22 @@ _SIGNIFICANT = 0.05
 _ALL_UP_TO = 6  # windows of 1 to so many checkpoints are all tried; longer ones grow by about a third
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One average.
+def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
+    """Try several averages of a run on the validation set, and keep the best.
 
-    Attributes:
-        name: such as "last 5", "best 3" or "moving average".
-        checkpoints: what it is made of, in the order of their steps.
-        bleu: of the whole validation set.
-        difference: to the last checkpoint alone.
-        p: probability of such a difference by chance, paired bootstrap; None for the last checkpoint itself.
+    Raises:
+        AiaynError: checkpoints or data are missing, or do not belong together.
     """
-
-    name: str
-    checkpoints: tuple[str, ...]
-    bleu: float
-    difference: float = 0.0
-    p: float | None = None
-
-    @staticmethod
-    def table(trials: "Sequence[Trial]") -> str:
-        """One row for each, and what the numbers mean."""
-        rows = [["average", "checkpoints", "BLEU", "difference", "p"]]
-        for trial in trials:
-            tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
-            rows.append([trial.name, f"{len(trial.checkpoints)}", f"{trial.bleu:.2f}", *tested])
-        return text_table(rows)
+    choice = choose_free(paths, options)
+    search = CheckpointSearch(choice, options.data, options.device)
+    trials, winner = search.run()
+    saved = save_average(choice, search.weights(winner), winner.checkpoints)
+    return replace(saved, trials=tuple(trials), verdict=search.verdict(winner))
 
 
-class Search:
+class CheckpointSearch:
     """Tries averages of a run's checkpoints.
 
-    Args:
-        choice: all of the run's checkpoints.
-        data: prepared data; None = where the run's manifest says it is.
-        device: as in choose_device().
     Raises:
         AiaynError: the data is missing, other than the run's, or without validation pairs.
     """
@@ -111,14 +91,14 @@ class Search:
         return tested, max(tested, key=lambda trial: trial.bleu)
 
     def weights(self, trial: Trial) -> dict[str, Tensor]:
-        """A trial's weights, computed again: only sums were kept in memory."""
+        """A trial's weights, computed again, since only sums were kept in memory."""
         by_name = {checkpoint.path.name: checkpoint for checkpoint in self._checkpoints}
         if trial.checkpoints[0] not in by_name:
             return self._checkpoints[-1].moving_average()
         return _mean([by_name[name] for name in trial.checkpoints])
 
     def verdict(self, winner: Trial) -> str:
-        """What a person should think of the winner."""
+        """The winner in words."""
         last = self._checkpoints[-1].path.name
         if winner.p is None:
             return f"no average is better than {last} alone on the {len(self._sources):,} validation pairs"
@@ -128,7 +108,7 @@ class Search:
         return f"{gain}, which may be noise (p = {winner.p:.4f}): it is kept, but claim no gain"
 
     def _best(self) -> list[list[Checkpoint]]:
-        """The recipe's number of best checkpoints by validation, where they are not the last ones anyway."""
+        """The recipe's number of best checkpoints by validation, unless they are the last ones anyway."""
         wanted = min(load_recipe(str(self._run / "recipe.yaml")).training.average_last, len(self._checkpoints))
         try:
             chosen = set(best_by_validation(self._run, [each.path for each in self._checkpoints], wanted))
@@ -157,11 +137,7 @@ class Search:
 
 
 def window_sizes(checkpoints: int) -> list[int]:
-    """Numbers of last checkpoints to try: 1, 2, ... 6, then by about a third more each, and all.
-
-    Args:
-        checkpoints: how many there are.
-    """
+    """Numbers of last checkpoints to try: 1, 2, ... 6, then by about a third more each, and all."""
     sizes = list(range(1, min(checkpoints, _ALL_UP_TO) + 1))
     while sizes[-1] < checkpoints:
         sizes.append(min(checkpoints, sizes[-1] * 4 // 3))

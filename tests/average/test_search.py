@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import save_file
 
 from aiayn_cli.app import main
-from aiayn_cli.average.choice import choose
-from aiayn_cli.average.search import Search, Trial, window_sizes
-from aiayn_cli.average.session import AverageResult, run_average
+from aiayn_cli.average.choice import AverageOptions, choose
+from aiayn_cli.average.mean import AverageResult, Trial, run_average
+from aiayn_cli.average.search import CheckpointSearch, run_search, window_sizes
 from aiayn_cli.checkpoint.format import load_checkpoint
 from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.checkpoint.run import list_checkpoints
@@ -63,7 +63,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, small_recipe: Path) -> tup
 
 @pytest.fixture(scope="module")
 def searched(trained: tuple[Path, PreparedData], tmp_path_factory: pytest.TempPathFactory) -> AverageResult:
-    return run_average([trained[0]], search=True, device="cpu", out=tmp_path_factory.mktemp("out") / "found")
+    return run_search(
+        [trained[0]], AverageOptions(search=True, device="cpu", out=tmp_path_factory.mktemp("out") / "found")
+    )
 
 
 def bleu_of(model: Path, data: PreparedData, folder: Path) -> float:
@@ -82,7 +84,7 @@ def test_each_trial_is_what_its_average_scores_on_the_validation_set(
     assert list(trials)[-1] == "moving average"
     assert len({round(trial.bleu, 3) for trial in trials.values()}) > 2  # else the search would be no test
     for name, options in (("last 1", {"last": 1}), ("last 3", {"last": 3}), ("moving average", {"ema": True})):
-        result = run_average([run], out=tmp_path / name, **options)  # type: ignore[arg-type]
+        result = run_average([run], AverageOptions(out=tmp_path / name, **options))
         assert result.checkpoints == trials[name].checkpoints
         # Sums in another order may differ in their last bit.
         assert bleu_of(result.model, data, tmp_path) == pytest.approx(trials[name].bleu, abs=0.5)
@@ -122,9 +124,9 @@ def test_the_command_prints_it_all_and_translate_takes_the_result(
 
 
 def test_a_search_may_be_limited_to_some_checkpoints(trained: tuple[Path, PreparedData], tmp_path: Path) -> None:
-    found = run_average([trained[0]], search=True, last=2, device="cpu", out=tmp_path / "two")
+    found = run_search([trained[0]], AverageOptions(search=True, last=2, device="cpu", out=tmp_path / "two"))
     assert [trial.name for trial in found.trials if trial.name.startswith("last")] == ["last 1", "last 2"]
-    found = run_average([trained[0]], search=True, steps="-64", device="cpu", out=tmp_path / "range")
+    found = run_search([trained[0]], AverageOptions(search=True, steps="-64", device="cpu", out=tmp_path / "range"))
     assert found.trials[0].checkpoints == ("step-00000064",)
 
 
@@ -151,26 +153,26 @@ def test_the_moving_average_is_the_one_that_training_kept(trained: tuple[Path, P
     run, _ = trained
     newest = run / "checkpoints" / "step-00000080"
     moments = read_tensors(newest / "training" / "moments.safetensors")
-    result = run_average([run], ema=True, out=tmp_path / "ema")
+    result = run_average([run], AverageOptions(ema=True, out=tmp_path / "ema"))
     found = load_checkpoint(result.model)
     assert found.parents == ("step-00000080/ema",)
     for name, weight in found.weights().items():
         assert torch.equal(weight, moments[f"ema.{name}"])
         assert not torch.equal(weight, load_checkpoint(newest).weights()[name])
-    named = run_average([run / "checkpoints" / "step-00000064"], ema=True, out=tmp_path / "named")
+    named = run_average([run / "checkpoints" / "step-00000064"], AverageOptions(ema=True, out=tmp_path / "named"))
     assert named.checkpoints == ("step-00000064/ema",)
 
 
 def test_a_run_without_a_moving_average_says_how_to_have_one(
     trained: tuple[Path, PreparedData], tmp_path: Path
 ) -> None:
-    result = run_average([trained[0]], last=1, out=tmp_path / "plain")
+    result = run_average([trained[0]], AverageOptions(last=1, out=tmp_path / "plain"))
     copied = tmp_path / "run" / "checkpoints" / "step-00000001"
     shutil.copytree(result.model, copied)
     (copied / "training").mkdir()
     save_file({"exp_avg": torch.zeros(3)}, copied / "training" / "moments.safetensors")
     with pytest.raises(CheckpointError, match="holds no moving average") as error:
-        run_average([copied], ema=True)
+        run_average([copied], AverageOptions(ema=True))
     assert "training.ema_decay" in error.value.hint
 
 
@@ -178,12 +180,12 @@ def test_other_data_or_none_is_refused(
     trained: tuple[Path, PreparedData], small_data: PreparedData, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="is not the data that"):
-        run_average([trained[0]], search=True, data=small_data.folder, device="cpu", out=tmp_path / "out")
+        run_search([trained[0]], AverageOptions(search=True, data=small_data.folder, out=tmp_path / "out"))
     with pytest.raises(DataError, match="no prepared data nowhere"):
-        run_average([trained[0]], search=True, data=Path("nowhere"), device="cpu", out=tmp_path / "out")
+        run_search([trained[0]], AverageOptions(search=True, data=Path("nowhere"), device="cpu", out=tmp_path / "out"))
     shutil.copytree(trained[0] / "checkpoints" / "step-00000080", tmp_path / "alone")
     with pytest.raises(UsageError, match="--search needs a run"):
-        run_average([tmp_path / "alone"], search=True, device="cpu", out=tmp_path / "out")
+        run_search([tmp_path / "alone"], AverageOptions(search=True, device="cpu", out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -196,7 +198,7 @@ def test_other_data_or_none_is_refused(
     ],
 )
 def test_the_verdict_says_when_the_gain_is_noise(trained: tuple[Path, PreparedData], winner: Trial, words: str) -> None:
-    search = Search(choose([trained[0]], every=True), None, "cpu")
+    search = CheckpointSearch(choose([trained[0]], AverageOptions(search=True)), None, "cpu")
     assert words in search.verdict(winner)
 
 
@@ -214,6 +216,6 @@ def test_named_checkpoints_without_their_moments_can_be_searched(
     *_, second, last = list_checkpoints(run)
     renamed = second.rename(second.with_name("mine"))  # a name without an update in it
     shutil.rmtree(last / "training")
-    found = run_average([renamed, last], search=True, device="cpu", out=tmp_path / "out")
+    found = run_search([renamed, last], AverageOptions(search=True, device="cpu", out=tmp_path / "out"))
     assert [trial.name for trial in found.trials][:2] == ["last 1", "last 2"]
     assert "moving average" not in [trial.name for trial in found.trials]

@@ -18,7 +18,8 @@ from checkpoints import fail_at
 from torch import Tensor
 
 from aiayn_cli.app import main
-from aiayn_cli.average.session import mean_weights, run_average
+from aiayn_cli.average.choice import AverageOptions
+from aiayn_cli.average.mean import mean_weights, run_average
 from aiayn_cli.checkpoint import tensors
 from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.checkpoint.run import checkpoint_path, find_model, interrupted_path, mark_best
@@ -86,7 +87,7 @@ def assert_mean(model: Path, steps: list[int], data: PreparedData) -> None:
 
 
 def test_the_last_checkpoints_by_number_are_averaged(run: Path, small_data: PreparedData) -> None:
-    result = run_average([run])  # the recipe asks for 3
+    result = run_average([run], AverageOptions())  # the recipe asks for 3
     assert result.checkpoints == ("step-10", "step-99", "step-100")
     assert_mean(result.model, [10, 99, 100], small_data)
     assert result.model == run / "averaged"
@@ -95,15 +96,15 @@ def test_the_last_checkpoints_by_number_are_averaged(run: Path, small_data: Prep
 
 @pytest.mark.parametrize(("last", "steps"), [(1, [100]), (2, [99, 100]), (4, [9, 10, 99, 100])])
 def test_last_says_how_many(last: int, steps: list[int], run: Path, small_data: PreparedData) -> None:
-    assert_mean(run_average([run], last=last).model, steps, small_data)
+    assert_mean(run_average([run], AverageOptions(last=last)).model, steps, small_data)
 
 
 def test_fewer_than_asked_for_are_averaged_with_a_notice(
     run: Path, small_data: PreparedData, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = run_average([run], last=7)
+    result = run_average([run], AverageOptions(last=7))
     assert_mean(result.model, [9, 10, 99, 100], small_data)
-    assert f"{run} has 4 checkpoints, fewer than the 7 asked for; all are averaged" in capsys.readouterr().err
+    assert f"{run} has only 4 of 7 checkpoints; all are averaged" in capsys.readouterr().err
 
 
 def test_places_of_interruptions_and_links_are_no_part_of_it(
@@ -112,12 +113,12 @@ def test_places_of_interruptions_and_links_are_no_part_of_it(
     saved(105, interrupted_path(run, 105))
     mark_best(run, run / "checkpoints" / "step-9")
     (run / "checkpoints" / "step-200").symlink_to("step-9")
-    assert_mean(run_average([run], last=2).model, [99, 100], small_data)
+    assert_mean(run_average([run], AverageOptions(last=2)).model, [99, 100], small_data)
 
 
 def test_named_checkpoints_are_averaged_in_the_order_of_their_steps(run: Path, small_data: PreparedData) -> None:
     names = [run / "checkpoints" / name for name in ("step-100", "step-9")]
-    result = run_average(names)
+    result = run_average(names, AverageOptions())
     assert result.checkpoints == ("step-9", "step-100")
     assert_mean(result.model, [9, 100], small_data)
     assert result.model.samefile(run / "averaged")
@@ -128,7 +129,7 @@ def test_a_checkpoint_named_twice_counts_once(
 ) -> None:
     first, second = (run / "checkpoints" / name for name in ("step-9", "step-10"))
     mark_best(run, first)
-    result = run_average([first, run / "checkpoints" / "best", second, second])
+    result = run_average([first, run / "checkpoints" / "best", second, second], AverageOptions())
     assert result.checkpoints == ("step-9", "step-10")
     assert_mean(result.model, [9, 10], small_data)
     assert "4 checkpoints were named, of which 2 differ; each counts once" in capsys.readouterr().err
@@ -137,12 +138,12 @@ def test_a_checkpoint_named_twice_counts_once(
 def test_a_copy_of_a_checkpoint_counts_once_too(run: Path, small_data: PreparedData) -> None:
     copy = run / "checkpoints" / "copy"
     shutil.copytree(run / "checkpoints" / "step-9", copy)
-    result = run_average([copy, run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"])
+    result = run_average([copy, run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], AverageOptions())
     assert_mean(result.model, [9, 10], small_data)
 
 
 def test_the_result_is_like_a_checkpoint_and_names_its_parents(run: Path, small_data: PreparedData) -> None:
-    path = run_average([run], last=2).model
+    path = run_average([run], AverageOptions(last=2)).model
     found, newest = load_checkpoint(path), load_checkpoint(run / "checkpoints" / "step-100")
     assert found == replace(newest, path=path, parents=("step-99", "step-100"))
     assert found.vocab_path.read_bytes() == small_data.vocab_path.read_bytes()
@@ -154,23 +155,23 @@ def test_the_result_is_like_a_checkpoint_and_names_its_parents(run: Path, small_
 def test_an_average_replaces_an_earlier_one_and_nothing_else(
     run: Path, small_data: PreparedData, tmp_path: Path
 ) -> None:
-    run_average([run], last=1)
-    assert_mean(run_average([run], last=2).model, [99, 100], small_data)
+    run_average([run], AverageOptions(last=1))
+    assert_mean(run_average([run], AverageOptions(last=2)).model, [99, 100], small_data)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
     (tmp_path / "file").write_text("mine")
     (tmp_path / "empty").mkdir()
     for out in (tmp_path / "thesis", tmp_path / "file", run, run / "checkpoints" / "step-9", tmp_path):
         with pytest.raises(CheckpointError, match="exists and is not an averaged model") as error:
-            run_average([run], last=2, out=out)
+            run_average([run], AverageOptions(last=2, out=out))
         assert str(out) in error.value.problem
         assert "--out" in error.value.hint
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "mine"
     assert load_checkpoint(run / "checkpoints" / "step-9").parents == ()
     for out in (tmp_path / "empty", tmp_path / "new" / "folder"):
-        assert_mean(run_average([run], last=2, out=out).model, [99, 100], small_data)
+        assert_mean(run_average([run], AverageOptions(last=2, out=out)).model, [99, 100], small_data)
     (tmp_path / "link").symlink_to("empty")
-    assert_mean(run_average([run], last=1, out=tmp_path / "link").model, [100], small_data)
+    assert_mean(run_average([run], AverageOptions(last=1, out=tmp_path / "link")).model, [100], small_data)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".unfinished-")]
 
 
@@ -188,7 +189,7 @@ def test_what_does_not_belong_together_is_refused_by_name(
 ) -> None:
     odd = saved(101, **changes)
     with pytest.raises(CheckpointError, match=f"are of different {what}") as error:
-        run_average([run])
+        run_average([run], AverageOptions())
     assert str(odd) in error.value.problem
     assert "\n" not in error.value.problem
     assert not (run / "averaged").exists()
@@ -198,7 +199,7 @@ def test_a_dropout_that_changed_on_the_way_is_no_other_shape(
     run: Path, saved: Callable[..., Path], small_data: PreparedData
 ) -> None:
     saved(101, model=replace(SHAPE, dropout=0.3, attention_dropout=0.1))
-    assert_mean(run_average([run], last=2).model, [100, 101], small_data)
+    assert_mean(run_average([run], AverageOptions(last=2)).model, [100, 101], small_data)
 
 
 @pytest.mark.parametrize(
@@ -206,19 +207,19 @@ def test_a_dropout_that_changed_on_the_way_is_no_other_shape(
     [("10-99", [10, 99]), ("10-", [10, 99, 100]), ("-99", [9, 10, 99]), ("99-99", [99]), ("0-1000", [9, 10, 99, 100])],
 )
 def test_a_range_of_updates_is_averaged(steps: str, expected: list[int], run: Path, small_data: PreparedData) -> None:
-    assert_mean(run_average([run], steps=steps).model, expected, small_data)
+    assert_mean(run_average([run], AverageOptions(steps=steps)).model, expected, small_data)
 
 
 def test_a_range_without_a_checkpoint_says_which_there_are(run: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint of the updates 11-98") as error:
-        run_average([run], steps="11-98")
-    assert error.value.hint == "there are those of 9, 10, 99, 100"
+        run_average([run], AverageOptions(steps="11-98"))
+    assert error.value.hint == "its checkpoints are of 9, 10, 99, 100"
 
 
 @pytest.mark.parametrize("steps", ["", "-", "9", "a-b", "9-10-11"])
 def test_what_is_no_range_is_refused(steps: str, run: Path) -> None:
     with pytest.raises(UsageError, match="must be a range of updates"):
-        run_average([run], steps=steps)
+        run_average([run], AverageOptions(steps=steps))
 
 
 def validated(run: Path, best_metric: str, records: list[dict[str, Any]]) -> None:
@@ -233,26 +234,28 @@ def test_the_best_by_validation_are_averaged(run: Path, small_data: PreparedData
     scores = [(9, 20.0, 3.0), (10, 30.0, 2.5), (99, 29.0, 2.0), (100, 10.0, 1.0), (100, 28.0, 9.0), (7, 99.0, 0.1)]
     records = [{"step": step, "bleu": bleu, "loss": loss} for step, bleu, loss in scores]
     validated(run, "bleu", records)
-    assert_mean(run_average([run], best=2).model, [10, 99], small_data)
-    assert_mean(run_average([run], best=3).model, [10, 99, 100], small_data)  # done again: its last record counts
+    assert_mean(run_average([run], AverageOptions(best=2)).model, [10, 99], small_data)
+    assert_mean(
+        run_average([run], AverageOptions(best=3)).model, [10, 99, 100], small_data
+    )  # done again: its last record counts
     validated(run, "loss", records)
-    assert_mean(run_average([run], best=2).model, [10, 99], small_data)
-    assert_mean(run_average([run], best=1).model, [99], small_data)
+    assert_mean(run_average([run], AverageOptions(best=2)).model, [10, 99], small_data)
+    assert_mean(run_average([run], AverageOptions(best=1)).model, [99], small_data)
 
 
 def test_of_equally_good_ones_the_later_are_taken(run: Path, small_data: PreparedData) -> None:
     validated(run, "bleu", [{"step": step, "bleu": 5.0, "loss": 1.0} for step in (9, 10, 99, 100)])
-    assert_mean(run_average([run], best=2).model, [99, 100], small_data)
+    assert_mean(run_average([run], AverageOptions(best=2)).model, [99, 100], small_data)
 
 
 def test_the_best_without_enough_validations(
     run: Path, small_data: PreparedData, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CheckpointError, match=r"no checkpoint of .* has a validation bleu") as error:
-        run_average([run], best=2)
+        run_average([run], AverageOptions(best=2))
     assert "--last" in error.value.hint
     validated(run, "bleu", [{"step": 10, "bleu": 5.0}, {"step": 99, "bleu": None}])
-    assert_mean(run_average([run], best=2).model, [10], small_data)
+    assert_mean(run_average([run], AverageOptions(best=2)).model, [10], small_data)
     assert "has 1 checkpoints with a validation bleu, fewer than 2" in capsys.readouterr().err
 
 
@@ -269,12 +272,12 @@ def test_the_best_without_enough_validations(
 )
 def test_choices_that_contradict_each_other_are_refused(run: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        run_average([run], **options)
+        run_average([run], AverageOptions(**options))
 
 
 def test_an_average_can_be_averaged_and_found_like_a_checkpoint(run: Path, small_data: PreparedData) -> None:
-    first = run_average([run], last=2).model
-    again = run_average([first], out=run.parent / "again")
+    first = run_average([run], AverageOptions(last=2)).model
+    again = run_average([first], AverageOptions(out=run.parent / "again"))
     assert again.checkpoints == ("averaged",)
     assert_mean(again.model, [99, 100], small_data)
 
@@ -297,11 +300,11 @@ def test_one_checkpoint_is_in_memory_at_a_time(run: Path, monkeypatch: pytest.Mo
 
 
 def test_a_damaged_checkpoint_is_named_and_leaves_the_earlier_average(run: Path, small_data: PreparedData) -> None:
-    run_average([run], last=1)
+    run_average([run], AverageOptions(last=1))
     weights = run / "checkpoints" / "step-99" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-7])
     with pytest.raises(CheckpointError, match=r"step-99/weights\.safetensors is not as it was written"):
-        run_average([run], last=3)
+        run_average([run], AverageOptions(last=3))
     assert_mean(run / "averaged", [100], small_data)
 
 
@@ -318,7 +321,7 @@ def test_without_a_run_in_sight_the_message_says_what_to_name(
         ([run / "checkpoints" / "step-9", tmp_path / "nowhere"], "nowhere is not a checkpoint"),
     ):
         with pytest.raises(CheckpointError, match=message):
-            run_average(paths)
+            run_average(paths, AverageOptions())
 
 
 def test_checkpoints_outside_of_a_run_need_a_place_for_the_result(
@@ -326,14 +329,14 @@ def test_checkpoints_outside_of_a_run_need_a_place_for_the_result(
 ) -> None:
     copies = [saved(step, tmp_path / f"copy-{step}") for step in (1, 2)]
     with pytest.raises(UsageError, match="copy-1 is in no run") as error:
-        run_average(copies)
+        run_average(copies, AverageOptions())
     assert "--out" in error.value.hint
-    assert_mean(run_average(copies, out=tmp_path / "out").model, [1, 2], small_data)
+    assert_mean(run_average(copies, AverageOptions(out=tmp_path / "out")).model, [1, 2], small_data)
 
 
 def test_last_with_named_checkpoints_contradicts_itself(run: Path) -> None:
-    with pytest.raises(UsageError, match="--last goes with a run"):
-        run_average([run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], last=2)
+    with pytest.raises(UsageError, match="--last needs a run"):
+        run_average([run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], AverageOptions(last=2))
 
 
 def test_the_command_takes_the_newest_run_and_translate_takes_its_average(
@@ -363,40 +366,40 @@ def test_the_command_refuses_to_average_none(run: Path, capsys: pytest.CaptureFi
 def test_weights_that_are_not_finite_are_refused_by_name(
     value: float, run: Path, small_data: PreparedData, saved: Callable[..., Path]
 ) -> None:
-    earlier = run_average([run]).model
+    earlier = run_average([run], AverageOptions()).model
     path = saved(101)
     weights = weights_of(101, small_data)
     name = next(reversed(weights))
     weights[name].view(-1)[0] = value
     save_checkpoint(load_checkpoint(path), weights, small_data.vocab_path)
     with pytest.raises(CheckpointError, match=rf"step-00000101/\S+: number 0 of {re.escape(name)} is {value}"):
-        run_average([run])
+        run_average([run], AverageOptions())
     assert_mean(earlier, [10, 99, 100], small_data)
 
 
 def test_the_moving_average_is_of_one_checkpoint(run: Path) -> None:
     with pytest.raises(UsageError, match="takes one checkpoint's moving average, not 2"):
-        run_average([run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], ema=True)
+        run_average([run / "checkpoints" / "step-9", run / "checkpoints" / "step-10"], AverageOptions(ema=True))
     (run / "checkpoints" / "step-9" / "model.json").write_text("{", encoding="utf-8")  # an earlier one's damage
     with pytest.raises(CheckpointError, match="step-100 holds no moving average"):
-        run_average([run], ema=True)
+        run_average([run], AverageOptions(ema=True))
 
 
 def test_ctrl_c_in_the_middle_leaves_the_earlier_average_and_nothing_else(
     run: Path, small_data: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    earlier = run_average([run], last=2).model
+    earlier = run_average([run], AverageOptions(last=2)).model
     before = sorted(run.iterdir())
     fail_at(monkeypatch, tensors, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        run_average([run])
+        run_average([run], AverageOptions())
     assert sorted(run.iterdir()) == before
     assert_mean(earlier, [99, 100], small_data)
 
 
 def test_an_earlier_average_that_is_damaged_is_not_replaced_unasked(run: Path) -> None:
-    earlier = run_average([run]).model
+    earlier = run_average([run], AverageOptions()).model
     (earlier / "model.json").write_text("{", encoding="utf-8")
     with pytest.raises(CheckpointError, match="cannot be read") as error:
-        run_average([run])
+        run_average([run], AverageOptions())
     assert error.value.hint == f"move {earlier} away, or give another --out"

@@ -150,7 +150,8 @@ def where(run: Path) -> str:
 
 def outcome(run: Path) -> dict[str, str]:
     """What two equal runs share, as digests by name."""
-    from aiayn_cli.average.session import run_average
+    from aiayn_cli.average.choice import AverageOptions
+    from aiayn_cli.average.mean import run_average
     from aiayn_cli.checkpoint.format import load_checkpoint, load_training
     from aiayn_cli.checkpoint.metrics import read_metrics, standing
     from aiayn_cli.checkpoint.run import list_checkpoints
@@ -174,7 +175,7 @@ def outcome(run: Path) -> dict[str, str]:
     tensors = {
         "weights": load_checkpoint(checkpoints[-1]).weights(),
         "moments": training.moments,
-        "average": load_checkpoint(run_average([run], out=run / "averaged").model).weights(),
+        "average": load_checkpoint(run_average([run], AverageOptions(out=run / "averaged")).model).weights(),
     }
     digests = {name: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16] for name, value in found.items()}
     for name, some in tensors.items():

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from aiayn_cli.app import main
-from aiayn_cli.average.session import run_average
+from aiayn_cli.average.choice import AverageOptions
+from aiayn_cli.average.search import run_search
 from aiayn_cli.checkpoint.format import load_checkpoint
 from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.config import TextConfig
@@ -220,7 +221,7 @@ def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path
     ratios = [parse(parser, lines[1:], tmp_path, **free, min_length=n)[1][0]["length_ratio"] for n in (0, 40)]
     assert ratios[0] < ratios[1]
     with pytest.raises(UsageError, match="--search compares by BLEU"):
-        run_average([parser], search=True)
+        run_search([parser], AverageOptions(search=True))
 
 
 def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(

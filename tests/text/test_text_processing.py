@@ -9,7 +9,8 @@ import pytest
 import sacremoses
 import torch
 
-from aiayn_cli.average.session import run_average
+from aiayn_cli.average.choice import AverageOptions
+from aiayn_cli.average.mean import run_average
 from aiayn_cli.checkpoint.format import load_checkpoint
 from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.config import TextConfig
@@ -69,7 +70,7 @@ def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe:
     run_train(
         TrainOptions(recipe=str(small_recipe), overrides=settings, data=prepared, out=tmp_path / "run", device="cpu")
     )
-    run_average([tmp_path / "run"])
+    run_average([tmp_path / "run"], AverageOptions())
     checkpoint = load_checkpoint(find_model(tmp_path / "run"))
     assert checkpoint.parents
     assert checkpoint.text == TextConfig(moses_tokenise=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from training_runs import Train, ending_after
 
-from aiayn_cli.average.session import run_average
+from aiayn_cli.average.choice import AverageOptions
+from aiayn_cli.average.mean import run_average
 from aiayn_cli.checkpoint.metrics import read_metrics
 from aiayn_cli.errors import CheckpointError, Terminated
 
@@ -43,7 +44,7 @@ def test_checkpoints_before_and_after_a_changed_dropout_can_be_averaged(train: T
     with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
         train()
     train("model.dropout=0.1", "max_updates=8")
-    assert run_average([tmp_path / "run"]).checkpoints == ("step-00000004", "step-00000008")
+    assert run_average([tmp_path / "run"], AverageOptions()).checkpoints == ("step-00000004", "step-00000008")
 
 
 def test_what_would_make_another_experiment_of_a_run_is_refused_by_name(train: Train, tmp_path: Path) -> None:

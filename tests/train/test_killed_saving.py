@@ -11,7 +11,8 @@ import pytest
 from checkpoints import kill
 from training_runs import Train, ending_after, result_of
 
-from aiayn_cli.average.session import run_average
+from aiayn_cli.average.choice import AverageOptions
+from aiayn_cli.average.mean import run_average
 from aiayn_cli.checkpoint.format import load_checkpoint, load_training
 from aiayn_cli.checkpoint.run import list_checkpoints, resumable
 from aiayn_cli.errors import Terminated
@@ -108,7 +109,7 @@ def test_a_kill_at_any_step_of_saving_and_pruning_loses_nothing(
         for path in (*resumable(killed), *([best] if best.is_symlink() else [])):
             check_is_whole(path)
         assert len(list_checkpoints(killed)) >= 2
-        run_average([killed], last=2)
+        run_average([killed], AverageOptions(last=2))
         shutil.rmtree(killed / "averaged")
         train(*SETTINGS, name=killed.name)
         assert result_of(killed) == expected, killed.name
