@@ -1,8 +1,8 @@
 """COMET (Rei et al. 2020), where it is installed: a neural metric that reads the source too.
 
-It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore none of our
-extras: their pins have numpy 2. It downloads its own model from a hub, and unpickles it: whoever runs it trusts that
-hub. Nothing else of this toolkit does so, and nothing is loaded before COMET is asked for.
+It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore no extra of
+ours: those are pinned with numpy 2. It downloads its model from a hub and unpickles it, so whoever runs it trusts that
+hub. Nothing else in this toolkit does so, and nothing is loaded before this metric is chosen.
 """
 
 import importlib
@@ -21,14 +21,14 @@ _LINES_TOGETHER = 16
 
 @dataclass(frozen=True)
 class _Total:
-    """A score in the form that sacreBLEU's tests ask for."""
+    """A score as sacreBLEU's tests read it."""
 
     name: str
     score: float
 
 
 class _Signature:
-    """Key-value pairs in sacreBLEU's form, which its tests add theirs to."""
+    """Key-value pairs in sacreBLEU's form; its tests add their own."""
 
     def __init__(self, model: str) -> None:
         self._info = {"model": model, "version": metadata.version("unbabel-comet")}
@@ -95,21 +95,19 @@ class CometMetric:
         return [[100 * float(score), 1.0] for score in found.scores]
 
     def score(self, statistics: Statistics) -> Score:
-        """The mean of the lines' scores."""
         found = self._aggregate_and_compute(statistics)
-        return Score(metric=self.label, score=found.score, signature=str(self.get_signature()), detail="")
+        return Score(metric=self.label, score=found.score, signature=str(self.get_signature()))
 
     def sentence(self, counts: Sequence[float]) -> float:
-        """A line's score."""
         return counts[0]
+
+    # What sacreBLEU's tests call.
 
     @property
     def backend(self) -> Any:
-        """This, which has the methods that sacreBLEU's tests call."""
         return self
 
     def get_signature(self) -> Any:
-        """The model and the package's version."""
         return _Signature(self._name)
 
     def _aggregate_and_compute(self, statistics: Statistics) -> _Total:

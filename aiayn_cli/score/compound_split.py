@@ -2,8 +2,8 @@
 
 Hypotheses and references are split into tokens by the Moses script, hyphens between letters are set apart
 ("E-Mail" becomes "E ##AT##-##AT## Mail"), and multi-bleu.perl counts: BLEU with case, without smoothing, on the tokens
-as they are. Figures of papers from 2016 to 2018 are of this kind. They are higher than sacreBLEU's on the same output
-and depend on versions of the script, so that only figures of one hand can be compared.
+as they are. Papers from 2016 to 2018 report such figures. They are higher than sacreBLEU's on the same output, and
+depend on the version of the script, so that only figures from one implementation can be compared.
 
 sacremoses tokenises like the Moses script of that time: its 64,496 tokens of newstest2014's German references are the
 number that fairseq's authors print. The script of today sets one more full stop apart in eight of those lines.
@@ -54,16 +54,8 @@ def split_tokens(lines: Sequence[str], lang: str) -> list[str]:
     Raises:
         AiaynError: sacremoses is not installed.
     """
-    return [_HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokens) for tokens in moses_tokens(lines, lang)]
-
-
-def moses_tokens(lines: Sequence[str], lang: str) -> list[str]:
-    """Moses tokens, joined by blanks.
-
-    Raises:
-        AiaynError: sacremoses is not installed.
-    """
-    return MosesText(TextConfig(moses_tokenise=True), lang).apply(lines)
+    tokenised = MosesText(TextConfig(moses_tokenise=True), lang).apply(lines)
+    return [_HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokens) for tokens in tokenised]
 
 
 def compound_split_bleu(

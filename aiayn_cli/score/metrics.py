@@ -106,19 +106,13 @@ class Metric(Protocol):
     lower_is_better: bool
 
     def statistics(self, systems: Sequence[Sequence[str]]) -> list[Statistics]:
-        """Take the counts of each line of each system.
-
-        Args:
-            systems: each with one line for each line of the references.
-        Raises:
-            AiaynError: line counts differ.
-        """
+        """The counts of each line of each system; AiaynError where line counts differ from the references'."""
 
     def score(self, statistics: Statistics) -> Score:
-        """Compute the metric from the counts of one or more lines."""
+        """The metric of one or more lines, from their counts."""
 
     def sentence(self, counts: Sequence[float]) -> float:
-        """Compute the metric of one line, as sacreBLEU does for sentences."""
+        """The metric of one line, as sacreBLEU computes it for sentences."""
 
     @property
     def backend(self) -> Any:
@@ -202,7 +196,7 @@ class SacreMetric:
 
 
 def _counter(name: str, options: MetricOptions) -> tuple[None, Callable[[Any], list[Statistics]]]:
-    """What one process does with each batch: [lines of each system, lines of each reference] to counts."""
+    """The work of one process: from a batch, [lines of each system, lines of each reference], to counts."""
 
     def count(batch: list[list[Sequence[str]]]) -> list[Statistics]:
         systems, references = batch

@@ -37,46 +37,25 @@ Parts = dict[str, list[int]]  # line numbers, from 0, by the label of a part of 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
-    """What to score, and how.
+    """What to score, and how: the options of the command, whose help explains them."""
 
-    Attributes:
-        references: text files, compressed or not, line by line the same sentences; empty with a test set.
-        hypotheses: each system's translations: files, or "-" for stdin.
-        metrics: what to compute, such as "bleu,chrf++".
-        tokenize, lowercase, smooth, smooth_value: as in MetricOptions.
-        langs: language pair, such as "en-de"; None = the target language is taken from the first reference's name
-            (test.de, test.de.gz).
-        test_set: one of sacreBLEU's instead of references.
-        from_folder: has its archive already.
-        source: a file with what was translated.
-        confidence: add 95 % confidence intervals.
-        compare: test each system against the first one.
-        resamples, trials: of the bootstrap and of approximate randomisation.
-        compound_split: add BLEU in the paper's convention.
-        by: "length", or a file with a label for each line: add scores of parts.
-        worst: add this many of the worst lines.
-        html: a page to write, for one or two systems.
-        sentences: write one JSON object for each line to stdout.
-        comet_model: of the metric comet.
-    """
-
-    references: Sequence[Path] = ()
-    hypotheses: Sequence[str] = ("-",)
-    metrics: str = "bleu"
-    tokenize: str | None = None
+    references: Sequence[Path] = ()  # empty with a test set
+    hypotheses: Sequence[str] = ("-",)  # of each system; "-" is stdin
+    metrics: str = "bleu"  # with commas
+    tokenize: str | None = None  # this and the next three: see MetricOptions
     lowercase: bool = False
     smooth: Smoothing = "exp"
     smooth_value: float | None = None
-    langs: str | None = None
-    test_set: str | None = None
-    from_folder: Path | None = None
+    langs: str | None = None  # None = the target language is the suffix of the first reference's name
+    test_set: str | None = None  # one of sacreBLEU's
+    from_folder: Path | None = None  # has the test set's archive
     source: str | None = None
     confidence: bool = False
     compare: bool = False
     resamples: int = RESAMPLES
     trials: int = TRIALS
     compound_split: bool = False
-    by: str | None = None
+    by: str | None = None  # "length" or a file
     worst: int = 0
     html: Path | None = None
     sentences: bool = False
@@ -91,32 +70,24 @@ class ScoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """What is scored, with as many lines each.
+    """What is scored, with as many lines each."""
 
-    Attributes:
-        systems: lines by name.
-        references: lines by name; one or more.
-        source: what was translated, if it is known.
-    """
-
-    systems: dict[str, list[str]]
-    references: dict[str, list[str]]
-    source: list[str] | None
+    systems: dict[str, list[str]]  # lines by name
+    references: dict[str, list[str]]  # lines by name; one or more
+    source: list[str] | None  # None = unknown
 
     @property
     def reference_lines(self) -> list[list[str]]:
-        """The references without their names."""
         return list(self.references.values())
 
     @property
     def lines(self) -> int:
-        """How many lines each text has."""
         return len(self.reference_lines[0])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Scored:
-    """A metric, and what it counted in each system's lines."""
+    """A metric, and its counts of each system's lines."""
 
     metric: Metric
     statistics: list[Statistics]
@@ -188,13 +159,8 @@ def run_score(options: ScoreOptions) -> ScoreResult:
 
 
 def run_echo(test_set: str, langs: str | None, side: str, from_folder: Path | None = None) -> None:
-    """Write one side of a test set to stdout.
+    """Write one side of a test set, "src" or its first "ref", to stdout.
 
-    Args:
-        test_set: sacreBLEU's name.
-        langs: language pair.
-        side: "src", or "ref" for the (first) reference.
-        from_folder: has its archive already.
     Raises:
         AiaynError: there is no such set, or it cannot be downloaded.
     """
@@ -308,12 +274,7 @@ def _parts(by: str | None, texts: Texts, tgt_lang: str) -> Parts:
 
 
 def parts_by_length(reference: Sequence[str], in_characters: bool = False) -> Parts:
-    """Divide a test set by the length of its (first) reference.
-
-    Args:
-        reference: one line for each sentence.
-        in_characters: count characters, for languages without blanks; else words between blanks.
-    """
+    """Divide a test set by the length of its (first) reference, in characters or in words between blanks."""
     unit = "characters" if in_characters else "words"
     lengths = [len(line.replace(" ", "")) if in_characters else len(line.split()) for line in reference]
     parts: Parts = {}
@@ -326,14 +287,10 @@ def parts_by_length(reference: Sequence[str], in_characters: bool = False) -> Pa
 
 
 def parts_by_label(labels: Sequence[str], name: str, lines: int) -> Parts:
-    """Divide a test set by a label of each line, such as its domain or document.
+    """Divide a test set by a label of each line, such as its domain or document; `name` is of their file.
 
-    Args:
-        labels: one for each line.
-        name: of their file, for the message.
-        lines: of the test set.
     Raises:
-        DataError: the number of labels is another.
+        DataError: there is not one label for each line.
     """
     if len(labels) != lines:
         raise DataError(f"{name} has {len(labels):,} labels, but the references have {lines:,} lines", "one for each")

@@ -44,9 +44,9 @@ def with_confidence(metric: Metric, statistics: Statistics, resamples: int = RES
     """Score a system, with a 95 % confidence interval.
 
     Args:
-        metric: that took the statistics.
+        metric: the one that took the statistics.
         statistics: of the system's lines.
-        resamples: how many.
+        resamples: of the bootstrap.
     """
     signature, [result] = _paired_test("bs", metric, [""], [statistics], resamples)
     score = metric.score(statistics)
@@ -63,7 +63,7 @@ def compare(
     """Test each system but the first against the first.
 
     Args:
-        metric: that took the statistics.
+        metric: the one that took the statistics.
         names: of the systems, all different.
         statistics: of each system's lines.
         resamples: of the paired bootstrap.
@@ -87,13 +87,7 @@ def compare(
 
 
 def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics, resamples: int = RESAMPLES) -> float:
-    """The p-value of one comparison, by paired bootstrap resampling alone.
-
-    Args:
-        metric: that took the statistics.
-        baseline, system: of the two systems' lines.
-        resamples: how many.
-    """
+    """The p-value of one comparison, by paired bootstrap resampling alone; arguments as of compare()."""
     _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), resamples)
     return float(results[1].p_value)
 
