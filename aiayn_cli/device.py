@@ -1,7 +1,8 @@
-"""Device, precision, threads and allocator: chosen once, here, and explained in one line."""
+"""Device, precision, threads and allocator: chosen once, here, and explained in one line. What the CPU can do."""
 
 import ctypes
 import os
+import platform
 import resource
 import sys
 import time
@@ -12,9 +13,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from aiayn_cli import cpu
 from aiayn_cli.config import Precision
-from aiayn_cli.errors import AiaynError
+from aiayn_cli.errors import AiaynError, UsageError
 
 # How torch's allocator of CPU memory says that there is none, in a RuntimeError with other words around.
 _NO_CPU_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
@@ -25,26 +25,22 @@ _CGROUPS = (
 )
 # glibc's names for mallopt's parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-# Compiled products that oneDNN keeps, of 0.6 MB each: its default of 1,024 is too few for the shapes of a large corpus
-# (model/packing.py), and one more shape than it keeps can mean that each is compiled again whenever it comes back.
+# Compiled products that oneDNN keeps, 0.6 MB each. Its default of 1,024 is too few for the shapes of a large corpus:
+# with one shape too many, each can be compiled again whenever it comes back.
 _ONEDNN_PRODUCTS = 2_048
+# Environment variables that keep oneDNN and FBGEMM from instructions that the processor has, unless so set.
+_ONEDNN_LIMITS, _FBGEMM_LIMIT = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"), "FBGEMM_ENABLE_INSTRUCTIONS"
+_NO_LIMIT = ("", "ALL", "DEFAULT")
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where the numbers are computed, and in which type.
-
-    Attributes:
-        device: torch's device.
-        dtype: type of weights and activations in the forward pass: torch.bfloat16 or torch.float32.
-        threads: CPU threads of one operation.
-        explanation: one line for the log: what was chosen and why.
-    """
+    """Where the numbers are computed, and in which type."""
 
     device: torch.device
-    dtype: torch.dtype
-    threads: int
-    explanation: str
+    dtype: torch.dtype  # of weights and activations in the forward pass: torch.bfloat16 or torch.float32
+    threads: int  # CPU threads of one operation
+    explanation: str  # one line for the log: what was chosen and why
 
 
 def choose_device(device: str = "auto", precision: Precision = "auto", local_rank: int = 0) -> Device:
@@ -65,7 +61,7 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
         remarks = ""
     else:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_ONEDNN_PRODUCTS))  # read at the first product
-        fast = cpu.has_bf16()
+        fast = has_bf16()
         name, reason = f"CPU, {_set_threads()} threads", "bf16 instructions" if fast else "no bf16 instructions"
         remarks = "".join(f"; {text}" for text in (_keep_freed_memory(), _use_onednn_for_fp32()) if text)
     dtype = torch.bfloat16 if precision == "bf16" or (precision == "auto" and fast) else torch.float32
@@ -76,21 +72,59 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
     return Device(chosen, dtype, torch.get_num_threads(), f"device: {name}; {label} ({why}){remarks}")
 
 
+def check_gpus(processes: int, device: str) -> None:
+    """Make sure that `--gpus` finds a GPU for each process, unless the device is the CPU.
+
+    Raises:
+        AiaynError: there are fewer GPUs, or `device` names a single one.
+    """
+    if device.startswith("cuda:"):
+        raise UsageError(f"--gpus {processes} and --device {device} contradict each other", "leave one of them out")
+    if device != "cpu" and (found := torch.cuda.device_count()) < processes:
+        raise AiaynError(
+            f"--gpus {processes} asks for more GPUs than the {found} that are visible",
+            f"give --gpus {found}, or check CUDA" if found else "--device cpu takes the CPU, with any --gpus",
+        )
+
+
+def device_of_each(gpus: int | None, device: str) -> list[str]:
+    """Name the device of each process; gpus = None means one process, on any device. Raises as check_gpus() does."""
+    if gpus is None:
+        return [device]
+    check_gpus(gpus, device)
+    return ["cpu"] * gpus if device == "cpu" else [f"cuda:{number}" for number in range(gpus)]
+
+
+def has_bf16() -> bool:
+    """Whether the CPU multiplies bf16 in hardware and oneDNN may use that; emulated bf16 is slower than fp32."""
+    limits = _limits(*_ONEDNN_LIMITS)
+    return _cpu_has("avx512_bf16", "amx_bf16", "bf16") and all("BF16" in x or "AMX" in x for x in limits)
+
+
+def adds_8_bits_in_32(*, by_avx512: bool = False) -> bool:
+    """Whether the CPU adds 8-bit products in 32 bits; on older x86 CPUs the sum of two may overflow 16 bits.
+
+    Where the environment limits a library's instructions, whatever the limit, the CPU counts as an older one.
+
+    Args:
+        by_avx512: for a library that uses the instructions of AVX-512 only.
+    """
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+    if is_x86 and _limits(*_ONEDNN_LIMITS, _FBGEMM_LIMIT):
+        return False
+    return not is_x86 or _cpu_has("avx512_vnni", *(() if by_avx512 else ("avx_vnni", "amx_int8")))
+
+
 def matmul_rate(device: Device, seconds: float = 0.2) -> float:
     """FLOP/s of one large matrix product in the type that the network computes in: what it could do at best.
 
-    The best of as many timings as fit into the time, five at least, since other work on the machine can only slow one
-    down.
-
-    Args:
-        device: measured here and now, with its threads.
-        seconds: to spend, after a first product that warms up.
+    The best of at least five timings over `seconds`, after one that warms up: other work on the machine only slows.
     """
     on_gpu = device.device.type == "cuda"
     rows, inner, columns = (8192, 8192, 8192) if on_gpu else (4096, 512, 2048)
     x = torch.ones(rows, inner, dtype=device.dtype, device=device.device)
     w = torch.ones(columns, inner, dtype=device.dtype, device=device.device)
-    at_once = 8 if on_gpu else 1  # so that starting a kernel costs little beside it
+    at_once = 8 if on_gpu else 1  # so that starting a kernel costs little in comparison
 
     def timed() -> float:
         started = time.perf_counter()
@@ -109,7 +143,7 @@ def matmul_rate(device: Device, seconds: float = 0.2) -> float:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that are free on a device; of the machine's memory what this process may take. None where nobody knows."""
+    """Bytes free on a device; for the CPU, what the machine and its container leave this process. None = unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -130,11 +164,21 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes that this process has taken at most so far: of a GPU's memory, or of the machine's."""
+    """The most bytes that this process has held so far, of a GPU's memory or the machine's."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_reserved(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kilobytes elsewhere
+
+
+def _limits(*variables: str) -> list[str]:
+    values = (os.environ.get(variable, "").upper() for variable in variables)
+    return [value for value in values if value not in _NO_LIMIT]
+
+
+def _cpu_has(*instructions: str) -> bool:
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # since torch 2.7
+    return any(capabilities.get(name) for name in instructions)
 
 
 def _named_device(name: str, local_rank: int) -> torch.device:

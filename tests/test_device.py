@@ -1,4 +1,4 @@
-"""The device is chosen once, said in one line, and a product in float32 stays one."""
+"""The device is chosen once and explained in one line; what a CPU can do is tested with made capabilities."""
 
 import ctypes
 import os
@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from aiayn_cli import device as module
-from aiayn_cli.device import Device, choose_device, free_memory, is_out_of_memory, matmul_rate, peak_memory
+from aiayn_cli.device import (
+    Device,
+    adds_8_bits_in_32,
+    choose_device,
+    free_memory,
+    has_bf16,
+    is_out_of_memory,
+    matmul_rate,
+    peak_memory,
+)
 from aiayn_cli.errors import AiaynError
 
 
@@ -18,6 +27,9 @@ def _torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    for limit in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "FBGEMM_ENABLE_INSTRUCTIONS"):
+        monkeypatch.delenv(limit, raising=False)
     yield
     torch.set_float32_matmul_precision(precision)
     torch.set_num_threads(threads)
@@ -54,6 +66,70 @@ def test_float32_is_chosen_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert choose_device("cpu").dtype is torch.float32
+    assert not adds_8_bits_in_32()
+
+
+@pytest.mark.parametrize(
+    ("limit", "remains"),
+    [("AVX2", False), ("avx512_core", False), ("AVX512_CORE_BF16", True), ("AVX512_CORE_AMX", True), ("ALL", True)],
+)
+def test_bf16_is_not_chosen_where_onednn_may_not_use_it(
+    limit: str, remains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu_has(monkeypatch, avx512_bf16=True, amx_bf16=True)
+    assert has_bf16()
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert has_bf16() == remains
+
+
+@pytest.mark.parametrize("instruction", ["avx512_vnni", "avx_vnni", "amx_int8"])
+@pytest.mark.parametrize("machine", ["AMD64", "x86_64", "i686"])
+def test_x86_processors_are_known_that_add_8_bits_in_32(
+    instruction: str, machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    cpu_has(monkeypatch, avx2=True, avx512_bf16=True)
+    assert not adds_8_bits_in_32()
+    cpu_has(monkeypatch, **{instruction: True})
+    assert adds_8_bits_in_32()
+    assert adds_8_bits_in_32(by_avx512=True) == (instruction == "avx512_vnni")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_limited"),
+    [
+        ("ONEDNN_MAX_CPU_ISA", "AVX2", True),
+        ("ONEDNN_MAX_CPU_ISA", "default", False),
+        ("DNNL_MAX_CPU_ISA", "AVX512_CORE", True),
+        ("FBGEMM_ENABLE_INSTRUCTIONS", "AVX2", True),
+        ("FBGEMM_ENABLE_INSTRUCTIONS", "", False),
+    ],
+)
+def test_a_library_that_may_not_use_all_instructions_is_taken_for_an_older_processor(
+    name: str, value: str, is_limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu_has(monkeypatch, avx512_vnni=True)
+    monkeypatch.setenv(name, value)
+    assert adds_8_bits_in_32() != is_limited
+    assert adds_8_bits_in_32(by_avx512=True) != is_limited
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert adds_8_bits_in_32()
+
+
+@pytest.mark.parametrize("machine", ["arm64", "aarch64"])
+def test_only_x86_ever_added_8_bits_in_16(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    cpu_has(monkeypatch, neon=True)
+    assert adds_8_bits_in_32()
+
+
+def test_fp32_products_are_given_to_onednn_only_where_it_does_not_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "equal", lambda product, exact: True)
+    assert "fp32 products by oneDNN" in choose_device("cpu", "fp32").explanation
+    assert torch.get_float32_matmul_precision() == "medium"
+    monkeypatch.setattr(torch, "equal", lambda product, exact: False)
+    assert "oneDNN" not in choose_device("cpu", "fp32").explanation
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.parametrize("fast", [True, False])

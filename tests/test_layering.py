@@ -23,8 +23,6 @@ ROWS: list[list[str]] = [
 COMMANDS = ROWS[2]
 GROUP_OF_MODULE = {
     "command_line": "logs",
-    "cpu": "device",
-    "devices": "device",
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {
     ("train", "translate"), ("train", "score"), ("average", "translate"), ("average", "score"), ("export", "translate"),

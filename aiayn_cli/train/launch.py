@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from aiayn_cli import logs
-from aiayn_cli.devices import check_gpus
+from aiayn_cli.device import check_gpus
 from aiayn_cli.errors import AiaynError, SaidElsewhere, UsageError
 from aiayn_cli.train.session import TrainOptions
 

@@ -4,7 +4,7 @@ import importlib
 import os
 from typing import Any
 
-from aiayn_cli.cpu import adds_8_bits_in_32
+from aiayn_cli.device import adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError
 
 

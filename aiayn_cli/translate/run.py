@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.config import Precision
-from aiayn_cli.devices import device_of_each
+from aiayn_cli.device import device_of_each
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.processes import Processes
 from aiayn_cli.text.compression import PipedBytes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.cpu import adds_8_bits_in_32
+from aiayn_cli.device import adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.layers import DecoderLayer, FeedForward
 from aiayn_cli.model.translation_model import TranslationModel
