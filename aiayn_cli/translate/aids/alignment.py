@@ -1,4 +1,4 @@
-"""Which word of the source each word of an output belongs to, by where the model looked when it wrote it."""
+"""Word alignment of sources and outputs, by the decoder's attention to the source."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,7 @@ Links = tuple[tuple[int, int], ...]  # (source word, target word), counted from 
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:
-    """Number the word that each sub-word belongs to; words are what blanks separate.
-
-    Returns:
-        For each piece its word, from 0 on; -1 for a piece that is nothing but a blank.
-    """
+    """The number of each sub-word's word, from 0 on; words are separated by blanks, and a mere blank has -1."""
     numbers: list[int] = []
     word, inside = -1, False
     for piece in pieces:
@@ -34,14 +30,14 @@ def align_words(attention: npt.NDArray[np.float32], src_pieces: Sequence[str], t
     """Link each target word with the source word that its sub-words attend to most.
 
     Args:
-        attention: [tgt_len + 1, src_len + 1], with EOS at the end of both, which takes no part.
+        attention: [tgt_len + 1, src_len + 1]; EOS at the end of both is ignored.
         src_pieces: [src_len] sub-words.
         tgt_pieces: [tgt_len] sub-words.
     Returns:
-        One link for each target word, in the order of the target; none where the source has no word.
+        One link for each target word, in order; none if the source has no word.
     """
     src_words, tgt_words = (np.array(word_numbers(p), np.int64) for p in (src_pieces, tgt_pieces))
-    weights = np.zeros((tgt_words.max(initial=-1) + 2, src_words.max(initial=-1) + 2))  # the last of each is no word
+    weights = np.zeros((tgt_words.max(initial=-1) + 2, src_words.max(initial=-1) + 2))  # the last of each: no word
     if weights.shape[0] < 2 or weights.shape[1] < 2:
         return ()
     np.add.at(weights, (tgt_words[:, None], src_words[None, :]), attention[: len(tgt_words), : len(src_words)])
@@ -50,7 +46,7 @@ def align_words(attention: npt.NDArray[np.float32], src_pieces: Sequence[str], t
 
 
 def join_links(parts: Sequence[tuple[Links, int, int]]) -> Links:
-    """Join the links of the parts of a split line, each given with its number of source and target words."""
+    """Join the links of the parts of a split line, given with their numbers of source and target words."""
     joined: list[tuple[int, int]] = []
     src_start = tgt_start = 0
     for links, n_src, n_tgt in parts:

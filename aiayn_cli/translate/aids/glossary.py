@@ -1,4 +1,4 @@
-"""Terms that a translation must use: found in the source, turned into constraints, looked for in the output."""
+"""Terms that a translation must use: found in the source, turned into constraints, checked in the output."""
 
 import unicodedata
 from collections import Counter, defaultdict
@@ -15,24 +15,18 @@ from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.search.constrained import Constraint
 from aiayn_cli.translate.split import WITHOUT_BLANKS, is_dense
 
-_ANCHORS = ("。", ",", ".", "a")  # what a word that stands behind no blank is split after
-_KEY = 2  # characters of a term by which it is looked up
+_ANCHORS = ("。", ",", ".", "a")  # texts after which a word without a blank before it is split into sub-words
+_KEY = 2  # first characters of a term, by which it is looked up
 _WARNINGS = 5
 
 
 @dataclass(frozen=True)
 class Term:
-    """One entry.
+    """One entry."""
 
-    Attributes:
-        source: as it stands in the source language; one without capital letters is found with them too.
-        targets: how it may be translated.
-        constraint: the same in sub-words; empty where the vocabulary cannot write any of them.
-    """
-
-    source: str
-    targets: tuple[str, ...]
-    constraint: Constraint
+    source: str  # without capital letters it is also found with them
+    targets: tuple[str, ...]  # its translations
+    constraint: Constraint  # the same in sub-words; empty if the vocabulary can write none of them
 
 
 class Glossary:
@@ -40,7 +34,7 @@ class Glossary:
 
     Args:
         terms: the entries.
-        word_continuations: ids of sub-words that go on with the word before them.
+        word_continuations: ids of sub-words that continue a word.
         word_starts: ids of sub-words that begin a word.
     """
 
@@ -61,8 +55,8 @@ class Glossary:
     def find(self, text: str) -> list[Term]:
         """The terms in a source text, in order.
 
-        Of two that overlap, the one that begins first counts, or the longer one; of two that differ in case, the one
-        that is written so.
+        Of overlapping terms the first counts, or else the longest; of terms that differ in case, the one with the
+        text's case.
         """
         text = unicodedata.normalize("NFC", text)
         folded = _folded(text)
@@ -76,11 +70,11 @@ class Glossary:
         return found
 
     def constraints(self, text: str) -> list[Constraint]:
-        """What the translation of a text must hold."""
+        """The constraints on the translation of a text."""
         return [term.constraint for term in self.find(text) if term.constraint]
 
     def missing(self, source: str, translation: str) -> list[Term]:
-        """The terms of a source whose translation is not there, or not often enough."""
+        """The terms of a source that its translation lacks, or has too seldom."""
         found = self.find(source)
         if not found:
             return []
@@ -105,7 +99,7 @@ class Glossary:
 
 
 class _Lengths:
-    """How long what begins at a place of a text can be; with 100,000 terms, looking at each would take too long."""
+    """The lengths of the phrases that may begin at a place of a text; trying 100,000 terms would take too long."""
 
     def __init__(self, phrases: Iterable[str]) -> None:
         found: dict[str, set[int]] = defaultdict(set)
@@ -114,22 +108,22 @@ class _Lengths:
         self._by_key = {key: sorted(lengths, reverse=True) for key, lengths in found.items()}
 
     def at(self, text: str, place: int) -> Iterator[int]:
-        """The lengths of phrases that begin as the text does there, longest first."""
+        """The lengths of phrases whose first characters stand there, longest first."""
         for size in range(_KEY, 0, -1):
             yield from self._by_key.get(text[place : place + size], ())
 
 
 def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
-    """Read a glossary: in each line a source term, a TAB, and its translation, or several with "|" between them.
+    """Read a glossary: each line has a source term, a TAB, and its translation, or several separated by "|".
 
-    The translations of a term that comes several times all count.
+    All translations of a term that occurs several times count.
 
     Args:
-        path: the file, which may be compressed.
+        path: the file, possibly compressed.
         codec: turns translations into sub-words.
-        tgt_lang: target language, which says whether words have blanks between them.
+        tgt_lang: tells whether words are separated by blanks.
     Raises:
-        DataError: a line that is not so; the file cannot be read.
+        DataError: a line has another form; the file cannot be read.
     """
     entries: dict[str, tuple[int, list[str]]] = {}  # the first line of each source term, and its translations
     repeated = 0
@@ -141,9 +135,7 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
         if first != number and (new := [target for target in targets if target not in known]):
             repeated += 1
             if repeated <= _WARNINGS:
-                logs.warning(
-                    f"{path}:{number}: {source} was there in line {first:,}: {', '.join(known + new)} all count"
-                )
+                logs.warning(f"{path}:{number}: {source} is also in line {first:,}: {', '.join(known + new)} all count")
         known += [target for target in targets if target not in known]
     has_blanks = not tgt_lang.lower().startswith(WITHOUT_BLANKS)
     constraints = _constraints([targets for _, targets in entries.values()], codec, has_blanks)
@@ -178,7 +170,7 @@ def _entry(line: str, place: str) -> tuple[str, list[str]]:
 
 
 def _constraints(targets: Sequence[Sequence[str]], codec: Codec, has_blanks: bool) -> list[Constraint]:
-    """What each entry asks for, in sub-words, of its translations that the vocabulary can write."""
+    """Each entry's translations in sub-words, as far as the vocabulary can write them."""
     encoded = iter(codec.encode_tgt([target for each in targets for target in each]))
     found = []
     for each in targets:
@@ -190,7 +182,7 @@ def _constraints(targets: Sequence[Sequence[str]], codec: Codec, has_blanks: boo
 
 
 def _without_blank(target: str, codec: Codec) -> list[int]:
-    """The sub-words of a term inside a sentence whose words have no blanks between them."""
+    """The sub-words of a term within a sentence that has no blanks between words."""
     for anchor in _ANCHORS:
         before, both = codec.encode_tgt([anchor, anchor + target])
         if both[: len(before)] == before and UNK_ID not in before:
@@ -199,18 +191,18 @@ def _without_blank(target: str, codec: Codec) -> list[int]:
 
 
 def _is_exact(source: str) -> bool:
-    """Whether a term is found only as it is written: one with a capital letter."""
+    """Whether a term is found only in its own case: one with a capital letter."""
     return any(map(str.isupper, source))
 
 
 def _folded(text: str) -> str:
-    """In lower case, as many characters as before."""
+    """The text in lower case, with as many characters as before."""
     lower = text.lower()
     return lower if len(lower) == len(text) else "".join(low if len(low := c.lower()) == 1 else c for c in text)
 
 
 def _inside_word(text: str, place: int) -> bool:
-    """Whether a word goes on over a place; scripts without blanks between words have no such places."""
+    """Whether a place lies within a word; never in scripts without blanks between words."""
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
@@ -218,10 +210,10 @@ def _inside_word(text: str, place: int) -> bool:
 
 
 def _counts(text: str, phrases: Collection[str]) -> Counter[str]:
-    """How often each phrase stands in a text and is no part of a word there, all in one pass over the text."""
+    """How often each phrase occurs in a text outside longer words, in one pass over the text."""
     lengths = _Lengths(phrases)
     counts: Counter[str] = Counter()
-    ends: dict[str, int] = {}  # of the last time that each stands there: none overlaps itself
+    ends: dict[str, int] = {}  # of each phrase's last occurrence: none overlaps itself
     for place in range(len(text)):
         for length in lengths.at(text, place):
             phrase, end = text[place : place + length], place + length

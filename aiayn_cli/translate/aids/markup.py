@@ -1,4 +1,4 @@
-"""Tags, placeholders and addresses in text that is translated: taken out, and put back where their words went.
+"""Tags, placeholders and addresses in a text: removed before translation, and put back where their words went.
 
 `<b>word</b>`, `<br/>`, `{name}`, `{{name}}`, `${name}`, `%s`, `%(name)d`, `%1$s`, and web and e-mail addresses.
 """
@@ -12,35 +12,26 @@ from itertools import accumulate
 
 from aiayn_cli.translate.aids.alignment import Links
 
-# Each takes time in proportion to the text: nothing is looked at again from every one of its characters on.
+# Linear in the length of the text: no pattern rescans it from each of its characters.
 ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(?:\s[^<>]*?)?(/?)>")
 _PLACEHOLDER = re.compile(r"\$?\{\{?[^{}\s]*\}\}?|%(?:\(\w+\)|\d+\$)?[-+0#]*(?:[1-9]\d*)?(?:\.\d+)?[sdifgxXcu@](?!\w)")
 _ANY = re.compile("|".join(f"(?:{pattern.pattern})" for pattern in (_TAG, _PLACEHOLDER, ADDRESS)))
 _WORD = re.compile(r"[^ \t\x1f]+")  # as SentencePiece splits text
 _PUNCTUATION = re.compile(r"[^\w]*")
-_DEEPEST = 50  # pairs of tags inside each other; any further ones are taken for tags that stand alone
+_DEEPEST = 50  # nested pairs of tags; deeper ones are treated as single tags
 
 
 @dataclass(frozen=True)
 class Item:
-    """A tag or placeholder, and where it stood.
-
-    Attributes:
-        text: as it is written.
-        offset: where it was taken out of the plain text.
-        end: for a pair of tags, where the closing one was; else the offset.
-        closing: the closing tag of a pair; "" = none.
-        blanks: whether a blank stood before and behind it, for what is no pair.
-        children: what stood inside a pair.
-    """
+    """A tag, a pair of tags or a placeholder, and its place in the plain text."""
 
     text: str
-    offset: int
-    end: int
-    closing: str = ""
-    blanks: tuple[bool, bool] = (False, False)
-    children: tuple["Item", ...] = ()
+    offset: int  # where it was removed
+    end: int  # of a pair, where the closing tag was removed; else the offset
+    closing: str = ""  # the closing tag of a pair; "" = none
+    blanks: tuple[bool, bool] = (False, False)  # whether a blank stood before and after it, unless it is a pair
+    children: tuple["Item", ...] = ()  # the items within a pair
 
 
 @dataclass
@@ -51,20 +42,20 @@ class _Open:
 
 
 def find_markup(text: str) -> Counter[str]:
-    """All tags, placeholders and addresses of a text, and how often each stands in it."""
+    """The tags, placeholders and addresses of a text, counted."""
     return Counter(match.group() for match in _ANY.finditer(text))
 
 
 def find_placeholders(text: str) -> Counter[str]:
-    """The same without tags."""
+    """The placeholders and addresses of a text, counted."""
     return Counter(match.group() for match in _ANY.finditer(text) if not _TAG.fullmatch(match.group()))
 
 
 def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
-    """Take tags, and if asked placeholders and addresses too, out of a text.
+    """Remove tags from a text, and with `placeholders` also placeholders and addresses.
 
     Returns:
-        The plain text, without the blanks that would be left over; what was taken out, in order.
+        The plain text, without superfluous blanks; the removed items, in order.
     """
     plain = ""
     place = 0
@@ -77,7 +68,7 @@ def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
         place = match.end()
         before, after = plain[-1:] in ("", " "), text[place : place + 1] in ("", " ")
         if tag is not None and tag[1] and any(each.name == tag[2] for each in stack[1:]):
-            while stack[-1].name != tag[2]:  # never closed themselves
+            while stack[-1].name != tag[2]:  # never closed
                 _give_up(stack)
             opened = stack.pop()
             whole = Item(
@@ -98,27 +89,27 @@ def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
 
 
 def put_back(plain: str, items: Sequence[Item], output: str, links: Links) -> str:
-    """Put what was taken out of a source into its translation, each exactly once and pairs well nested.
+    """Put the items removed from a source into its translation, each exactly once and pairs properly nested.
 
-    A pair encloses the words that are linked with those it enclosed; anything else stands before the word that is
-    linked with the one behind it, or behind the one that is linked with the one before it where it stood close to that.
+    A pair encloses the words linked to those it enclosed. Any other item goes before the word linked to the one that
+    followed it; if it was attached to the word before it, after the word linked to that.
 
     Args:
-        plain: the source without them.
-        items: what was taken out.
+        plain: the source without the items.
+        items: removed from it.
         output: the translation.
-        links: (source word, target word), where words are what blanks separate.
+        links: (source word, target word), where words are separated by blanks.
     """
     return _Placement(plain, output, links).render(items, 0, len(output))
 
 
 class _Placement:
-    """Finds the places; each takes the logarithm of the number of words, since a line can have 100,000 of both."""
+    """Finds the places, each in logarithmic time, since a line can have 100,000 words and 100,000 items."""
 
     def __init__(self, plain: str, output: str, links: Links) -> None:
         self._plain, self._output = plain, output
         self._src, self._tgt = ([match.span() for match in _WORD.finditer(text)] for text in (plain, output))
-        self._linked: dict[int, tuple[int, int]] = {}  # the first and last word that each is linked with
+        self._linked: dict[int, tuple[int, int]] = {}  # the first and last word that each is linked to
         for src, tgt in links:
             if src < len(self._src) and tgt < len(self._tgt):
                 first, last = self._linked.get(src, (tgt, tgt))
@@ -127,7 +118,7 @@ class _Placement:
         self._linked_until = list(accumulate(range(len(self._src)), self._last_linked, initial=-1))[1:]
 
     def render(self, items: Sequence[Item], start: int, end: int) -> str:
-        """The output from start to end with some items in it, where two would cross, the second begins later."""
+        """The output from start to end with its items; where two pairs would cross, the second begins later."""
         text, place = "", start
         for (first, last), item in sorted(((self._span(item), item) for item in items), key=lambda each: each[0][0]):
             first = min(max(first, place), end)
@@ -161,8 +152,8 @@ class _Placement:
         return first, max(first, last)
 
     def _place(self, offset: int) -> int:
-        """Where something that stood at an offset of the source belongs in the output."""
-        word = bisect_left(self._ends, offset)  # the first one that ends there or later
+        """The place in the output for an item at an offset of the source."""
+        word = bisect_left(self._ends, offset)  # the first that ends there or later
         if word == len(self._src):
             return len(self._output)
         if offset > self._starts[word]:
@@ -201,11 +192,11 @@ def _is_of_word(character: str) -> bool:
 
 
 def _is_punctuation(text: str, start: int, end: int) -> bool:
-    """Whether a part of a text is; no copy of it is made, since a word can have a million characters."""
+    """Whether part of a text is punctuation; not copied, since a word can have a million characters."""
     return start < end and _PUNCTUATION.fullmatch(text, start, end) is not None
 
 
 def _give_up(stack: list[_Open]) -> None:
-    """Take an opening tag that is never closed for one that stands alone."""
+    """Treat an opening tag that is never closed as a single tag."""
     opened = stack.pop()
     stack[-1].children += [opened.item, *opened.children]

@@ -1,13 +1,13 @@
 """Beam search for outputs that hold given phrases: dynamic beam allocation (Post and Vilar 2018).
 
-A constraint is a list of alternatives, each a sequence of tokens (phrases.py). Hypotheses are sorted into banks by how
-many constraints they meet and how far into the next one they are, and the places of the beam are shared among the
-banks, so that a likely hypothesis without a phrase cannot push out all that have it. An output ends only where all
-constraints are met, or at the longest length.
+A constraint is a list of alternatives, each a sequence of tokens. Hypotheses are sorted into banks by the number of
+constraints met and of tokens into the next one, and the banks share the places of the beam, so that likely hypotheses
+without a phrase cannot push out all that have it. An output ends only when all constraints are met, or at the longest
+length.
 
-A model seldom likes a phrase that it did not choose, and so puts it where it costs least: behind the end. Where the
-tokens that begin words are known, hypotheses are therefore compared with half of that cost, and in addition log p
-that any word begins at that place: nothing where a word is due, much before a full stop or behind one.
+A model rarely likes a phrase that it did not choose, and puts it where it costs least: after the end. If the tokens
+that begin words are known, only half of that cost counts, plus log p that any word begins at that place: nothing where
+a word is due, much before or after a full stop.
 """
 
 from collections import defaultdict
@@ -22,54 +22,41 @@ from aiayn_cli.translate.search.beam import Hypothesis, StepScorer, length_penal
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 Phrase = tuple[int, ...]
-Constraint = tuple[Phrase, ...]  # alternatives, met where one of them stands in one piece; none is empty
+Constraint = tuple[Phrase, ...]  # alternatives; met if one of them occurs; none is empty
 
-_PHRASE_WEIGHT = 0.5  # share of a phrase's own cost that counts where the tokens that begin words are known
+_PHRASE_WEIGHT = 0.5  # share of a phrase's own cost that counts if the tokens that begin words are known
 
 _MORE_PLACES, _WIDEST = 8, 32  # of a beam
 
 
 def phrase_tokens(constraints: Sequence[Constraint]) -> int:
-    """The most tokens that phrases for some constraints take together."""
+    """The most tokens that the phrases of some constraints take together."""
     return sum(max(map(len, alternatives)) for alternatives in constraints)
 
 
 @dataclass(frozen=True)
 class PhraseState:
-    """How far one hypothesis is.
+    """Which constraints one hypothesis meets, and which it has begun."""
 
-    Attributes:
-        met: numbers of the constraints that it meets.
-        begun: (constraint, alternative, tokens so far) of each phrase that its last tokens may be the start of.
-        completed: the constraint that its last token completed, which the next one can undo; -1 = none.
-        matched: its last tokens that belong to a phrase, whole or begun.
-    """
-
-    met: frozenset[int] = frozenset()
-    begun: frozenset[tuple[int, int, int]] = frozenset()
-    completed: int = -1
-    matched: int = 0
+    met: frozenset[int] = frozenset()  # indices of constraints
+    begun: frozenset[tuple[int, int, int]] = frozenset()  # (constraint, alternative, tokens so far)
+    completed: int = -1  # the constraint that the last token completed, which the next one can undo; -1 = none
+    matched: int = 0  # last tokens that belong to a phrase, complete or begun
 
     @property
     def bank(self) -> tuple[int, int]:
-        """Constraints met, and tokens of the next one."""
+        """The number of constraints met, and of tokens of the next one."""
         return len(self.met), self.matched if self.begun else 0
 
 
 @dataclass(frozen=True)
 class PhraseRules:
-    """What one output has to hold.
-
-    Attributes:
-        constraints: each met by one of its alternatives.
-        word_continuations: tokens that go on with the word before them, which undo a phrase that they follow.
-    """
+    """The constraints on one output."""
 
     constraints: tuple[Constraint, ...]
-    word_continuations: frozenset[int]
+    word_continuations: frozenset[int]  # tokens that continue a word; one after a phrase undoes it
 
     def after(self, state: PhraseState, token: int) -> PhraseState:
-        """The state after one more token."""
         met = state.met
         if state.completed >= 0 and token in self.word_continuations:
             met = met - {state.completed}
@@ -88,27 +75,27 @@ class PhraseRules:
         return PhraseState(met, frozenset(begun), matched=max((n for _, _, n in begun), default=0))
 
     def wanted(self, state: PhraseState) -> set[int]:
-        """The tokens that lead on to a constraint that is not met."""
+        """The tokens that begin or continue a constraint that is not met."""
         tokens = {self.constraints[c][a][n] for c, a, n in state.begun}
         missing = (alternatives for c, alternatives in enumerate(self.constraints) if c not in state.met)
         return tokens | {phrase[0] for alternatives in missing for phrase in alternatives}
 
     def missing(self, state: PhraseState) -> int:
-        """How many constraints are not met."""
+        """The number of constraints that are not met."""
         return len(self.constraints) - len(state.met)
 
 
 def groups_of_one_beam(
     constraints: Sequence[Sequence[Constraint]], beam_size: int, at_once: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Group sentences by the beam that they need: wider by one place for each token of their phrases, and by eight.
+    """Group sentences by the beam that they need: eight places and one for each token of their phrases.
 
     Args:
         constraints: [sentences].
-        beam_size: the least.
+        beam_size: the smallest beam.
         at_once: sentences in a group, at most.
     Yields:
-        A beam size, and the numbers of sentences.
+        A beam size, and the indices of sentences.
     """
     by_beam: defaultdict[int, list[int]] = defaultdict(list)
     for number, each in enumerate(constraints):
@@ -135,18 +122,17 @@ def constrained_search(
     Args:
         scorer: has one row for each sentence, nothing read yet.
         max_lengths: [batch], the longest output of each in tokens with EOS.
-        constraints: [batch], what each output must hold; an empty list for none.
+        constraints: [batch], those on each output; possibly none.
         beam_size: hypotheses followed for each sentence.
         alpha: exponent of the length penalty, at least 0.
         n_best: outputs returned for each sentence, at most beam_size.
         restrictions: of the same sentences; None = only what is never produced.
-        word_continuations: tokens that go on with the word before them: a phrase does not count where one follows it.
-        word_starts: tokens that begin a word; none at all = phrases cost what the scorer says.
+        word_continuations: tokens that continue a word: a phrase followed by one does not count.
+        word_starts: tokens that begin a word; empty = phrases cost what the scorer says.
 
     Returns:
-        For each sentence its outputs, all different: first those that miss the fewest constraints, and among them
-        those with the best score; fewer than n_best where there are no more. A log_prob is the scorer's own, a score
-        that of the comparison.
+        For each sentence its outputs, all different: those that miss the fewest constraints first, then by score; fewer
+        than n_best if there are no others. A log_prob is the scorer's own, a score that of the comparison.
     """
     restrictions = restrictions or Restrictions()
     weight = _PHRASE_WEIGHT if word_starts else 1.0
@@ -191,23 +177,14 @@ def constrained_search(
 
 @dataclass(frozen=True)
 class _Live:
-    """A hypothesis that goes on.
-
-    Attributes:
-        tokens: so far.
-        log_prob: of them.
-        state: how far it is with the constraints.
-        row: its place among those of the step before.
-        rank: log_prob without the cost of phrases.
-        owed: what `rank` does not hold of the cost of a phrase that is not complete.
-    """
+    """A live hypothesis."""
 
     tokens: Phrase
     log_prob: float
     state: PhraseState
-    row: int = 0
-    rank: float = 0.0
-    owed: float = 0.0
+    row: int = 0  # of the previous step, which it continues
+    rank: float = 0.0  # log_prob with reduced cost of phrases, by which hypotheses are compared
+    owed: float = 0.0  # the reduction for a phrase that is not complete, which is added if it stays so
 
 
 @dataclass
@@ -218,12 +195,12 @@ class _Sentence:
     beam_size: int
     alpha: float
     n_best: int
-    phrase_weight: float  # share of a phrase's own cost that counts
+    phrase_weight: float  # see _PHRASE_WEIGHT
     live: list[_Live] = field(default_factory=lambda: [_Live((), 0.0, PhraseState())])
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)  # constraints missed, output
 
     def outputs(self, rows: int, n_read: int) -> list[list[int]]:
-        """The tokens so far of each row; rows without a hypothesis repeat the first."""
+        """The tokens of each row so far; rows without a hypothesis repeat the first."""
         tokens = [list(each.tokens) for each in self.live]
         return tokens + [tokens[0]] * (rows - len(tokens))
 
@@ -249,10 +226,10 @@ class _Sentence:
         """Take the n-th step.
 
         Args:
-            n: tokens that each output has then.
+            n: length of each output after it.
             scores: [rows, vocab], log p of the next token.
-            likely, likely_tokens: [rows][beam_size], the best of them.
-            endings: [rows], log p of EOS, whatever is forbidden.
+            likely, likely_tokens: [rows][beam_size], the best of these.
+            endings: [rows], log p of EOS, even if forbidden.
             words: [rows], log p that a word begins.
         """
         if n >= self.limit:
@@ -283,7 +260,6 @@ class _Sentence:
         self._stop()
 
     def results(self) -> list[Hypothesis]:
-        """The outputs, best first."""
         ranked = sorted(self.ended, key=lambda each: (each[0], -each[1].score))
         return [output for _, output in ranked[: self.n_best]]
 
@@ -294,7 +270,7 @@ class _Sentence:
         if each.state.completed >= 0:
             is_undone = each.state.completed not in state.met
             rank, owed = (rank + owed if is_undone else rank), 0.0
-        elif state.matched < 2:  # what was begun, if anything, leads nowhere
+        elif state.matched < 2:  # no phrase is continued
             rank, owed = rank + owed, 0.0
         if state.matched == 0:
             return _Live((*each.tokens, token), each.log_prob + log_prob, state, row, rank + log_prob)
@@ -315,7 +291,7 @@ class _Sentence:
             self.ended.append((self.rules.missing(ended.state), output))
 
     def _stop(self) -> None:
-        """Drop what is live where no more of it can come among the best."""
+        """Drop the live hypotheses once none can become one of the best."""
         whole = sorted((output.score for missing, output in self.ended if missing == 0), reverse=True)
         if len(whole) >= self.n_best:
             reachable = max((each.rank for each in self.live), default=-torch.inf)
@@ -324,7 +300,7 @@ class _Sentence:
 
 
 def _share_out(candidates: Sequence[_Live], places: int) -> list[_Live]:
-    """Choose candidates: as many of each bank as there are places for each, and the likeliest for what is left."""
+    """Choose the best of each bank for its share of the places, and the best overall for the remaining ones."""
     banks: defaultdict[tuple[int, int], list[_Live]] = defaultdict(list)
     for each in sorted(candidates, key=lambda each: -each.rank):
         banks[each.state.bank].append(each)

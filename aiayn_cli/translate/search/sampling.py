@@ -1,7 +1,7 @@
 """Sampling: outputs drawn from a scorer's distribution, each from random numbers of its own.
 
-A random number is a function of (key, step) alone, so that an output depends on the key of its sentence and on the
-scorer's answers, and never on what else is in the batch.
+A random number is a function of (key, step) alone, so that an output depends on its sentence's key and the scorer, and
+never on its batch.
 """
 
 import hashlib
@@ -53,15 +53,14 @@ def sample(
     Args:
         scorer: has one row for each sentence, nothing read yet.
         max_lengths: [batch], the longest output of each sentence in tokens with EOS, at least 1.
-        keys: [batch], numbers that the random ones of a sentence are made from, such as its tokens.
+        keys: [batch], numbers that seed those of a sentence, such as its tokens.
         sampling: how.
         alpha: exponent of the length penalty in the scores.
         n_samples: outputs for each sentence, drawn independently, so that some may be the same.
         restrictions: of the same sentences; None = only what is never produced.
 
     Returns:
-        For each sentence its outputs in the order in which they were drawn, with the log p that the scorer gives them,
-        at temperature 1 and without any cut; fewer than n_samples where it gives no token a probability above 0.
+        For each sentence its outputs as drawn, with the scorer's log p at temperature 1 and without any cut; fewer than n_samples if no token has a probability above 0.
     """
     restrictions = restrictions or Restrictions()
     row_keys = _row_keys(keys, n_samples, sampling.seed)  # [batch, samples]
@@ -103,8 +102,6 @@ def sample(
 
 
 class _Output:
-    """One output as it grows."""
-
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self.log_prob = 0.0
@@ -132,10 +129,10 @@ def _draw(log_probs: Tensor, random: Tensor, sampling: Sampling) -> Tensor:
         random: float64 [batch, rows], uniform from [0, 1).
         sampling: how.
     Returns:
-        int64 [batch, rows]; -1 where nothing can be drawn.
+        int64 [batch, rows]; -1 if nothing can be drawn.
     """
     values, index = log_probs, None
-    if sampling.top_k or sampling.top_p < 1:  # from the likeliest on
+    if sampling.top_k or sampling.top_p < 1:  # likeliest first
         k = min(sampling.top_k or log_probs.shape[2], log_probs.shape[2])
         values, index = log_probs.topk(k, dim=2)
     # In float64: a sum over a vocabulary in float32 is off by as much as a rare token's probability.
@@ -158,7 +155,7 @@ def _row_keys(keys: Sequence[Sequence[int]], n_samples: int, seed: int) -> Keys:
 
 
 def _uniform(keys: Keys, step: int) -> npt.NDArray[np.float64]:
-    """A number from [0, 1) for each key, another one at each step."""
+    """A number from [0, 1) for each key and step."""
     bits = _mix(keys ^ _mix(np.array([step], np.uint64))) >> np.uint64(11)
     return np.asarray(bits * 2.0**-53, np.float64)
 

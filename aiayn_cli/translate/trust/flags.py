@@ -1,4 +1,4 @@
-"""Signs that a translation is not to be trusted, found by comparing it with its source; no model is asked.
+"""Signs that a translation may be wrong, found by comparing it with its source without a model.
 
 A flag is a reason to look, not a proof: a number may be spelled out, a name may be copied.
 """
@@ -37,21 +37,21 @@ FLAGS = {
 
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
 _OFTEN_SPELLED_OUT = 12  # numbers up to it
-_LONGEST_LOOP = 20  # sub-words of what is repeated
-_LONG_SOURCE = 12  # sub-words from which a very short output is suspect
+_LONGEST_LOOP = 20  # sub-words of a repeated sequence
+_LONG_SOURCE = 12  # sub-words of a source; its output is suspect if very short
 _FEW_LETTERS = 4  # too few to tell a script by
-_COPIED_WORDS = 5  # words from which a mere majority of copied ones is suspect
+_COPIED_WORDS = 5  # words of an output; it is suspect if most are copied
 _COPIED_SHARE = 0.75
 
 
 class OutputChecks:
-    """Looks at translations from one language into another.
+    """Checks translations from one language into another.
 
     Args:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
-        trees: reads outputs where they are trees, of which cuts, unknown symbols and repairs alone are looked at.
-        glossary: terms that are looked for.
-        markup: whether tags and placeholders are looked for.
+        trees: reads outputs that are trees, which are checked for cuts, unknown symbols and repairs alone.
+        glossary: terms to look for.
+        markup: whether to look for tags and placeholders.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OutputChecks:
         self._languages_differ = _base(src_lang) != _base(tgt_lang)
 
     def flags(self, source: str, output: Translation) -> tuple[str, ...]:
-        """Name what is suspicious, in the order of FLAGS; nothing for a blank source."""
+        """The names of what looks wrong, in the order of FLAGS; nothing for a blank source."""
         if is_blank(source):
             return ()
         if output.is_left_out:
@@ -115,26 +115,26 @@ def _is_short(src: Sequence[int], tgt: Sequence[int]) -> bool:
 
 
 def is_looping(ids: Sequence[int]) -> bool:
-    """Whether up to 20 sub-words come at least four times in a row (three times, if they are 3 or more)."""
+    """Whether a sequence of up to 20 sub-words comes four times in a row (three times from 3 sub-words on)."""
     array = np.asarray(ids)
     for period in range(1, min(_LONGEST_LOOP, len(array) // 3) + 1):
         same = array[period:] == array[:-period]
-        needed = period * (2 if period >= 3 else 3)  # places that equal the one a period before
+        needed = period * (2 if period >= 3 else 3)  # consecutive places equal to the one a period before
         if len(same) >= needed and _longest_run(same) >= needed:
             return True
     return False
 
 
 def lost_numbers(source: str, text: str) -> list[str]:
-    """The numbers of the source that are missing, by their digits: 1,000.5 and 1.000,5 are the same."""
+    """The numbers of the source that the text lacks, by their digits: 1,000.5 and 1.000,5 are the same."""
     missing = Counter(_numbers(source)) - Counter(_numbers(text))
     return [number for number in missing.elements() if not _is_often_spelled_out(number)]
 
 
 def lost_addresses(source: str, text: str) -> Iterator[str]:
-    """The web and e-mail addresses of the source that do not stand in the text as they are."""
+    """The web and e-mail addresses of the source that the text lacks."""
     wanted = dict.fromkeys(match.group() for match in ADDRESS.finditer(source))
-    # To look through the text for each would take too long where there are 10,000 of both.
+    # Searching the text for each takes too long if both have 10,000.
     kept = {match.group() for match in ADDRESS.finditer(text)} if wanted else set()
     return (address for address in wanted if address not in kept and address not in text)
 
@@ -147,7 +147,7 @@ def _numbers(text: str) -> list[str]:
 
 
 def _is_often_spelled_out(number: str) -> bool:
-    digits = number.lstrip("0")  # Python refuses to make an int of some thousand digits
+    digits = number.lstrip("0")  # Python refuses to convert thousands of digits
     return len(digits) <= 2 and int(digits or "0") <= _OFTEN_SPELLED_OUT
 
 

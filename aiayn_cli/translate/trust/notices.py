@@ -1,4 +1,4 @@
-"""What is to be said about single lines of a long input: the first few of each kind, and of the rest their number."""
+"""Notices about single lines of a long input: the first few of each kind are logged, the rest counted."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _NAMED = 5  # of each kind
 
 Kind = Literal["split", "long_word", "too_long", "prefix", "repaired", "unreadable"]
 
-# How each kind is summed up where more lines were concerned than were named; "" where the result counts them anyway.
+# The summary of a kind with more lines than were logged; "" if the result counts them anyway.
 _IN_ALL: dict[Kind, str] = {
     "split": "",
     "long_word": "words in all were too long for the model",
@@ -23,53 +23,47 @@ _IN_ALL: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class LineNotice:
-    """One thing to say.
-
-    Attributes:
-        kind: what it is about.
-        text: names the line.
-    """
+    """A notice about one line."""
 
     kind: Kind
-    text: str
+    text: str  # names the line
 
 
 class LineNotices:
-    """Says them, and counts.
+    """Logs and counts notices.
 
     Attributes:
-        counts: how many lines of each kind there were.
+        counts: lines of each kind.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[Kind] = Counter()
 
     def take(self, notice: LineNotice) -> None:
-        """Say one thing, unless enough of its kind was said."""
+        """Count a notice, and log it unless enough of its kind were logged."""
         self.counts[notice.kind] += 1
         if self.counts[notice.kind] <= _NAMED:
             say = logs.warning if _IN_ALL[notice.kind] else logs.notice
             say(notice.text)
 
     def sum_up(self) -> None:
-        """Say how many there were of each kind of which not all were named."""
+        """Log the number of lines of each kind that was not logged in full."""
         for kind, count in self.counts.items():
             if count > _NAMED and _IN_ALL[kind]:
                 logs.warning(f"{count:,} {_IN_ALL[kind]}")
 
 
 class RecordedNotices(LineNotices):
-    """Keeps them for somebody else to say."""
+    """Keeps notices for another process to log."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kept: list[LineNotice] = []
 
     def take(self, notice: LineNotice) -> None:
-        """Keep one."""
         self._kept.append(notice)
 
     def give(self) -> list[LineNotice]:
-        """Hand over what was kept since the last time."""
+        """The notices since the last call."""
         kept, self._kept = self._kept, []
         return kept

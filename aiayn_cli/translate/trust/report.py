@@ -1,4 +1,4 @@
-"""The report on a translation: a line of JSON for each line, and one line for a person."""
+"""The report on a translation: a JSON record for each line, and a summary for people."""
 
 import json
 import math
@@ -19,9 +19,9 @@ def report_record(
     Args:
         number: of the line, from 1 on.
         source: its text.
-        judged: what came of it; the report is about the best output.
+        judged: its outputs; the report is about the best one.
         line_id: the "id" of a JSON record.
-        more: what else there is to say, in JSON's types.
+        more: further entries, in JSON's types.
     """
     best = judged.outputs[0]
     src_tokens = sum(len(part.src) for part in best.parts)
@@ -46,29 +46,21 @@ def report_record(
 
 @dataclass
 class SuspectCounts:
-    """How many lines looked wrong, and why.
+    """How many lines looked wrong, and why."""
 
-    Attributes:
-        lines: judged so far.
-        suspect: of them, those with a flag at the end.
-        mended: of them, those that had one before they were searched again, and now have none.
-        flags: how often each flag was raised at the end.
-    """
-
-    lines: int = 0
-    suspect: int = 0
-    mended: int = 0
-    flags: Counter[str] = field(default_factory=Counter)
+    lines: int = 0  # judged so far
+    suspect: int = 0  # with a flag in the end
+    mended: int = 0  # without a flag thanks to another search
+    flags: Counter[str] = field(default_factory=Counter)  # raised in the end
 
     def take(self, judged: Judged) -> None:
-        """Count one line."""
         self.lines += 1
         self.suspect += bool(judged.flags)
         self.mended += bool(judged.first_flags and not judged.flags)
         self.flags.update(judged.flags)
 
     def summary(self) -> str:
-        """One line for a person; "" where there is nothing to say."""
+        """One line for people; "" if nothing looked wrong."""
         parts = []
         if self.suspect:
             kinds = ", ".join(f"{self.flags[name]:,} {name.replace('_', ' ')}" for name in FLAGS if self.flags[name])

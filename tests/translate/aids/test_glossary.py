@@ -116,7 +116,7 @@ def test_the_translations_of_a_term_that_comes_again_all_count(
     assert hound.targets == ("maus", "katze")
     assert len(hound.constraint) == 2
     err = capsys.readouterr().err
-    assert f"warning: {path}:4: hund was there in line 1: maus, katze all count" in err
+    assert f"warning: {path}:4: hund is also in line 1: maus, katze all count" in err
     assert "2 terms, 1 lines give one of them another translation" in err
 
 
