@@ -12,12 +12,13 @@ from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import is_blank, read_file
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.search.constrained import Constraint
+from aiayn_cli.translate.search.constrained import Constraint, WordPieces
 from aiayn_cli.translate.split import WITHOUT_BLANKS, is_dense
 
 _ANCHORS = ("。", ",", ".", "a")  # texts after which a word without a blank before it is split into sub-words
 _KEY = 2  # first characters of a term, by which it is looked up
 _WARNINGS = 5
+_NO_WORDS = WordPieces()
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,11 @@ class Glossary:
 
     Args:
         terms: the entries.
-        word_continuations: ids of sub-words that continue a word.
-        word_starts: ids of sub-words that begin a word.
+        words: the vocabulary's sub-words by their place in a word.
     """
 
-    def __init__(
-        self,
-        terms: Iterable[Term],
-        word_continuations: frozenset[int] = frozenset(),
-        word_starts: frozenset[int] = frozenset(),
-    ) -> None:
-        self.word_continuations, self.word_starts = word_continuations, word_starts
+    def __init__(self, terms: Iterable[Term], words: WordPieces = _NO_WORDS) -> None:
+        self.words = words
         self._by_source: dict[str, list[Term]] = defaultdict(list)  # in lower case
         for term in terms:
             self._by_source[_folded(term.source)].append(term)
@@ -152,7 +147,7 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
     pieces = codec.tgt_pieces(range(codec.size))
     words = frozenset(i for i, piece in enumerate(pieces) if piece.lstrip(BLANK_MARK)[:1].isalnum())
     inside = frozenset(i for i in words if not pieces[i].startswith(BLANK_MARK)) if has_blanks else frozenset()
-    return Glossary(terms, inside, words - inside)
+    return Glossary(terms, WordPieces(continuations=inside, starts=words - inside))
 
 
 def _entry(line: str, place: str) -> tuple[str, list[str]]:

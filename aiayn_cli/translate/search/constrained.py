@@ -11,7 +11,7 @@ a word is due, much before or after a full stop.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -47,6 +47,17 @@ class PhraseState:
     def bank(self) -> tuple[int, int]:
         """The number of constraints met, and of tokens of the next one."""
         return len(self.met), self.matched if self.begun else 0
+
+
+@dataclass(frozen=True)
+class WordPieces:
+    """Tokens by their place in a word."""
+
+    continuations: frozenset[int] = frozenset()  # continue a word: a phrase followed by one does not count
+    starts: frozenset[int] = frozenset()  # begin a word; empty = phrases cost what the scorer says
+
+
+_NO_WORDS = WordPieces()
 
 
 @dataclass(frozen=True)
@@ -114,8 +125,7 @@ def constrained_search(
     alpha: float,
     n_best: int = 1,
     restrictions: Restrictions | None = None,
-    word_continuations: Collection[int] = (),
-    word_starts: Collection[int] = (),
+    words: WordPieces = _NO_WORDS,
 ) -> list[list[Hypothesis]]:
     """Search the best outputs of a batch of sentences.
 
@@ -127,30 +137,27 @@ def constrained_search(
         alpha: exponent of the length penalty, at least 0.
         n_best: outputs returned for each sentence, at most beam_size.
         restrictions: of the same sentences; None = only what is never produced.
-        word_continuations: tokens that continue a word: a phrase followed by one does not count.
-        word_starts: tokens that begin a word; empty = phrases cost what the scorer says.
+        words: see WordPieces.
 
     Returns:
         For each sentence its outputs, all different: those that miss the fewest constraints first, then by score; fewer
         than n_best if there are no others. A log_prob is the scorer's own, a score that of the comparison.
     """
     restrictions = restrictions or Restrictions()
-    weight = _PHRASE_WEIGHT if word_starts else 1.0
+    weight = _PHRASE_WEIGHT if words.starts else 1.0
     sentences = [
-        _Sentence(
-            number, limit, PhraseRules(tuple(each), frozenset(word_continuations)), beam_size, alpha, n_best, weight
-        )
+        _Sentence(number, limit, PhraseRules(tuple(each), words.continuations), beam_size, alpha, n_best, weight)
         for number, (limit, each) in enumerate(zip(max_lengths, constraints, strict=True))
     ]
     going = list(sentences)
-    starts = sorted(word_starts)
+    starts = sorted(words.starts)
     tokens = torch.full((len(going),), BOS_ID)
     n_read = 0
     while going:
         log_probs = scorer.step(tokens)  # [rows, vocab]; all sentences have the same number of rows
         rows = len(log_probs) // len(going)
         shaped = log_probs.view(len(going), rows, -1)
-        words = shaped[:, :, starts].logsumexp(2).tolist() if word_starts else [[-torch.inf] * rows] * len(going)
+        begins = shaped[:, :, starts].logsumexp(2).tolist() if starts else [[-torch.inf] * rows] * len(going)
         outputs = torch.tensor([s.outputs(rows, n_read) for s in going]).view(len(going), rows, n_read)
         endings = shaped[:, :, EOS_ID].tolist()  # before EOS may be forbidden
         lengths = torch.full((len(going),), n_read, device=log_probs.device)
@@ -158,7 +165,7 @@ def constrained_search(
         n_read += 1
         best, best_tokens = shaped.topk(min(beam_size, shaped.shape[2]), dim=2)
         for sentence, scores, *rest in zip(
-            going, shaped, best.tolist(), best_tokens.tolist(), endings, words, strict=True
+            going, shaped, best.tolist(), best_tokens.tolist(), endings, begins, strict=True
         ):
             sentence.advance(n_read, scores, *rest)
         staying = [number for number, sentence in enumerate(going) if sentence.live]

@@ -60,7 +60,8 @@ def sample(
         restrictions: of the same sentences; None = only what is never produced.
 
     Returns:
-        For each sentence its outputs as drawn, with the scorer's log p at temperature 1 and without any cut; fewer than n_samples if no token has a probability above 0.
+        For each sentence its outputs as drawn, with the scorer's log p at temperature 1 and without any cut; fewer than
+        n_samples if no token has a probability above 0.
     """
     restrictions = restrictions or Restrictions()
     row_keys = _row_keys(keys, n_samples, sampling.seed)  # [batch, samples]

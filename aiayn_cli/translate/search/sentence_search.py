@@ -262,8 +262,7 @@ class SentenceSearch:
                 alpha=self.decoding.alpha,
                 n_best=self.n_best,
                 restrictions=self._restrictions(chosen),
-                word_continuations=glossary.word_continuations,
-                word_starts=glossary.word_starts,
+                words=glossary.words,
             )
             for number, hypotheses in zip(numbers, results, strict=True):
                 found[number] = hypotheses

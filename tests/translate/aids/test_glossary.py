@@ -92,9 +92,9 @@ def test_a_file_is_read_with_its_alternatives_and_what_cannot_be_written_is_name
     assert f"{path}:4: the vocabulary cannot write \u4e2d\u4e2d: not enforced" in err
     assert "3 terms" in err
     pieces = vocab.tgt_pieces(range(vocab.size))
-    assert all(pieces[i].startswith("\u2581") for i in terms.word_starts)
-    assert not any(pieces[i].startswith("\u2581") for i in terms.word_continuations)
-    assert vocab.encode_tgt(["."])[0][-1] not in terms.word_continuations | terms.word_starts
+    assert all(pieces[i].startswith("\u2581") for i in terms.words.starts)
+    assert not any(pieces[i].startswith("\u2581") for i in terms.words.continuations)
+    assert vocab.encode_tgt(["."])[0][-1] not in terms.words.continuations | terms.words.starts
 
 
 def test_a_language_without_blanks_has_its_terms_inside_words_too(tmp_path: Path, vocab: Codec) -> None:
@@ -103,7 +103,7 @@ def test_a_language_without_blanks_has_its_terms_inside_words_too(tmp_path: Path
     [with_blank, without] = terms.constraints("hund")[0]
     assert list(with_blank) == vocab.encode_tgt(["maus"])[0]
     assert "".join(vocab.tgt_pieces(without)) == "maus"
-    assert terms.word_continuations == frozenset()
+    assert terms.words.continuations == frozenset()
 
 
 def test_the_translations_of_a_term_that_comes_again_all_count(

@@ -8,7 +8,7 @@ from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_
 
 from aiayn_cli.special_tokens import EOS_ID
 from aiayn_cli.translate.search.beam import Hypothesis, beam_search
-from aiayn_cli.translate.search.constrained import Constraint, constrained_search
+from aiayn_cli.translate.search.constrained import Constraint, WordPieces, constrained_search
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 N_WORDS = 4
@@ -84,7 +84,13 @@ def test_with_known_words_half_of_a_phrases_cost_counts_and_that_of_its_place(
         ((tokens, rank(tokens) / ((6 + len(tokens)) / 6) ** alpha) for tokens in outputs), key=lambda x: -x[1]
     )
     [found] = constrained_search(
-        TableScorer(table, [0]), [5], [[(phrase,)]], beam_size=EVERYTHING, alpha=alpha, n_best=3, word_starts=starts
+        TableScorer(table, [0]),
+        [5],
+        [[(phrase,)]],
+        beam_size=EVERYTHING,
+        alpha=alpha,
+        n_best=3,
+        words=WordPieces(starts=frozenset(starts)),
     )
     assert_same([each for each in found if holds(each.tokens, phrase, set())], expected[:3])
     assert [each.log_prob for each in found] == pytest.approx([log_prob_of(table, 0, each.tokens) for each in found])
@@ -116,7 +122,7 @@ def test_a_beam_that_holds_everything_finds_what_exhaustive_search_finds(
         continuations = set()
     found = constrained_search(
         TableScorer(table, list(range(len(sentences)))), max_lengths, constraints, beam_size=EVERYTHING, alpha=alpha,
-        n_best=n_best, word_continuations=continuations,
+        n_best=n_best, words=WordPieces(continuations=frozenset(continuations)),
     )  # fmt: skip
     for number, outputs in enumerate(found):
         expected = exhaustive_search(table, number, max_lengths[number], alpha, constraints[number], continuations)
