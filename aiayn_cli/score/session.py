@@ -164,7 +164,7 @@ def run_echo(test_set: str, langs: str | None, side: str, from_folder: Path | No
     Raises:
         AiaynError: there is no such set, or it cannot be downloaded.
     """
-    found = _load_set(test_set, langs, from_folder)
+    found = load_set(test_set, langs, from_folder)
     write_records(sys.stdout.buffer, found.source if side == "src" else next(iter(found.references.values())))
     sys.stdout.buffer.flush()
 
@@ -219,7 +219,7 @@ def read_texts(options: ScoreOptions) -> Texts:
         references = {display_name(path): read_file(path) for path in options.references}
         source = None if options.source is None else read_file(options.source)
     else:
-        test_set = _load_set(options.test_set, options.langs, options.from_folder)
+        test_set = load_set(options.test_set, options.langs, options.from_folder)
         name = f"{test_set.name} {test_set.langs}"
         references = {f"{name} {field}": lines for field, lines in test_set.references.items()}
         source = test_set.source
@@ -240,7 +240,12 @@ def read_texts(options: ScoreOptions) -> Texts:
     return Texts(systems=systems, references=references, source=source)
 
 
-def _load_set(name: str, langs: str | None, from_folder: Path | None) -> TestSet:
+def load_set(name: str, langs: str | None, from_folder: Path | None) -> TestSet:
+    """One of sacreBLEU's test sets, downloaded if necessary.
+
+    Raises:
+        AiaynError: there is no such set, or it cannot be downloaded.
+    """
     # Here, because it loads requests, which takes as long as everything else that a plain score loads.
     download = importlib.import_module("aiayn_cli.corpora.download")
     return load_test_set(name, langs, download.Downloads(download.DOWNLOADS_FOLDER, from_folder))
