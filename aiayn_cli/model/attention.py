@@ -8,11 +8,7 @@ from torch.nn import functional
 
 from aiayn_cli.model.cpu.dropout import dropout
 from aiayn_cli.model.cpu.packed_attention import PackedPattern, packed_attention, project_apart
-from aiayn_cli.model.masks import Causal, additive, causal_mask
-from aiayn_cli.model.windowed_attention import Window, from_blocks, to_blocks
-
-WholeMask = Tensor | Window | Causal | None  # of sequences side by side
-Mask = WholeMask | PackedPattern
+from aiayn_cli.model.masks import Causal, Mask, SharedMask, Window, from_blocks
 
 # Queries x keys of one head below which a CPU is faster with the written-out form: up to ten times at lengths of
 # sentences, since the backward pass of torch's fused kernel is slow there (tests/benchmarks/attention.py, with the
@@ -23,42 +19,41 @@ _WRITTEN_OUT_BELOW = 512 * 512
 _FUSED_UP_TO = 32
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: WholeMask, dropout_probability: float = 0.0) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout_probability: float = 0.0, *, in_step: bool = False
+) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) v: the one place that chooses how it is computed.
 
     Args:
         q: [batch, heads, tgt_len, d_k].
         k: [batch, heads, src_len, d_k].
         v: [batch, heads, src_len, d_v].
-        mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all. Or the
-            same as numbers to be added, as additive() makes them. Or, for self-attention, Causal or a Window.
+        mask: who may attend to whom (masks.py); Causal and Window for self-attention only.
         dropout_probability: of losing an attention weight.
+        in_step: this is a step of incremental decoding, whose rounding may depend on the number of sentences.
+            Otherwise the choice looks at their lengths alone, so that a pair is scored the same in any company.
     Returns:
         [batch, heads, tgt_len, d_v].
     """
     if isinstance(mask, Window):
-        blocks = attend(*to_blocks(q, k, v, mask), dropout_probability)
-        return from_blocks(blocks, len(q), q.shape[2])
-    if q.device.type == "cpu" and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW:
-        shown = causal_mask(q.shape[2], q.device) if isinstance(mask, Causal) else mask
-        return written_out_attention(q, k, v, shown, dropout_probability)
-    if isinstance(mask, Causal):
+        if mask.pays(q.shape[2]):
+            blocks = attend(*mask.to_blocks(q, k, v), dropout_probability)
+            return from_blocks(blocks, len(q), q.shape[2])
+        mask = mask.mask(q.shape[2], q.device)
+    on_cpu = q.device.type == "cpu"
+    starts_soon = in_step and on_cpu and q.dtype is torch.float32 and len(q) * q.shape[1] <= _FUSED_UP_TO
+    if on_cpu and not starts_soon and q.shape[2] * k.shape[2] < _WRITTEN_OUT_BELOW:
+        seen = mask.mask(q.shape[2], q.device) if isinstance(mask, Causal) else mask
+        return written_out_attention(q, k, v, seen, dropout_probability)
+    if isinstance(mask, Causal):  # flash attention, which takes no mask
         return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout_probability, is_causal=True)
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_probability)
+    added = mask.added(0, q.dtype) if isinstance(mask, SharedMask) else mask
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout_probability)
 
 
-def attend_in_step(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """attend() for a step of incremental decoding; arguments and result as there.
-
-    How it is computed, and so how it is rounded, depends on how many sentences there are. attend() looks at their
-    lengths alone, so that a pair of sentences can be scored the same in any company.
-    """
-    if q.device.type == "cpu" and q.dtype is torch.float32 and len(q) * q.shape[1] <= _FUSED_UP_TO:
-        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    return attend(q, k, v, mask)
-
-
-def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_probability: float) -> Tensor:
+def written_out_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | SharedMask | None, dropout_probability: float
+) -> Tensor:
     """The equation itself, in three operations; arguments and result as in attend()."""
     batch, heads, tgt_len, d_k = q.shape
     q, k, v = (x.reshape(batch * heads, x.shape[2], x.shape[3]) for x in (q, k, v))
@@ -68,11 +63,8 @@ def written_out_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, 
         scores = torch.baddbmm(q.new_empty(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=scale)
     else:
         # Hidden places get -inf before the softmax (Section 3.2.3), added by the product itself.
-        bias = additive(mask, q.dtype) if mask.dtype is torch.bool else mask
-        if len(mask) > 1 and mask.shape[1] < heads:
-            bias = bias.expand(batch, heads, *mask.shape[2:])
-        bias = bias.reshape(-1, *mask.shape[2:])
-        scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
+        shared = mask if isinstance(mask, SharedMask) else SharedMask(mask)
+        scores = torch.baddbmm(shared.added(heads, q.dtype), q, k.transpose(1, 2), alpha=scale)
     # Over a few bf16 numbers torch's softmax takes up to four times as long as with its result in float32.
     wide = torch.float32 if scores.dtype is torch.bfloat16 and not scores.requires_grad else None
     weights = dropout(scores.softmax(dim=-1, dtype=wide).to(v.dtype), dropout_probability)
@@ -102,15 +94,13 @@ class MultiHeadAttention(nn.Module):
         self.w_qkv = Projection(d_model, n_heads * (2 * d_k + d_v), bias=bias)
         self.w_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
-    def forward(self, queries: Tensor, memory: Tensor, mask: Mask) -> Tensor:
+    def forward(self, queries: Tensor, memory: Tensor, mask: Mask | PackedPattern) -> Tensor:
         """Let each query read from memory.
 
         Args:
             queries: [batch, tgt_len, d_model], or packed [rows, d_model].
             memory: [batch, src_len, d_model]; the queries themselves for self-attention. Or packed likewise.
-            mask: bool [batch or 1, 1, tgt_len or 1, src_len]; True = may attend; no row all False. None = all.
-                A PackedPattern for packed sequences, of heads whose d_k is their d_v. For self-attention also Causal
-                or a Window.
+            mask: who may attend to whom (masks.py); for packed sequences a PackedPattern, if d_k is d_v.
         Returns:
             As the queries.
         """

@@ -9,10 +9,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.model.attention import MultiHeadAttention, WholeMask
-from aiayn_cli.model.masks import Causal, causal_mask
+from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.masks import Causal, Mask, SharedMask, Window
 from aiayn_cli.model.transformer import Transformer
-from aiayn_cli.model.windowed_attention import Window
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class AttentionMaps:
     cross: Tensor
 
 
-def attention_weights(attention: MultiHeadAttention, queries: Tensor, memory: Tensor, mask: WholeMask) -> Tensor:
+def attention_weights(attention: MultiHeadAttention, queries: Tensor, memory: Tensor, mask: Mask) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) of one attention (paper, Equation 1), [batch, heads, tgt_len, src_len] in float32.
 
     Args:
@@ -40,10 +39,10 @@ def attention_weights(attention: MultiHeadAttention, queries: Tensor, memory: Te
     """
     q, (k, _) = attention.project_q(queries), attention.project_kv(memory)
     scores = (q.float() @ k.float().transpose(2, 3)) / math.sqrt(attention.d_k)
-    if isinstance(mask, Window):
+    if isinstance(mask, Causal | Window):
         mask = mask.mask(queries.shape[1], queries.device)
-    elif isinstance(mask, Causal):
-        mask = causal_mask(queries.shape[1], queries.device)
+    elif isinstance(mask, SharedMask):
+        mask = mask.shown
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     return scores.softmax(dim=-1)
@@ -76,7 +75,7 @@ def _recorded(modules: Iterable[MultiHeadAttention]) -> Iterator[dict[nn.Module,
     """Collect the weights of some attentions while the model runs."""
     found: dict[nn.Module, Tensor] = {}
 
-    def record(module: nn.Module, arguments: tuple[Tensor, Tensor, WholeMask]) -> None:
+    def record(module: nn.Module, arguments: tuple[Tensor, Tensor, Mask]) -> None:
         found[module] = attention_weights(cast(MultiHeadAttention, module), *arguments)
 
     hooks = [module.register_forward_pre_hook(record) for module in modules]

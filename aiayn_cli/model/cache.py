@@ -13,23 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.model.masks import additive, causal_mask, contiguous, padding_mask
-from aiayn_cli.model.window_cache import LeftBehind
+from aiayn_cli.model.masks import SharedMask, causal_mask, padding_mask
 
 _GROWTH = 16  # slots by which a pool grows, so that most steps copy nothing and few shapes of products occur
 
 
 @dataclass(frozen=True)
 class NewSlots:
-    """Where the tokens of one step are put.
+    """Where the tokens of one step are put."""
 
-    Attributes:
-        index: int64 [sentences, new], the slot of each.
-        size: slots that a pool must have, filled or not.
-    """
-
-    index: Tensor
-    size: int
+    index: Tensor  # int64 [sentences, new], the slot of each
+    size: int  # slots that a pool must have, filled or not
     _rows: dict[int, Tensor] = field(default_factory=dict, compare=False)
 
     def rows(self, heads: int) -> Tensor:
@@ -84,15 +78,11 @@ class LayerCache:
 
 
 class DecoderCache:
-    """The state of a batch of hypotheses: an argument of each step, never hidden in the model.
-
-    Row r of the hypotheses belongs to sentence r // (rows / sentences). Sentences may have read different numbers
-    of tokens; all hypotheses of one sentence have read equally many.
+    """The Transformer's DecodingCache: its layers' keys and values, and who sees which of them.
 
     Attributes:
         layers: one LayerCache for each decoder layer.
-        memory_mask: [sentences, heads or 1, 1, src_len] or None (no padding), added to attention scores: -inf =
-            padding.
+        memory_mask: bool [sentences, 1, 1, src_len], True = a real source token; None = no padding.
         lengths: target positions that each sentence's hypotheses have read.
     """
 
@@ -106,29 +96,26 @@ class DecoderCache:
         """
         memory = layers[0].memory_k
         self.layers = layers
-        self.memory_mask = None if src_mask is None else self._for_heads(padding_mask(src_mask))
+        self._hide_padding(src_mask)
         self.lengths = [0] * len(memory)
         self._window = attention_window
-        # On a GPU to know which slots are free would make the host wait for the device, at each step. There only those
-        # are used again that a window has left behind.
+        # On a GPU the host would wait for the device at each step to know which slots are free: there none is reused.
         self._reuse = memory.device.type == "cpu"
-        self._used = [0] * len(memory)  # slots of each sentence, where none is used again
-        self._left_behind = LeftBehind(len(memory), attention_window, _GROWTH) if attention_window else None
+        self._used = [0] * len(memory)  # slots of each sentence, where none is reused
         self._seen = torch.zeros(len(memory), 1, 0, dtype=torch.bool, device=memory.device)  # [sentences, beams, slots]
         self._position = torch.zeros(len(memory), 0, dtype=torch.int64, device=memory.device)  # of each slot's token
 
-    def take_up(self, beams: int, new_len: int) -> tuple[NewSlots, Tensor]:
+    def take_up(self, beams: int, new_len: int) -> tuple[NewSlots, SharedMask]:
         """Find slots for the tokens of a step.
 
         Args:
             beams: hypotheses of each sentence, those of the last step or choice; any number before the first step.
             new_len: tokens that each of them reads.
         Returns:
-            The slots, and what the new tokens see: [sentences, heads or 1, beams * new_len, slots], added to attention
-            scores, 0 or -inf.
+            The slots, and what the new tokens see: bool [sentences, 1, beams * new_len, slots].
         """
         new, device = beams * new_len, self._seen.device
-        slots = self._free_slots(beams, new_len)
+        slots = self._free_slots(new)
         index = slots.index.unsqueeze(1)  # [sentences, 1, new]
         seen = _resized(self._seen, 2, slots.size)
         if seen.shape[1] == 1 < beams:  # before the first step
@@ -146,60 +133,39 @@ class DecoderCache:
             positions = torch.tensor(self.lengths, device=device)[:, None] + steps  # [sentences, new]
             self._position = _resized(self._position, 1, slots.size).scatter_(1, slots.index, positions)
             visible = visible & (positions[:, :, None] - self._position[:, None, :] <= self._window)
-            # What the next token cannot reach lies on nobody's way any more, so that its slot is used again.
+            # No hypothesis needs what its next token cannot reach: the slot may be reused.
             self._seen = self._seen & (positions[:, None, -1:] + 1 - self._position[:, None, :] <= self._window)
         self.lengths = [length + new_len for length in self.lengths]
-        return slots, self._for_heads(visible[:, None])
+        return slots, SharedMask(visible[:, None])
 
-    def _for_heads(self, mask: Tensor) -> Tensor:
-        """bool [sentences, 1, .., ..] -> the same, to be added; on a CPU for each head, once for all layers."""
-        memory = self.layers[0].memory_k
-        numbers = additive(mask, memory.dtype)
-        return numbers.expand(-1, memory.shape[1], -1, -1).contiguous() if memory.device.type == "cpu" else numbers
-
-    def _free_slots(self, beams: int, new_len: int) -> NewSlots:
-        new, device, size = beams * new_len, self._seen.device, self._seen.shape[2]
-        if self._reuse:
-            taken = self._seen.any(1)  # [sentences, slots]
-            needed = int(taken.sum(1).max()) + new if size else new
-            if needed > size:
-                size = -(-needed // _GROWTH) * _GROWTH
-                taken = _resized(taken, 1, size)
-            order = torch.arange(size, device=device)  # the first free ones, whatever follows them
-            return NewSlots((taken.int() * size + order).topk(new, dim=1, largest=False).indices, size)
-        if self._left_behind is not None:
-            index, size = self._left_behind.take_up(self.lengths, beams, new_len)
-            return NewSlots(index.to(device), size)
-        needed = max(self._used) + new
+    def _free_slots(self, new: int) -> NewSlots:
+        device, size = self._seen.device, self._seen.shape[2]
+        taken = self._seen.any(1)  # [sentences, slots]
+        needed = new + (max(self._used) if not self._reuse else int(taken.sum(1).max()) if size else 0)
         if needed > size:
             size = -(-needed // _GROWTH) * _GROWTH
+        if self._reuse:
+            order = torch.arange(size, device=device)  # the first free ones, whatever follows them
+            taken = _resized(taken, 1, size)
+            return NewSlots((taken.int() * size + order).topk(new, dim=1, largest=False).indices, size)
         index = torch.tensor(self._used, device=device)[:, None] + torch.arange(new, device=device)
         self._used = [used + new for used in self._used]
         return NewSlots(index, size)
 
-    def reorder(self, rows: Tensor) -> None:
-        """Replace the hypotheses by copies of the given rows; their sentences stay.
+    def _hide_padding(self, src_mask: Tensor | None) -> None:
+        self._src_mask = src_mask
+        self.memory_mask = None if src_mask is None else SharedMask(padding_mask(src_mask))
 
-        Args:
-            rows: int64 [new_rows], a multiple of the number of sentences; each row's parent is of its own sentence.
-        """
+    def reorder(self, rows: Tensor) -> None:
         sentences, _, size = self._seen.shape
         if size:
             self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(sentences, -1, size)
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """Drop all but some sentences, and all but some rows.
-
-        Args:
-            sentences: int64 [new_sentences], indices into the present ones.
-            rows: int64 [new_rows], indices into the present rows, grouped by sentence in the new order.
-        """
-        if self.memory_mask is not None:
-            self.memory_mask = self.memory_mask.index_select(0, sentences)
+        if self._src_mask is not None:
+            self._hide_padding(self._src_mask.index_select(0, sentences))
         kept = sentences.tolist()
         self._used = [self._used[sentence] for sentence in kept]
-        if self._left_behind is not None:
-            self._left_behind.keep(kept)
         self.lengths = [self.lengths[sentence] for sentence in kept]
         self._position = self._position.index_select(0, sentences)
         size = self._seen.shape[2]
@@ -211,29 +177,21 @@ class DecoderCache:
             layer.select(sentences)
 
     def take(self, places: Tensor, other: "DecoderCache", chosen: slice) -> None:
-        """See DecodingCache."""
-        widths = self.layers[0].memory_k.shape[2], other.layers[0].memory_k.shape[2]
-        if widths[0] != widths[1] or self.memory_mask is not None or other.memory_mask is not None:
-            held, new = (_padded_mask(cache, max(widths)) for cache in (self, other))
-            self.memory_mask = held.index_copy_(0, places, new[chosen])
+        held, new = self.layers[0].memory_k[:, 0], other.layers[0].memory_k[chosen, 0]
+        new_mask = None if other._src_mask is None else other._src_mask[chosen]
+        self._hide_padding(put_mask(held, self._src_mask, places, new, new_mask))
         for layer, added in zip(self.layers, other.layers, strict=True):
             layer.take(places, added, chosen)
         self._seen = put(self._seen, places, other._seen[chosen], dim=2)
         if self._window:
             self._position = put(self._position, places, other._position[chosen])
-        if self._left_behind is not None and other._left_behind is not None:
-            self._left_behind.take(places.tolist(), other._left_behind, chosen)
         for place, sentence in zip(places.tolist(), range(chosen.start, chosen.stop), strict=True):
             self._used[place], self.lengths[place] = other._used[sentence], other.lengths[sentence]
 
 
-def _padded_mask(cache: DecoderCache, width: int) -> Tensor:
-    """The memory mask of a cache, or what stands for none, with -inf up to a width."""
-    memory, mask = cache.layers[0].memory_k, cache.memory_mask
-    if mask is None:
-        heads = memory.shape[1] if memory.device.type == "cpu" else 1
-        mask = memory.new_zeros(len(memory), heads, 1, memory.shape[2])
-    return functional.pad(mask, (0, width - mask.shape[3]), value=-torch.inf)
+def contiguous(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """In another type and contiguous, in one pass; the tensor itself where it is both already."""
+    return x.to(dtype, memory_format=torch.contiguous_format)
 
 
 def _resized(x: Tensor, dim: int, size: int) -> Tensor:
@@ -263,7 +221,9 @@ def rows_of(sentences: Tensor, n_beams: int) -> Tensor:
     return (sentences[:, None] * n_beams + torch.arange(n_beams, device=sentences.device)).flatten()
 
 
-def put_mask(held: Tensor, held_mask: Tensor | None, places: Tensor, new: Tensor, new_mask: Tensor | None) -> Tensor:
+def put_mask(
+    held: Tensor, held_mask: Tensor | None, places: Tensor, new: Tensor, new_mask: Tensor | None
+) -> Tensor | None:
     """What put() is for the memory, for its mask.
 
     Args:
@@ -271,8 +231,11 @@ def put_mask(held: Tensor, held_mask: Tensor | None, places: Tensor, new: Tensor
         held_mask, new_mask: theirs, bool [sentences, src_len]; None = no padding.
         places: as in put().
     """
-    masks = (
-        torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if mask is None else mask
+    if held_mask is None and new_mask is None and held.shape[1] == new.shape[1]:
+        return None
+    size = max(held.shape[1], new.shape[1])
+    all_held, all_new = (
+        _resized(memory.new_ones(memory.shape[:2], dtype=torch.bool) if mask is None else mask, 1, size)
         for memory, mask in ((held, held_mask), (new, new_mask))
     )
-    return put(next(masks), places, next(masks))
+    return all_held.index_copy(0, places, all_new)

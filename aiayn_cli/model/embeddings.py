@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.cpu.dropout import dropout
-from aiayn_cli.model.packing import Packing
+from aiayn_cli.model.cpu.packing import Packing
 from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.translation_model import NO_LIMIT
 

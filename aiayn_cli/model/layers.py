@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.model.attention import Mask, MultiHeadAttention, attend_in_step
-from aiayn_cli.model.cache import LayerCache, NewSlots
+from aiayn_cli.model.attention import MultiHeadAttention, attend
+from aiayn_cli.model.cache import LayerCache, NewSlots, contiguous
 from aiayn_cli.model.cpu.dropout import dropout, dropout_add
 from aiayn_cli.model.cpu.fused_feed_forward import fused_feed_forward
 from aiayn_cli.model.cpu.packed_attention import PackedPattern
-from aiayn_cli.model.masks import contiguous
+from aiayn_cli.model.masks import Mask, SharedMask
 
 
 class FeedForward(nn.Module):
@@ -66,16 +66,8 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(d_model, dropout, norm)
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
-    def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        """One layer.
-
-        Args:
-            x: [batch, src_len, d_model], or packed [rows, d_model].
-            mask: bool [batch or 1, 1, src_len or 1, src_len]; True = may attend. None = all. A PackedPattern if x is
-                packed; or a Window.
-        Returns:
-            As x.
-        """
+    def forward(self, x: Tensor, mask: Mask | PackedPattern) -> Tensor:
+        """[batch, src_len, d_model], or packed [rows, d_model] with a PackedPattern -> the same shape."""
         x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
 
@@ -102,20 +94,15 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(d_model, dropout, norm)
 
     def forward(
-        self,
-        x: Tensor,
-        mask: Mask,
-        memory: Tensor,
-        memory_mask: Tensor | PackedPattern | None,
+        self, x: Tensor, mask: Mask | PackedPattern, memory: Tensor, memory_mask: Mask | PackedPattern
     ) -> Tensor:
         """One layer over whole target sequences.
 
         Args:
             x: [batch, tgt_len, d_model], or packed [rows, d_model].
-            mask: Causal; or bool [1, 1, tgt_len, tgt_len], True = may attend. A PackedPattern if x is packed; or a
-                Window.
+            mask: of self-attention, which hides what comes later; a PackedPattern if x is packed.
             memory: [batch, src_len, d_model], or packed likewise.
-            memory_mask: bool [batch, 1, 1, src_len]; True = a real source token. None = no padding. Likewise.
+            memory_mask: bool [batch, 1, 1, src_len], True = a real source token; None = no padding. Packed likewise.
         Returns:
             As x.
         """
@@ -128,15 +115,16 @@ class DecoderLayer(nn.Module):
         k, v = (x.to(self.cache_dtype or x.dtype).contiguous() for x in self.memory_attention.project_kv(memory))
         return LayerCache(k, v)
 
-    def step(self, x: Tensor, cache: LayerCache, slots: NewSlots, mask: Tensor, memory_mask: Tensor | None) -> Tensor:
+    def step(
+        self, x: Tensor, cache: LayerCache, slots: NewSlots, mask: SharedMask, memory_mask: SharedMask | None
+    ) -> Tensor:
         """One layer over the newest target positions; they are added to the cache.
 
         Args:
             x: [sentences, new, d_model], those of all hypotheses of a sentence together.
             cache: of this layer.
-            slots: where the new positions go, from DecoderCache.take_up().
-            mask: [sentences, heads or 1, new, slots], added to attention scores; from there too.
-            memory_mask: [sentences, heads or 1, 1, src_len] or None, added to attention scores.
+            slots, mask: where the new positions go and what they see, from DecoderCache.take_up().
+            memory_mask: of the DecoderCache.
         Returns:
             [sentences, new, d_model].
         """
@@ -144,15 +132,16 @@ class DecoderLayer(nn.Module):
         x = self.memory_residual(x, lambda y: self._attend_to_memory(y, cache, memory_mask))
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
 
-    def _attend_to_past(self, x: Tensor, mask: Tensor, cache: LayerCache, slots: NewSlots) -> Tensor:
+    def _attend_to_past(self, x: Tensor, mask: SharedMask, cache: LayerCache, slots: NewSlots) -> Tensor:
         q, k, v = self.attention.project_all(x)
         k, v = cache.append(k, v, slots)
-        return self._combined(self.attention, attend_in_step(contiguous(q, k.dtype), k, v, mask), x.dtype)
+        read = attend(contiguous(q, k.dtype), k, v, mask, in_step=True)
+        return self._combined(self.attention, read, x.dtype)
 
-    def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: Tensor | None) -> Tensor:
+    def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: SharedMask | None) -> Tensor:
         # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
         q = contiguous(self.memory_attention.project_q(x), cache.memory_k.dtype)
-        read = attend_in_step(q, cache.memory_k, cache.memory_v, memory_mask)
+        read = attend(q, cache.memory_k, cache.memory_v, memory_mask, in_step=True)
         return self._combined(self.memory_attention, read, x.dtype)
 
     @staticmethod

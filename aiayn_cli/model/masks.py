@@ -1,41 +1,144 @@
-"""Masks of attention: bool, True = may attend (torch's own convention)."""
+"""Which keys each query may attend to: a bool mask, True = may attend (as in torch), or an object that yields one.
+
+Restricted self-attention (paper, Section 4) is computed in blocks, so that it costs n * r products of vectors instead
+of n^2 with most of them hidden. The sequence is cut into blocks of r positions; the queries of a block see the keys of
+their own block and of the one before it, and of the one after it where they may look ahead: at most 3 r keys each.
+"""
+
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+_SMALLEST_BLOCK = 16  # positions; products of smaller matrices take as long
 
 
-def padding_mask(is_token: Tensor) -> Tensor:
-    """Let every query see the real tokens of its sentence.
+@dataclass(frozen=True)
+class Causal:
+    """Each position sees itself and what comes before it (paper, Section 3.2.3)."""
 
-    Args:
-        is_token: bool [batch, src_len], True = a real token, False = padding.
-    Returns:
-        bool [batch, 1, 1, src_len], to be broadcast over heads and queries.
+    def mask(self, length: int, device: torch.device) -> Tensor:
+        """Bool [1, 1, length, length]."""
+        return causal_mask(length, device)
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Self-attention that reaches only so far.
+
+    Attributes:
+        reach: positions to each side, at least 1.
+        causal: whether what comes later is hidden.
+        is_token: bool [batch, length], True = a real token, False = padding, which is hidden; None = no padding.
     """
-    return is_token[:, None, None, :]
+
+    reach: int
+    causal: bool
+    is_token: Tensor | None = None
+
+    @property
+    def block(self) -> int:
+        """Positions that are computed together."""
+        return max(self.reach, _SMALLEST_BLOCK)
+
+    def pays(self, length: int) -> bool:
+        """Whether blocks take fewer products than the whole square does."""
+        return length > (2 if self.causal else 3) * self.block
+
+    def mask(self, length: int, device: torch.device) -> Tensor:
+        """Bool [batch or 1, 1, length, length]; each position sees itself."""
+        positions = torch.arange(length, device=device)
+        seen = self._within(positions - positions[:, None])[None, None]
+        if self.is_token is not None:
+            seen = seen & self.is_token[:, None, None, :]
+        return seen | torch.eye(length, dtype=torch.bool, device=device)
+
+    def to_blocks(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Arrange self-attention as many small ones, one for each block.
+
+        Args:
+            q, k: [batch, heads, length, d_k].
+            v: [batch, heads, length, d_v].
+        Returns:
+            Queries [batch * blocks, heads, block, d_k], keys [.., keys, d_k], values [.., keys, d_v], and their mask,
+            bool [batch * blocks, 1, block, keys].
+        """
+        length, block = q.shape[2], self.block
+        n_blocks = -(-length // block)
+        rest = n_blocks * block - length
+        mask = self._block_mask(length, q.device).expand(len(q), -1, -1, -1).flatten(0, 1).unsqueeze(1)
+        queries = functional.pad(q, (0, 0, 0, rest)).view(*q.shape[:2], n_blocks, block, -1)
+        keys, values = (_batched(self._neighbours(x, n_blocks, rest)) for x in (k, v))
+        return _batched(queries), keys, values, mask
+
+    def _block_mask(self, length: int, device: torch.device) -> Tensor:
+        """Bool [batch or 1, blocks, block, keys]; each query sees itself."""
+        block, n_blocks = self.block, -(-length // self.block)
+        keys = torch.arange((2 if self.causal else 3) * block, device=device) - block  # from the block's first position
+        distance = keys - torch.arange(block, device=device)[:, None]
+        places = torch.arange(n_blocks, device=device)[:, None] * block + keys  # [blocks, keys]
+        real = ((places >= 0) & (places < length))[None]
+        if self.is_token is not None:
+            real = real & self.is_token[:, places.clamp(0, length - 1)]
+        return (self._within(distance) & real[:, :, None, :]) | (distance == 0)
+
+    def _neighbours(self, x: Tensor, n_blocks: int, rest: int) -> Tensor:
+        """[batch, heads, length, width] -> [batch, heads, blocks, keys, width], what each block may see any of."""
+        block, after = self.block, 0 if self.causal else 1
+        padded = functional.pad(x, (0, 0, block, rest + after * block))
+        blocks = padded.view(*x.shape[:2], n_blocks + 1 + after, block, -1)
+        return torch.cat([blocks[:, :, i : i + n_blocks] for i in range(2 + after)], dim=3)
+
+    def _within(self, distance: Tensor) -> Tensor:
+        """Whether a key so far after (or, negative, before) its query is seen."""
+        return (distance >= -self.reach) & (distance <= (0 if self.causal else self.reach))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedMask:
+    """A bool mask [batch or 1, 1, tgt_len or 1, src_len] of several layers: what it adds to scores is computed once."""
+
+    shown: Tensor
+    _added: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
+
+    def added(self, heads: int, dtype: torch.dtype) -> Tensor:
+        """What is added to the scores (Section 3.2.3): 0 = may attend, -inf = hidden.
+
+        Args:
+            heads: that the scores [batch * heads, tgt_len, src_len] are of; 0 for scores [batch, any, ..].
+            dtype: of the scores.
+        Returns:
+            [batch * heads or 1, tgt_len or 1, src_len]; without heads as the mask.
+        """
+        if (heads, dtype) not in self._added:
+            numbers = torch.zeros(self.shown.shape, dtype=dtype, device=self.shown.device)
+            numbers.masked_fill_(~self.shown, -torch.inf)
+            if heads and len(numbers) > 1:
+                numbers = numbers.expand(-1, heads, -1, -1)
+            self._added[heads, dtype] = numbers.reshape(-1, *numbers.shape[2:]) if heads else numbers
+        return self._added[heads, dtype]
+
+
+# Who may attend to whom: bool [batch or 1, 1, tgt_len or 1, src_len] with no row all False, or what yields it for the
+# length at hand; None = all see all.
+Mask = Tensor | SharedMask | Causal | Window | None
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Let each position see itself and what comes before it (paper, Section 3.2.3).
-
-    Returns:
-        bool [1, 1, length, length].
-    """
+    """Bool [1, 1, length, length]: each position sees itself and what comes before it (paper, Section 3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
-class Causal:
-    """Stands in the place of causal_mask() where queries and keys are as many.
-
-    A kernel that is told so need not read a mask; torch's flash attention takes none.
-    """
+def padding_mask(is_token: Tensor) -> Tensor:
+    """Let every query see the real tokens of its sentence: bool [batch, src_len] -> [batch, 1, 1, src_len]."""
+    return is_token[:, None, None, :]
 
 
-def contiguous(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Bring numbers into another type and in order, in one pass; the tensor itself where it is both already."""
-    return x.to(dtype, memory_format=torch.contiguous_format)
+def from_blocks(heads: Tensor, batch: int, length: int) -> Tensor:
+    """[batch * blocks, heads, block, d_v] -> [batch, heads, length, d_v]: undoes Window.to_blocks()."""
+    return heads.view(batch, -1, *heads.shape[1:]).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
-def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same mask as numbers to be added to attention scores: 0 = may attend, -inf = hidden (Section 3.2.3)."""
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -torch.inf)
+def _batched(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(0, 1)  # [batch * blocks, heads, positions, width]

@@ -3,9 +3,10 @@
 from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.attention import Mask, MultiHeadAttention
+from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.cpu.packed_attention import PackedPattern
+from aiayn_cli.model.cpu.packing import Packing
 from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,
@@ -17,10 +18,8 @@ from aiayn_cli.model.embeddings import (
 )
 from aiayn_cli.model.initialise import initialise
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.masks import Causal, causal_mask, padding_mask
-from aiayn_cli.model.packing import Packing
+from aiayn_cli.model.masks import Causal, SharedMask, Window, padding_mask
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
-from aiayn_cli.model.windowed_attention import Window
 
 
 class Transformer(TranslationModel):
@@ -58,9 +57,8 @@ class Transformer(TranslationModel):
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
-        mask: Mask = None if src_mask is None else padding_mask(src_mask)
-        if self.attention_window:
-            mask = _window_or_mask(Window(self.attention_window, False, src_mask), src)
+        padding = None if src_mask is None else padding_mask(src_mask)
+        mask = Window(self.attention_window, False, src_mask) if self.attention_window else padding
         for layer in self.encoder_layers:
             x = layer(x, mask)
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -69,9 +67,7 @@ class Transformer(TranslationModel):
         """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so what is causal hides it from every real position.
-        mask: Mask = Causal()
-        if self.attention_window:
-            mask = _window_or_mask(Window(self.attention_window, True), tgt_in)
+        mask = self._causal()
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
@@ -84,12 +80,11 @@ class Transformer(TranslationModel):
 
     def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
         """See TranslationModel."""
-        padding = src_packing.padding_mask()
-        src_mask, tgt_mask = padding, causal_mask(tgt_packing.length, src.device)
-        if self.attention_window:  # a mask, since only short sequences are packed
-            src_window = Window(self.attention_window, False, src_packing.is_token)
-            src_mask = src_window.mask(src_packing.length, src.device)
-            tgt_mask = Window(self.attention_window, True).mask(tgt_packing.length, src.device)
+        padding = SharedMask(src_packing.padding_mask())
+        src_mask, tgt_mask = padding, SharedMask(self._causal().mask(tgt_packing.length, src.device))
+        if self.attention_window:
+            window = Window(self.attention_window, False, src_packing.is_token)
+            src_mask = SharedMask(window.mask(src_packing.length, src.device))
         pattern = PackedPattern(src_packing, src_packing, src_mask)
         memory = embed_packed(src, src_packing, self.src_embedding, self.src_positions, self._dropout())
         for layer in self.encoder_layers:
@@ -122,6 +117,9 @@ class Transformer(TranslationModel):
 
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder_layers)  # type: ignore[arg-type]
+
+    def _causal(self) -> Causal | Window:
+        return Window(self.attention_window, True) if self.attention_window else Causal()
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0
@@ -161,8 +159,3 @@ def build_transformer(config: ModelConfig, vocab_size: int) -> Transformer:
     )
     initialise(model)
     return model
-
-
-def _window_or_mask(window: Window, tokens: Tensor) -> Window | Tensor:
-    """The window itself where its blocks pay for [batch, length] tokens, else a mask."""
-    return window if window.pays(tokens.shape[1]) else window.mask(tokens.shape[1], tokens.device)

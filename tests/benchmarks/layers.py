@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from aiayn_cli.model.attention import MultiHeadAttention, attend
-from aiayn_cli.model.windowed_attention import Window
+from aiayn_cli.model.masks import Window
 
 HEADS = 8
 SHORTEST = 32

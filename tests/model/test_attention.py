@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from aiayn_cli.model import attention as attention_module
-from aiayn_cli.model.attention import attend, attend_in_step, written_out_attention
-from aiayn_cli.model.masks import Causal, causal_mask
+from aiayn_cli.model.attention import attend, written_out_attention
+from aiayn_cli.model.masks import Causal, SharedMask, causal_mask
 
 _KINDS = ["none", "padding", "causal", "window", "causal window", "padding and window"]
 
@@ -137,12 +137,12 @@ def test_in_a_step_few_sentences_are_fused_and_read_like_many(monkeypatch: pytes
     expected = attend(q, k, v, mask)
     spy = Mock(wraps=written_out_attention)
     monkeypatch.setattr(attention_module, "written_out_attention", spy)
-    torch.testing.assert_close(attend_in_step(q, k, v, mask), expected)
+    torch.testing.assert_close(attend(q, k, v, SharedMask(mask), in_step=True), expected)
     assert spy.call_count == 1
-    one_by_one = [attend_in_step(*(x[i : i + 1] for x in (q, k, v)), mask[i : i + 1]) for i in range(40)]
+    one_by_one = [attend(*(x[i : i + 1] for x in (q, k, v)), mask[i : i + 1], in_step=True) for i in range(40)]
     torch.testing.assert_close(torch.cat(one_by_one), expected)
     assert spy.call_count == 1
-    attend_in_step(*(x[:1].bfloat16() for x in (q, k, v)), None)
+    attend(*(x[:1].bfloat16() for x in (q, k, v)), None, in_step=True)
     assert spy.call_count == 2
 
 

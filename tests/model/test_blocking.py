@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model import attention
@@ -123,7 +122,7 @@ def test_a_window_that_meets_only_padding_leaves_numbers_and_gradients_finite() 
 @pytest.mark.parametrize("window", [0, 3])
 @torch.no_grad()
 def test_the_fused_path_of_long_sequences_blocks_too(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "written_out_attention", functional.scaled_dot_product_attention)
+    monkeypatch.setattr(attention, "_WRITTEN_OUT_BELOW", 0)
     model = _model(window=window, encoder_layers=1, decoder_layers=1)
     src, tgt_in = torch.randint(_VOCAB, (2, 300)), torch.randint(_VOCAB, (2, 310))
     src_mask = torch.arange(300) < torch.tensor([[300], [170]])

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiayn_cli.model.masks import causal_mask, padding_mask
-from aiayn_cli.model.windowed_attention import Window
+from aiayn_cli.model.masks import Window, causal_mask, padding_mask
 
 _CPU = torch.device("cpu")
 

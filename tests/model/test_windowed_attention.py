@@ -7,8 +7,8 @@ from torch import Tensor
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import attend, written_out_attention
 from aiayn_cli.model.attention_maps import attention_maps
+from aiayn_cli.model.masks import Window
 from aiayn_cli.model.transformer import build_transformer
-from aiayn_cli.model.windowed_attention import Window, to_blocks
 
 _LENGTHS = (1, 15, 16, 17, 48, 83)
 
@@ -29,7 +29,10 @@ def _is_token(batch: int, length: int) -> Tensor:
 @pytest.mark.parametrize("reach", [1, 2, 16, 20, 100])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_blocks_equal_the_mask(length: int, reach: int, causal: bool, padded: bool) -> None:
+def test_blocks_equal_the_mask(
+    length: int, reach: int, causal: bool, padded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Window, "pays", lambda self, length: True)
     window = Window(reach, causal, _is_token(4, length) if padded else None)
     q, k, v = _qkv(4, length)
     expected = written_out_attention(q, k, v, window.mask(length, q.device), 0.0)
@@ -49,7 +52,7 @@ def test_gradients_equal_the_mask_s(causal: bool) -> None:
 @pytest.mark.parametrize(("causal", "seen"), [(False, 3), (True, 2)])
 def test_keys_for_each_query_do_not_grow_with_the_length(causal: bool, seen: int) -> None:
     for length in (100, 1_000):
-        q, k, v, mask = to_blocks(*_qkv(2, length), Window(20, causal))
+        q, k, v, mask = Window(20, causal).to_blocks(*_qkv(2, length))
         blocks = length // 20
         assert q.shape == (2 * blocks, 3, 20, 5)
         assert (k.shape, v.shape) == ((2 * blocks, 3, seen * 20, 5), (2 * blocks, 3, seen * 20, 7))

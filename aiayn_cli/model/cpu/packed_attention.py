@@ -6,14 +6,14 @@ so takes longer than the products.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from aiayn_cli.model.cpu.dropout import kept_mask, lose, rounded_probability, scale_of_kept
-from aiayn_cli.model.masks import additive
-from aiayn_cli.model.packing import Packing
+from aiayn_cli.model.cpu.packing import Packing
+from aiayn_cli.model.masks import SharedMask
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,26 +22,12 @@ class PackedPattern:
 
     Attributes:
         queries, memory: the sequences; the same object for self-attention.
-        mask: bool [sentences or 1, 1, tgt_len or 1, src_len] over the grids, True = may attend; no row all False.
+        mask: over the grids.
     """
 
     queries: Packing
     memory: Packing
-    mask: Tensor
-    _biases: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
-
-    def bias(self, heads: int, dtype: torch.dtype) -> Tensor:
-        """What to add to the scores: 0, or -inf where a query may not attend.
-
-        Returns:
-            [sentences * heads or 1, tgt_len or 1, src_len].
-        """
-        if (heads, dtype) not in self._biases:
-            bias = additive(self.mask, dtype)
-            if len(bias) > 1:
-                bias = bias.expand(-1, heads, -1, -1)
-            self._biases[heads, dtype] = bias.reshape(-1, *bias.shape[2:])
-        return self._biases[heads, dtype]
+    mask: SharedMask
 
 
 def packed_attention(
@@ -110,7 +96,7 @@ class _PackedAttention(torch.autograd.Function):
         else:
             (q,), (k, v) = _to_grid(queries, pattern.queries, 1, heads), _to_grid(memory, pattern.memory, 2, heads)
         scale = 1 / math.sqrt(q.shape[2])
-        scores = torch.baddbmm(pattern.bias(heads, q.dtype), q, k.transpose(1, 2), alpha=scale)
+        scores = torch.baddbmm(pattern.mask.added(heads, q.dtype), q, k.transpose(1, 2), alpha=scale)
         weights = torch.softmax(scores, dim=-1, dtype=_softmax_type(q)).to(q.dtype)
         kept, used = None, weights
         ctx.kept_scale = 1.0

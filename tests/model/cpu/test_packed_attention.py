@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from aiayn_cli.model.cpu.packed_attention import PackedPattern, packed_attention, project_apart
-from aiayn_cli.model.masks import causal_mask
-from aiayn_cli.model.packing import Packing, pack
+from aiayn_cli.model.cpu.packing import Packing, pack
+from aiayn_cli.model.masks import SharedMask, causal_mask
 
 _HEADS, _D_K = 3, 5
 some_lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=6)
@@ -52,7 +52,7 @@ def test_self_attention_equals_the_equation_on_each_sentence(lengths: list[tuple
     packing = pack(torch.tensor(lengths)[:, 0])
     qkv = _rows(packing, 3)
     mask = causal_mask(packing.length, qkv.device) if causal else packing.padding_mask()
-    mine = packed_attention(qkv, None, PackedPattern(packing, packing, mask), _HEADS, 0.0)
+    mine = packed_attention(qkv, None, PackedPattern(packing, packing, SharedMask(mask)), _HEADS, 0.0)
     _compare(mine, _by_sentence(*qkv.chunk(3, dim=1), lengths, causal), [qkv], packing.tokens)
 
 
@@ -61,14 +61,14 @@ def test_self_attention_equals_the_equation_on_each_sentence(lengths: list[tuple
 def test_attention_over_a_memory_equals_the_equation_on_each_sentence(lengths: list[tuple[int, int]]) -> None:
     tgt, src = (pack(torch.tensor(lengths)[:, side]) for side in (0, 1))
     q, kv = _rows(tgt, 1), _rows(src, 2)
-    mine = packed_attention(q, kv, PackedPattern(tgt, src, src.padding_mask()), _HEADS, 0.0)
+    mine = packed_attention(q, kv, PackedPattern(tgt, src, SharedMask(src.padding_mask())), _HEADS, 0.0)
     _compare(mine, _by_sentence(q, *kv.chunk(2, dim=1), lengths, causal=False), [q, kv], tgt.tokens)
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.4])
 def test_bf16_is_float32_with_rounding_and_the_same_dropout(probability: float) -> None:
     packing = pack(torch.tensor([9, 17, 4]))
-    pattern = PackedPattern(packing, packing, packing.padding_mask())
+    pattern = PackedPattern(packing, packing, SharedMask(packing.padding_mask()))
     found = {}
     qkv = _rows(packing, 3, torch.bfloat16).detach()
     for dtype in (torch.float32, torch.bfloat16):
@@ -83,7 +83,7 @@ def test_bf16_is_float32_with_rounding_and_the_same_dropout(probability: float) 
 
 def test_dropout_loses_weights_at_its_rate_and_its_gradient_is_that_of_the_same_weights() -> None:
     packing = pack(torch.full((40,), 16))
-    pattern = PackedPattern(packing, packing, packing.padding_mask())
+    pattern = PackedPattern(packing, packing, SharedMask(packing.padding_mask()))
     qkv = torch.zeros(packing.rows, 3 * _HEADS * _D_K, dtype=torch.float64)  # all weights 1/16
     qkv[:, 2 * _HEADS * _D_K :] = 1
     qkv.requires_grad_()
