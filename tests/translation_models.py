@@ -2,7 +2,10 @@
 
 import io
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,12 +18,29 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab
+from aiayn_cli.translate.options import (
+    DecodingOverrides,
+    EngineOptions,
+    OutputOptions,
+    OutputStyle,
+    SearchOptions,
+    TextOptions,
+    TranslateOptions,
+)
 from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
 
+
+GROUPS: dict[str, Callable[..., Any]] = {
+    "search": SearchOptions,
+    "decoding": DecodingOverrides,
+    "engine": EngineOptions,
+    "text": TextOptions,
+    "output": OutputOptions,
+}
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
 
@@ -58,7 +78,23 @@ def translations(
         checkpoint.load_into(models[-1])
     vocab = Codec.load(paths[0], TextConfig(), "de", "en")
     cpu = Device(torch.device("cpu"), torch.float32, 1, "")
-    return Translator(models, vocab, cpu, decoding, n_best=n_best).translate_n_best(lines)
+    return Translator(models, vocab, cpu, decoding, options=SearchOptions(n_best=n_best)).translate_n_best(lines)
+
+
+def translate_options(models: Sequence[Path] = (), **given: Any) -> TranslateOptions:
+    """Options from the fields of all their groups; `format` is that of the output, and of the input by default."""
+    given = {"models": tuple(models), **given}
+    given["style"] = OutputStyle(**{name: given.pop(name) for name in _names(OutputStyle) & given.keys()})
+    given["format"] = given.pop("input_format", given["style"].format)
+    groups = {}
+    for name, group in GROUPS.items():
+        groups[name] = group(**{field: given.pop(field) for field in _names(group) & given.keys()})
+    assert not given
+    return TranslateOptions(**groups)
+
+
+def _names(group: Any) -> set[str]:
+    return {field.name for field in fields(group)}
 
 
 def best(outputs: list[list[Translation]]) -> str:

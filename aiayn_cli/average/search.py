@@ -123,7 +123,7 @@ class CheckpointSearch:
         put_into(model, weights)
         translator = Translator(
             [model], self._codec, self._device, newest.decoding,
-            tgt_lang=newest.tgt_lang, trained_length=newest.max_length,
+            trained_length=newest.max_length,
         )  # fmt: skip
         [statistics] = self._metric.statistics([translator.translate(self._sources)])
         self._statistics[name] = statistics

@@ -13,16 +13,23 @@ from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
 from aiayn_cli.checkpoint.run import find_model
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.export.ctranslate2_format import export
 from aiayn_cli.files import UNFINISHED, flush_to_disk, remove, replace_folder
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import RecordReader, display_name, is_blank, open_text_bytes
-from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
-from aiayn_cli.translate.ctranslate2_export import export
-from aiayn_cli.translate.ctranslate2_package import load_package
-from aiayn_cli.translate.exported import EXPORTED, default_folder, fingerprint, source_pieces, target_pieces
+from aiayn_cli.translate.ctranslate2_engine import (
+    EXPORTED,
+    CTranslate2Engine,
+    default_folder,
+    fingerprint,
+    load_package,
+    source_pieces,
+    target_pieces,
+)
 from aiayn_cli.translate.models import load_network
+from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
 
 CHECK_SENTENCES = 100
@@ -151,12 +158,11 @@ def _check(
     sources: Sequence[Sequence[int]],
 ) -> ExportResult:
     device = choose_device("cpu", "fp32")
-    translator = Translator([network], codec, device, replace(checkpoint.decoding, beam_size=1))
+    greedy = replace(checkpoint.decoding, beam_size=1)
+    translator = Translator([network], codec, device, greedy)
     ours = translator.search_ids(sources)
     engine = CTranslate2Engine(folder, source_pieces(codec), target_pieces(codec), int8=int8, workers=device.threads)
-    theirs = Translator([network], codec, device, replace(checkpoint.decoding, beam_size=1), engine=engine).search_ids(
-        sources
-    )
+    theirs = Translator([network], codec, device, greedy, setup=SearchSetup(engine=engine)).search_ids(sources)
     pairs = list(zip(sources, ours, strict=True))
     differences = [
         abs(mine - other)

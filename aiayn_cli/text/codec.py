@@ -27,6 +27,7 @@ class Codec:
         src_size, tgt_size: ids that each side knows.
         is_separate: whether each side has a vocabulary of its own.
         sha256: names the vocabulary, or both.
+        text, tgt_lang: as given.
     """
 
     def __init__(self, src: Vocab, tgt: Vocab, text: TextConfig, src_lang: str, tgt_lang: str) -> None:
@@ -35,6 +36,7 @@ class Codec:
         self.is_separate = src.sha256 != tgt.sha256
         self.sha256 = joint_sha256(src, tgt)
         self._src, self._tgt = src, tgt
+        self.text, self.tgt_lang = text, tgt_lang
         self._before, self._after = MosesText(text, src_lang), MosesText(text, tgt_lang)
 
     @classmethod

@@ -27,6 +27,7 @@ from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.translate.search.scorer import Stopped
+from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
 
 Bleu = Callable[[Callable[[], str]], float]  # ValidationBleu.score
@@ -163,7 +164,7 @@ class ValidationBleu:
     def _translate_share(self, interrupted: Callable[[], str]) -> list[str]:
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
-            tgt_lang=self._tgt_lang, trained_length=self._trained_length, stop=interrupted,
+            setup=SearchSetup(stop=interrupted), trained_length=self._trained_length,
         )  # fmt: skip
         ranks = self._worker.world_size
         mine = self._sources[self._worker.rank :: ranks]

@@ -1,17 +1,30 @@
 """`aiayn translate`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
-from aiayn_cli.config import DecodingConfig
+from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.translate.options import (
+    DecodingOverrides,
+    Engine,
+    EngineOptions,
+    FormatName,
+    OnSuspect,
+    OutputOptions,
+    OutputStyle,
+    SearchOptions,
+    TextOptions,
+    TranslateOptions,
+    make_sampling,
+)
 
 _DEFAULTS = DecodingConfig()
-_OF_SCORE_AGAINST = {
+_WITH_SCORE_AGAINST = {
     "model", "source", "output", "score_against", "line_format", "input_format", "device", "precision", "batch_tokens",
     "quiet", "verbose", "as_json",
 }  # fmt: skip
@@ -31,11 +44,11 @@ def translate(
     ] = None,
     source: Annotated[
         str, typer.Option("--input", "-i", metavar="FILE", help="Text to translate, one line each; - is stdin.")
-    ] = "-",
+    ] = TextOptions.source,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write; a file appears when all is done; - is stdout."
+            "--output", "-o", metavar="FILE", help="Where to write; the file appears when all is done; - is stdout."
         ),
     ] = None,
     beam: Annotated[
@@ -61,44 +74,49 @@ def translate(
     max_length: Annotated[
         int | None, typer.Option(min=1, help="Longest output in tokens, whatever the input. Default: no such limit.")
     ] = None,
-    min_length: Annotated[int, typer.Option(min=0, help="Shortest output in tokens.")] = 0,
+    min_length: Annotated[int, typer.Option(min=0, help="Shortest output in tokens.")] = SearchOptions.min_length,
     no_repeat_ngram: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Let no N tokens in a row come twice in an output; 0 lets all.")
-    ] = 0,
+        int, typer.Option(min=0, metavar="N", help="No N tokens in a row occur twice in an output; 0 = no such rule.")
+    ] = SearchOptions.no_repeat_ngram,
     tree_rules: Annotated[
         bool | None,
         typer.Option(
             "--tree-rules/--no-tree-rules",
-            help="Whether a parser writes only trees over the words of its line: a tag for each, all brackets closed. "
+            help="Let a parser write only trees over the words of its line: a tag for each, all brackets closed. "
             "Default: the model's, which is --tree-rules.",
         ),
     ] = None,
-    nbest: Annotated[int, typer.Option(min=1, help="Outputs for each line, best first, one below the other.")] = 1,
+    nbest: Annotated[
+        int, typer.Option(min=1, help="Outputs for each line, best first, one below the other.")
+    ] = SearchOptions.n_best,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw outputs at random, --nbest of them, instead of searching.")
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="With --sample: below 1 keeps nearer to what is likely. Default: 1.")
+        float | None, typer.Option(help="With --sample: below 1 makes likely tokens likelier. Default: 1.")
     ] = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="With --sample: draw among the K likeliest tokens. Default: all.")
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(help="With --sample: draw among the likeliest tokens of that probability together. Default: 1."),
+        typer.Option(
+            help="With --sample: draw among the likeliest tokens that have this probability together. Default: 1."
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="With --sample: another seed draws other outputs. Default: 0.")
+        int | None, typer.Option(min=0, help="With --sample: another seed gives other outputs. Default: 0.")
     ] = None,
     prefix: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="How each output begins, one line each; an empty line is free.")
+        Path | None,
+        typer.Option(metavar="FILE", help="How each output begins, one line each; an empty line leaves it free."),
     ] = None,
     line_format: Annotated[
-        Literal["text", "jsonl"],
+        FormatName,
         typer.Option("--format", help='jsonl reads and writes one object a line: {"id", "text", "prefix"} in.'),
-    ] = "text",
+    ] = OutputStyle.format,
     input_format: Annotated[
-        Literal["text", "jsonl"] | None, typer.Option(help="Format of the input alone. Default: as --format.")
+        FormatName | None, typer.Option(help="Format of the input alone. Default: as --format.")
     ] = None,
     scores: Annotated[
         bool,
@@ -118,16 +136,16 @@ def translate(
     report: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a JSON object on each line: score, length ratio, and what looks wrong."
+            metavar="FILE", help="Write a JSON object for each line: score, length ratio, and what looks wrong."
         ),
     ] = None,
     on_suspect: Annotated[
-        Literal["keep", "retry", "empty", "copy", "fail"],
+        OnSuspect,
         typer.Option(
-            help="What to do about a translation that looks wrong: keep it, search again in other ways, "
+            help="What to do with a translation that looks wrong: keep it, search again in other ways, "
             "write an empty line or the source instead, or stop."
         ),
-    ] = "keep",
+    ] = OutputOptions.on_suspect,
     markup: Annotated[
         bool,
         typer.Option(
@@ -143,23 +161,23 @@ def translate(
     attention: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.html", help="Write a page that draws where the model looks, for the first 50 outputs."
+            metavar="FILE.html", help="Write a page that shows where the model looks, for the first 50 outputs."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = EngineOptions.device,
     gpus: Annotated[
         int | None,
         typer.Option(
-            min=1, help="GPUs of this machine to divide the lines over; with --device cpu, processes. Default: one."
+            min=1, help="GPUs of this machine that share the lines; with --device cpu, processes. Default: one."
         ),
     ] = None,
     precision: Annotated[
-        Literal["auto", "bf16", "fp32"], typer.Option(help="auto takes bf16 where the device is fast at it.")
-    ] = "auto",
+        Precision, typer.Option(help="auto takes bf16 where the device is fast at it.")
+    ] = EngineOptions.precision,
     engine: Annotated[
-        Literal["torch", "ctranslate2"],
-        typer.Option(help="What searches; ctranslate2 needs that package, and what `aiayn export` writes."),
-    ] = "torch",
+        Engine,
+        typer.Option(help="What searches; ctranslate2 needs that package, and a model that `aiayn export` wrote."),
+    ] = EngineOptions.engine,
     int8: Annotated[
         bool, typer.Option("--int8", help="Multiply by 8-bit weights: faster on a CPU, a little less exact.")
     ] = False,
@@ -183,92 +201,61 @@ def translate(
     """
     start_logs(quiet, verbose)
     if score_against is not None:
-        _refuse_others(context)
+        _refuse_with_score_against(context)
+    options = TranslateOptions(
+        search=SearchOptions(
+            n_best=nbest,
+            min_length=min_length,
+            max_length=max_length or 0,
+            no_repeat_ngram=no_repeat_ngram,
+            sampling=make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed),
+        ),
+        decoding=DecodingOverrides(
+            beam_size=beam, alpha=alpha, max_extra=max_extra, batch_tokens=batch_tokens, tree_rules=tree_rules
+        ),
+        engine=EngineOptions(
+            models=tuple(model or ()), device=device, gpus=gpus, precision=precision, engine=engine, int8=int8
+        ),
+        text=TextOptions(
+            source=source, format=input_format or line_format, prefix=prefix, markup=markup, glossary=glossary
+        ),
+        output=OutputOptions(
+            path=None if str(output) == "-" else output,
+            style=OutputStyle(format=line_format, scores=scores, alignments=alignments),
+            report=report,
+            on_suspect=on_suspect,
+            attention=attention,
+            keep=as_json and (output is None or str(output) == "-"),
+        ),
+    )
     with loading():  # here, because it imports torch
-        from aiayn_cli.translate.run import run_score_against, run_translate
+        from aiayn_cli.translate.session import run_score_against, run_translate
 
-    if str(output) == "-":
-        output = None
-    if score_against is not None:
-        scored = run_score_against(
-            score_against,
-            model or (),
-            source=source,
-            output=output,
-            batch_tokens=batch_tokens,
-            line_format=line_format,
-            input_format=input_format,
-            device=device,
-            precision=precision,
-            keep_scores=as_json and output is None,
-            take_unfinished=_print_json if as_json else None,
-        )
-        logs.notice(scored.summary())
-        if as_json:
-            _print_json(scored)
-        _fail_on_broken(scored.broken_records)
-        return
-    result = run_translate(
-        model or (),
-        source=source,
-        output=output,
-        beam_size=beam,
-        alpha=alpha,
-        max_extra=max_extra,
-        max_length=max_length,
-        min_length=min_length,
-        no_repeat_ngram=no_repeat_ngram,
-        batch_tokens=batch_tokens,
-        tree_rules=tree_rules,
-        n_best=nbest,
-        sample=sample,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        prefix=prefix,
-        line_format=line_format,
-        input_format=input_format,
-        with_scores=scores,
-        with_alignments=alignments,
-        report=report,
-        on_suspect=on_suspect,
-        markup=markup,
-        glossary=glossary,
-        attention=attention,
-        device=device,
-        gpus=gpus,
-        precision=precision,
-        engine=engine,
-        int8=int8,
-        keep_translations=as_json and output is None,
-        take_unfinished=_print_json if as_json else None,
+    take_unfinished = _print_json if as_json else None
+    result = (
+        run_translate(options, take_unfinished)
+        if score_against is None
+        else run_score_against(score_against, options, take_unfinished)
     )
     logs.notice(result.summary())
     if as_json:
         _print_json(result)
-    _fail_on_broken(result.broken_records)
+    if result.broken_records:
+        raise DataError(
+            f"{result.broken_records:,} records of the input could not be read",
+            "all others are done; the output of each broken one says what is wrong with it",
+        )
 
 
 def _print_json(result: object) -> None:
     print_result(result, as_json=True)
 
 
-def _fail_on_broken(records: int) -> None:
-    """End with an exit code above 0 where records were no JSON as it should be; all others are done."""
-    if records:
-        raise DataError(
-            f"{records:,} records of the input could not be read",
-            "all others are done; the output of each broken one says what is wrong with it",
-        )
-
-
-def _refuse_others(context: typer.Context) -> None:
-    """Refuse options that --score-against would not obey."""
+def _refuse_with_score_against(context: typer.Context) -> None:
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
-        if option.name not in _OF_SCORE_AGAINST and source is not None and source.name == "COMMANDLINE":
+        if option.name not in _WITH_SCORE_AGAINST and source is not None and source.name == "COMMANDLINE":
             raise UsageError(
                 f"{option.opts[0]} is about translating, and --score-against translates nothing",
-                "leave one of them away",
+                "drop one of them",
             )

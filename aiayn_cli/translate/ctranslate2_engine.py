@@ -1,5 +1,8 @@
-"""Beam search by CTranslate2, on what ctranslate2_export.py wrote."""
+"""Beam search by CTranslate2, an optional package whose C++ engine runs what `aiayn export` wrote."""
 
+import hashlib
+import importlib
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,22 +10,70 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli.checkpoint.format import Checkpoint
+from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.device import Device, adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from aiayn_cli.translate.ctranslate2_export import SINUSOIDAL_POSITIONS
-from aiayn_cli.translate.ctranslate2_package import load_package
+from aiayn_cli.text.codec import Codec
+from aiayn_cli.translate.options import SearchOptions
 
+EXPORTED = "exported.json"  # in the exported folder, next to the format's own files
+SINUSOIDAL_POSITIONS = 2_048  # rows written of a table that has no end of its own
 _SENTENCES_TOGETHER = 64  # in one batch of a worker: the fastest of those tried
 _MOST_TOKENS = 4_096  # in one batch, so that long sentences do not fill the memory
 
 Found = list[tuple[tuple[int, ...], float]]  # outputs of one sentence without special tokens, and their log p
 
 
+def multiplies_slowly() -> bool:
+    """True where load_package() chose exact products in 8 bits instead of fast ones, and the user chose nothing."""
+    return not adds_8_bits_in_32() and os.environ.get("CT2_USE_MKL") == "1"
+
+
+def load_package(module: str = "ctranslate2") -> Any:
+    """Import the package, or a module of it.
+
+    On processors of AMD it multiplies by oneDNN, whose sums of 8-bit products overflow on older ones: of 100 outputs 41
+    instead of 11 differed from float32's. There it is told to take Intel's MKL, which comes with it and is exact.
+
+    Raises:
+        AiaynError: it is not installed.
+    """
+    if not adds_8_bits_in_32():
+        os.environ.setdefault("CT2_USE_MKL", "1")  # read once, when it is imported
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise AiaynError(
+            f"this needs the package ctranslate2, which cannot be imported ({error})",
+            "pip install 'aiayn-cli[ctranslate2]'",
+        ) from error
+
+
+def check_expressible(config: ModelConfig) -> None:
+    """Refuse a model that CTranslate2 has no form for.
+
+    Raises:
+        AiaynError: with what it lacks.
+    """
+    hint = "translate with --engine torch instead"
+    if config.kind != "transformer":
+        raise AiaynError(f"CTranslate2 has no {config.kind} models", hint)
+    if config.attention_window:
+        raise AiaynError("CTranslate2 has no attention that reaches a number of tokens to each side", hint)
+    width = config.d_model / config.n_heads
+    if (config.d_k, config.d_v) != (width, width):
+        raise AiaynError(
+            f"d_k is {config.d_k} and d_v {config.d_v}, but CTranslate2 takes only d_model / n_heads = {width:g}", hint
+        )
+
+
 class CTranslate2Engine:
     """An exported model, loaded.
 
     Args:
-        folder: what export() wrote.
+        folder: what `aiayn export` wrote.
         src_pieces, tgt_pieces: what each id stands for, as it was exported.
         device: "cpu", "cuda" or "cuda:N".
         int8: multiply in 8 bits, whatever the weights are stored in.
@@ -65,27 +116,15 @@ class CTranslate2Engine:
         sources: Sequence[Sequence[int]],
         prefixes: Sequence[Sequence[int]],
         max_lengths: Sequence[int],
-        *,
-        beam_size: int,
-        alpha: float,
-        n_best: int,
-        min_length: int,
-        no_repeat_ngram: int,
+        decoding: DecodingConfig,
+        options: SearchOptions,
     ) -> list[Found]:
-        """Find the best outputs for each source, best first.
+        """Find the best outputs for each source, best first; arguments as in SearchEngine.
 
-        Their log p is CTranslate2's: without EOS where an output is cut at its longest length, and shared out among
-        the tokens that may come, so that it is a little higher than the model's own.
+        Their log p is CTranslate2's: without EOS where an output is cut at its longest length, and normalised over
+        the tokens that are allowed, so that it is a little higher than the model's own. So is its length penalty,
+        n ** alpha.
 
-        Args:
-            sources: ids without EOS.
-            prefixes: how the outputs of each begin.
-            max_lengths: the longest output of each, in tokens with EOS, at least 1.
-            beam_size: hypotheses followed for each sentence.
-            alpha: exponent of CTranslate2's own length penalty, n ** alpha.
-            n_best: outputs for each sentence.
-            min_length: tokens without EOS that an output has at least.
-            no_repeat_ngram: length of the sequences of tokens that no output holds twice; 0 = no ban.
         Raises:
             AiaynError: CTranslate2 refuses, such as for what its environment variables say.
             MemoryError: there is none left.
@@ -99,13 +138,13 @@ class CTranslate2Engine:
                 results = self._translator.translate_batch(
                     [[self._src_pieces[i] for i in sources[number]] for number in chosen],
                     target_prefix=given if any(given) else None,
-                    beam_size=beam_size,
-                    num_hypotheses=n_best,
-                    length_penalty=alpha,
-                    min_decoding_length=min(min_length, max_length - 1),
+                    beam_size=decoding.beam_size,
+                    num_hypotheses=options.n_best,
+                    length_penalty=decoding.alpha,
+                    min_decoding_length=min(options.min_length, max_length - 1),
                     max_decoding_length=max(max_length - 1, 1),  # what it cuts has no EOS
                     max_input_length=0,
-                    no_repeat_ngram_size=no_repeat_ngram,
+                    no_repeat_ngram_size=options.no_repeat_ngram,
                     disable_unk=True,
                     suppress_sequences=[[self._tgt_pieces[PAD_ID]], [self._tgt_pieces[BOS_ID]]],
                     return_end_token=True,
@@ -113,7 +152,7 @@ class CTranslate2Engine:
                     max_batch_size=max(min(_SENTENCES_TOGETHER, _MOST_TOKENS // longest, share), 1),
                     batch_type="examples",
                 )
-            return [self._found(result, alpha) for result in results]
+            return [self._found(result, decoding.alpha) for result in results]
 
         if not sources:
             return []
@@ -133,8 +172,6 @@ class CTranslate2Engine:
     def token_log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         """Natural log p of each token of given outputs, and of EOS at the end; ids without special tokens.
 
-        Each pair is scored by itself: its numbers would else depend, in the last digits, on what is beside it.
-
         Raises:
             AiaynError, MemoryError: as in search().
         """
@@ -144,7 +181,7 @@ class CTranslate2Engine:
             results = self._translator.score_batch(
                 [[self._src_pieces[i] for i in src] for src, _ in pairs],
                 [[self._tgt_pieces[i] for i in tgt] for _, tgt in pairs],
-                max_batch_size=1,
+                max_batch_size=_SENTENCES_TOGETHER,
                 batch_type="examples",
                 max_input_length=0,
             )
@@ -174,3 +211,58 @@ def _hint(otherwise: str) -> str:
     ours = "CT2_USE_MKL"  # set by load_package()
     names = sorted(name for name in os.environ if name.startswith("CT2_") and name != ours)
     return f"{otherwise}; or look at {', '.join(names)} in the environment" if names else otherwise
+
+
+def default_folder(checkpoint: Checkpoint, int8: bool) -> Path:
+    """Where a checkpoint is exported to, and looked for."""
+    return checkpoint.path / ("ctranslate2-int8" if int8 else "ctranslate2")
+
+
+def source_pieces(codec: Codec) -> list[str]:
+    """What each source id stands for."""
+    return codec.pieces(range(codec.src_size))
+
+
+def target_pieces(codec: Codec) -> list[str]:
+    """What each target id stands for."""
+    return codec.tgt_pieces(range(codec.tgt_size))
+
+
+def fingerprint(checkpoint: Checkpoint) -> str:
+    """SHA-256 of the weights, so that an export of others is noticed."""
+    with (checkpoint.path / "weights.safetensors").open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8: bool) -> tuple[CTranslate2Engine, str]:
+    """Load what `aiayn export` made of a checkpoint, and say in one line what was chosen.
+
+    Args:
+        checkpoint: the one that was exported.
+        codec: its vocabulary.
+        device: where to run.
+        int8: in 8 bits; weights that were exported in float32 are then rounded while they are loaded.
+    Raises:
+        AiaynError: there is no export, or can be none, it is of other weights, or ctranslate2 is not installed.
+    """
+    package = load_package()
+    check_expressible(checkpoint.model)
+    folders = [default_folder(checkpoint, kind) for kind in ((True, False) if int8 else (False,))]
+    folder = next((folder for folder in folders if (folder / EXPORTED).is_file()), None)
+    command = f"`aiayn export {checkpoint.path}{' --int8' if int8 else ''}`"
+    if folder is None:
+        raise CheckpointError(f"{checkpoint.path} has not been exported for CTranslate2", f"{command} does that")
+    try:
+        known = json.loads((folder / EXPORTED).read_bytes())["weights_sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder / EXPORTED} cannot be read: {error}", f"{command} writes it anew") from error
+    if known != fingerprint(checkpoint):
+        raise CheckpointError(f"{folder} was exported from other weights", f"{command} renews it")
+    engine = CTranslate2Engine(
+        folder, source_pieces(codec), target_pieces(codec),
+        device=str(device.device), int8=int8, workers=device.threads,
+    )  # fmt: skip
+    precision = "weights in 8 bits" if int8 else "fp32"
+    if int8 and device.device.type == "cpu" and multiplies_slowly():
+        precision += " (slow on this processor, where fast sums of them overflow: --engine torch may be faster)"
+    return engine, f"engine: CTranslate2 {package.__version__}, {device.device}, {precision}; {folder}"

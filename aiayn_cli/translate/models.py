@@ -1,93 +1,28 @@
-"""Which models `aiayn translate` uses, and how they search."""
+"""Loads the models of `aiayn translate` and their vocabulary, and refuses options that they cannot fulfil."""
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
 
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
 from aiayn_cli.checkpoint.run import find_model
-from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
 from aiayn_cli.device import Device, choose_device
-from aiayn_cli.errors import CheckpointError, UsageError
+from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.cpu.int8 import use_int8
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, load_glossary
-from aiayn_cli.translate.exported import load_exported
-from aiayn_cli.translate.search.sampling import Sampling
-from aiayn_cli.translate.search.sentence_search import LONGEST_PASS
-from aiayn_cli.translate.translation import SearchEngine, SearchOptions
+from aiayn_cli.translate.ctranslate2_engine import load_exported
+from aiayn_cli.translate.options import Engine, TranslateOptions
+from aiayn_cli.translate.search.sentence_search import SearchSetup
+from aiayn_cli.translate.translation import SearchEngine
 from aiayn_cli.translate.translator import Translator
 from aiayn_cli.translate.trust.notices import LineNotices
-
-Engine = Literal["torch", "ctranslate2"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """What the command line says about the search; None leaves the model's own setting (DecodingConfig)."""
-
-    beam_size: int | None = None
-    alpha: float | None = None
-    max_extra: int | None = None
-    batch_tokens: int | None = None
-    tree_rules: bool | None = None
-    n_best: int = 1
-    options: SearchOptions = SearchOptions()  # noqa: RUF009 (frozen)
-
-    def over(self, config: DecodingConfig) -> DecodingConfig:
-        """The model's settings with those that were given.
-
-        Raises:
-            ConfigError: an impossible setting.
-            UsageError: more outputs than the beam holds, or than can be drawn.
-        """
-        names = ("beam_size", "alpha", "max_extra", "batch_tokens", "tree_rules")
-        changed = replace(config, **{name: value for name in names if (value := getattr(self, name)) is not None})
-        if self.options.sampling is None and self.n_best > changed.beam_size:
-            raise UsageError(
-                f"--nbest {self.n_best} is more than the beam of {changed.beam_size} holds", f"add --beam {self.n_best}"
-            )
-        if self.n_best > MOST_HYPOTHESES:  # drawn side by side; a beam of so many was refused
-            raise UsageError(
-                f"--nbest {self.n_best} is more than {MOST_HYPOTHESES:,}, which would fill the memory",
-                "draw in several runs, each with another --seed",
-            )
-        return changed
-
-
-def make_sampling(sample: bool, **given: float | None) -> Sampling | None:
-    """What is asked for of Sampling; None where outputs are searched for.
-
-    Args:
-        sample: whether outputs are drawn.
-        given: fields of Sampling; None = its default.
-    Raises:
-        UsageError: an impossible value, or one given without --sample.
-    """
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    flags = {name: f"--{name.replace('_', '-')} {value}" for name, value in chosen.items()}
-    if not sample:
-        for flag in flags.values():
-            raise UsageError(
-                f"{flag} is about sampling, but outputs are searched for", "add --sample, or leave it away"
-            )
-        return None
-    if not 0 < chosen.get("temperature", 1.0) < math.inf:
-        raise UsageError(
-            f"{flags['temperature']} must be above 0 and finite", "0 would be greedy search: --beam 1 without --sample"
-        )
-    if not 0 < chosen.get("top_p", 1.0) <= 1:
-        raise UsageError(f"{flags['top_p']} must be above 0 and at most 1", "0.9 leaves away the unlikeliest tenth")
-    return Sampling(**chosen)
 
 
 @dataclass(frozen=True)
@@ -106,96 +41,98 @@ class LoadedModels:
     checkpoints: Sequence[Checkpoint]
     codec: Codec
     translator: Translator
-    glossary: Glossary | None = None
-    confirm: Callable[[], None] = lambda: None
+    glossary: Glossary | None
+    confirm: Callable[[], None]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(str(checkpoint.path) for checkpoint in self.checkpoints)
 
 
 def load_models(
-    models: Sequence[Path],
-    search: Search,
-    device: str,
-    precision: Precision,
-    engine: Engine = "torch",
-    int8: bool = False,
-    glossary: Path | None = None,
+    options: TranslateOptions,
+    device: str | None = None,
     notices: LineNotices | None = None,
-    check_beside: bool = False,
+    *,
+    check_in_background: bool = False,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
     Args:
-        models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
-        search: how they shall search.
-        device, precision: as in choose_device().
-        engine: what searches.
-        int8: with 8-bit weights.
-        glossary: file of terms, as in load_glossary().
+        options: what they have to do.
+        device: instead of the options' own.
         notices: as in Translator.
-        check_beside: leave the check of the weights, which takes most of the time, to a thread (LoadedModels.confirm);
-            not for 8 bits or another engine, which would take them as they are before that.
+        check_in_background: leave the check of the weights, which takes most of the time, to a thread
+            (LoadedModels.confirm); not for 8 bits or another engine, which would use the weights before that.
     Raises:
-        AiaynError: no such model or device; models or a vocabulary that do not belong together; an engine that is not
-            installed, has no exported model, or cannot do what is asked for.
+        AiaynError: no such model or device; models or a vocabulary that do not belong together; an option that the
+            models cannot fulfil; an engine that is not installed or has no exported model.
     """
-    checkpoints = [load_checkpoint(path) for path in map(find_model, models or (None,))]
-    first = checkpoints[0]
-    decoding = search.over(first.decoding)
-    if engine == "ctranslate2":
-        _check_engine_can(search, len(checkpoints), precision, glossary is not None)
-        precision = "fp32"  # its own; the models are only asked about outputs
-    chosen = choose_device(device, precision)
-    if int8 and engine == "torch" and chosen.device.type != "cpu":
-        raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "add --device cpu, or leave it away")
+    checkpoints = [load_checkpoint(path) for path in map(find_model, options.engine.models or (None,))]
+    first, engine = checkpoints[0], options.engine
+    decoding = options.decoding.over(first.decoding, options.search)
+    other = engine.engine == "ctranslate2"
+    if other:
+        _refuse_for_ctranslate2(options, len(checkpoints))
+    chosen = choose_device(device or engine.device, "fp32" if other else engine.precision)
+    if engine.int8 and not other and chosen.device.type != "cpu":
+        raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "add --device cpu, or drop it")
     for checkpoint in checkpoints:
         logs.notice(f"model: {checkpoint.path}, {checkpoint.src_lang}-{checkpoint.tgt_lang}, step {checkpoint.step:,}")
-        for what in ("vocab_sha256", "src_lang", "tgt_lang"):
-            if getattr(checkpoint, what) != getattr(first, what):
-                different = "vocabularies" if what == "vocab_sha256" else "languages"
-                raise CheckpointError(
-                    f"{first.path} and {checkpoint.path} have different {different}",
-                    "an ensemble needs models that were trained on the same prepared data",
-                )
-    codec = Codec.load(first.path, first.text, first.src_lang, first.tgt_lang)
-    if codec.sha256 != first.vocab_sha256 or codec.size != first.vocab_size:
-        raise CheckpointError(
-            f"{first.vocab_path} is not the vocabulary that the model was trained with",
-            "copy the checkpoint again, or take vocab.model from the run's prepared data",
-        )
-    grammar = _tree_grammar(first, codec, engine) if decoding.tree_rules else None
-    if grammar is not None and search.options.min_length:  # once all words are in it, a tree can only end
+        _check_same(first, checkpoint)
+    refuse_unsupported(checkpoints, options)
+    codec = _load_codec(first)
+    grammar = _tree_grammar(first, codec, engine.engine) if decoding.tree_rules else None
+    if grammar is not None and options.search.min_length:  # once all words are in it, a tree can only end
         raise UsageError(
-            f"--min-length {search.options.min_length} asks for more tokens, but {first.path} writes trees, "
-            "as long as the words of a line let them be",
-            "leave it away, or add --no-tree-rules",
+            f"--min-length {options.search.min_length} needs more tokens, but {first.path} writes trees, "
+            "whose length the words of a line bound",
+            "drop it, or add --no-tree-rules",
         )
-    check_beside = check_beside and engine == "torch" and not int8
-    networks = [load_network(checkpoint, checked=not check_beside) for checkpoint in checkpoints]
-    other: SearchEngine | None = None
-    if engine == "ctranslate2":
-        other, label = load_exported(first, codec, chosen, int8=int8)
+    check_in_background = check_in_background and not other and not engine.int8
+    networks = [load_network(checkpoint, checked=not check_in_background) for checkpoint in checkpoints]
+    exported: SearchEngine | None = None
+    if other:
+        exported, label = load_exported(first, codec, chosen, int8=engine.int8)
         logs.notice(label)
-    elif int8:
-        chosen = _use_int8(networks, chosen)
-    if other is None:
+    else:
+        chosen = _use_int8(networks, chosen) if engine.int8 else chosen
         logs.notice(chosen.explanation)
+    glossary = options.text.glossary
     terms = load_glossary(glossary, codec, first.tgt_lang) if glossary is not None else None
     translator = Translator(
         networks, codec, chosen, decoding,
-        n_best=search.n_best, tgt_lang=first.tgt_lang, options=search.options, engine=other, glossary=terms,
-        in_processes=True,
+        options=options.search,
+        setup=SearchSetup(glossary=terms, tree_grammar=grammar, engine=exported, in_processes=True),
+        trained_length=min(each.max_length for each in checkpoints),
         notices=notices,
-        # A sentence has no parts that could be parsed alone, so that any length is tried.
-        trained_length=LONGEST_PASS if first.text.trees else min(each.max_length for each in checkpoints),
-        splits=not first.text.trees,
-        tree_grammar=grammar,
     )  # fmt: skip
-    if check_beside:
-        return LoadedModels(checkpoints, codec, translator, terms, _checked_beside(checkpoints))
-    return LoadedModels(checkpoints, codec, translator, terms)
+    confirm = _check_in_background(checkpoints) if check_in_background else lambda: None
+    return LoadedModels(checkpoints, codec, translator, terms, confirm)
 
 
-def _checked_beside(checkpoints: Sequence[Checkpoint]) -> Callable[[], None]:
-    """Start to check weights in a thread; what is returned waits for it, and raises what it found."""
+def _check_same(first: Checkpoint, checkpoint: Checkpoint) -> None:
+    for what in ("vocab_sha256", "src_lang", "tgt_lang"):
+        if getattr(checkpoint, what) != getattr(first, what):
+            different = "vocabularies" if what == "vocab_sha256" else "languages"
+            raise CheckpointError(
+                f"{first.path} and {checkpoint.path} have different {different}",
+                "an ensemble needs models that were trained on the same prepared data",
+            )
+
+
+def _load_codec(checkpoint: Checkpoint) -> Codec:
+    codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
+    if codec.sha256 != checkpoint.vocab_sha256 or codec.size != checkpoint.vocab_size:
+        raise CheckpointError(
+            f"{checkpoint.vocab_path} is not the vocabulary that the model was trained with",
+            "copy the checkpoint again, or take vocab.model from the run's prepared data",
+        )
+    return codec
+
+
+def _check_in_background(checkpoints: Sequence[Checkpoint]) -> Callable[[], None]:
+    """Start to check weights in a thread; the function returned waits for it, and raises what it found."""
     thread = ThreadPoolExecutor(max_workers=1)
     checks = [thread.submit(checkpoint.weights) for checkpoint in checkpoints]
     thread.shutdown(wait=False)  # it ends with the last of them
@@ -207,20 +144,72 @@ def _checked_beside(checkpoints: Sequence[Checkpoint]) -> Callable[[], None]:
     return confirm
 
 
-def _check_engine_can(search: Search, n_models: int, precision: Precision, has_glossary: bool) -> None:
-    hint = "leave it away, or take --engine torch"
+def _refuse_for_ctranslate2(options: TranslateOptions, n_models: int) -> None:
+    hint = "drop it, or take --engine torch"
     if n_models > 1:
         raise UsageError(
             "--engine ctranslate2 takes one model, not an ensemble", "average them, or take --engine torch"
         )
-    if search.options.sampling is not None:
+    if options.search.sampling is not None:
         raise UsageError("--engine ctranslate2 does not sample from a seed of each line, as --sample promises", hint)
-    if has_glossary:
+    if options.text.glossary is not None:
         raise UsageError("--engine ctranslate2 knows no glossary", hint)
-    if search.tree_rules:
-        raise UsageError("--engine ctranslate2 knows no rules for trees, as --tree-rules asks for", hint)
-    if precision == "bf16":
+    if options.decoding.tree_rules:
+        raise UsageError("--engine ctranslate2 knows no rules for trees, as --tree-rules requires", hint)
+    if options.engine.precision == "bf16":
         raise UsageError("--engine ctranslate2 computes in float32, or in 8 bits with --int8, not in bf16", hint)
+
+
+def refuse_unsupported(checkpoints: Sequence[Checkpoint], options: TranslateOptions) -> None:
+    """Refuse options for Transformers, for models of raw text, for models that write text, or for parsers.
+
+    Args:
+        checkpoints: of the models; several are an ensemble, of which the first one's attention is drawn.
+        options: all of them.
+    Raises:
+        AiaynError: a model cannot do it.
+    """
+    first, text, output = checkpoints[0], options.text, options.output
+    shows_attention = {
+        "--attention": output.attention is not None,
+        "--alignments": output.style.alignments,
+        "--markup": text.markup,
+    }
+    for option, is_given in shows_attention.items():
+        for checkpoint in checkpoints if option != "--attention" else [first]:
+            if is_given and checkpoint.model.kind != "transformer":
+                raise AiaynError(
+                    f"{option} looks at the attention of a Transformer, but {checkpoint.path} is a "
+                    f"{checkpoint.model.kind} model",
+                    f"drop {option}, or take a Transformer",
+                )
+    if text.markup and first.text.changes_text:
+        raise AiaynError(
+            f"--markup puts tags between words, but {first.path} reads and writes text in another form",
+            "drop --markup, or take a model of raw text",
+        )
+    if first.text.trees:
+        _refuse_for_trees(first, options)
+    elif options.decoding.tree_rules is not None:
+        option = "--tree-rules" if options.decoding.tree_rules else "--no-tree-rules"
+        raise AiaynError(f"{option} is about a parser's trees, but {first.path} writes text", f"drop {option}")
+
+
+def _refuse_for_trees(parser: Checkpoint, options: TranslateOptions) -> None:
+    of_text = {
+        "--alignments": (options.output.style.alignments, "drop --alignments"),
+        "--glossary": (options.text.glossary is not None, "drop --glossary"),
+        "--on-suspect copy": (options.output.on_suspect == "copy", "--on-suspect retry, empty and fail go with trees"),
+    }
+    for option, (is_given, hint) in of_text.items():
+        if is_given:
+            raise AiaynError(f"{option} is about words of a translation, but {parser.path} writes trees", hint)
+    if options.output.on_suspect == "retry" and options.search.sampling is not None:
+        raise AiaynError(
+            f"--on-suspect retry searches with a larger beam where a model writes trees, as {parser.path} does, "
+            "and --sample has none",
+            "--on-suspect keep, empty and fail go with --sample",
+        )
 
 
 def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeGrammar | None:
@@ -230,9 +219,9 @@ def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeG
     reason = "--engine ctranslate2 knows no rules for trees" if engine == "ctranslate2" else ""
     written = codec.tgt_written()
     if written is None:
-        reason = reason or "its vocabulary has sub-words that reach over blanks"
+        reason = reason or "its vocabulary has sub-words that contain blanks"
     if reason or written is None:
-        logs.notice(f"the search is free, and trees are repaired where they must be: {reason}")
+        logs.notice(f"the search is free, and trees are repaired where necessary: {reason}")
         return None
     return TreeGrammar(written, checkpoint.text, sign_tags=codec.is_separate)
 

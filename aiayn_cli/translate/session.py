@@ -1,119 +1,288 @@
-"""What happens to the answers for all groups of lines, in order: written, reported, counted, drawn."""
+"""Runs a whole translation: lines from a file or a pipe, shared among workers, answers written in order."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from aiayn_cli import logs
+from aiayn_cli.checkpoint.run import find_model
+from aiayn_cli.device import device_of_each
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.processes import Processes
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.aids.attention import AttentionPicture
-from aiayn_cli.translate.input_lines import InputLine, LineFormat
+from aiayn_cli.translate.formats import InputLine, Output
+from aiayn_cli.translate.input import InputLines, check_input, open_input
+from aiayn_cli.translate.options import OutputOptions, TranslateOptions
+from aiayn_cli.translate.output import check_outputs, give_unfinished, open_writer
+from aiayn_cli.translate.score_against import run_score_against
 from aiayn_cli.translate.trust.flags import FLAGS
 from aiayn_cli.translate.trust.notices import LineNotice, LineNotices
 from aiayn_cli.translate.trust.report import SuspectCounts
-from aiayn_cli.translate.work import Answer, Task
+from aiayn_cli.translate.worker import Answer, ModelInfo, Task, WorkerPlace, start_worker
+
+__all__ = ["run_score_against", "run_translate"]
 
 WriteRecords = Callable[[Iterable[str]], None]
+TakenTask = TypeVar("TakenTask")
 
 
 @dataclass(frozen=True)
-class Output:
-    """One of the outputs for a line of text, as --json shows it; the fields are Translation's and Details'."""
-
-    text: str
-    log_prob: float
-    score: float
-    alignment: Sequence[tuple[int, int]] | None = None
-
-
-class Session:
-    """One run over one input.
-
-    Args:
-        title: of the models, for the page.
-        name: of the input, for messages.
-        write: takes the records of the output.
-        write_report: takes those of the report.
-        keep_outputs: the format of outputs that are remembered; None = none are.
-        picture: takes what attention is drawn.
+class TranslateResult:
+    """What was translated.
 
     Attributes:
-        lines, blank: counts of lines that were put out.
-        notices: says what is to be said of lines, and counts them.
-        suspects: counts of what was judged.
-        kept: the outputs for each line; in jsonl what would be written for each.
+        models: the checkpoints that were used.
+        lines: read and written (times n-best).
+        blank_lines: those of these that were blank and stayed so.
+        unreadable_lines: those with bytes that are not text, or broken JSON; their translation is blank.
+        broken_records: unreadable_lines, where the input is JSON.
+        split_lines: those too long for one pass.
+        suspect_lines: those whose best output has a flag (flags.FLAGS).
+        mended_lines: those that lost their flags in another search.
+        flags: how often each flag was raised.
+        repaired_lines: those with a tree that had to be repaired.
+        seconds: of work on lines, without loading and without waiting for lines.
+        lines_per_second: speed.
+        stopped: why it ended before the last line; None where it did not.
+        translations: the outputs for each line, where they are part of the result; where the output is JSON, the
+            objects that are written.
+    """
+
+    models: tuple[str, ...]
+    lines: int
+    blank_lines: int
+    unreadable_lines: int
+    broken_records: int
+    split_lines: int
+    suspect_lines: int
+    mended_lines: int
+    flags: Mapping[str, int]
+    repaired_lines: int
+    seconds: float
+    lines_per_second: float
+    stopped: str | None = None
+    translations: tuple[tuple[Output | Mapping[str, Any], ...], ...] | None = None
+
+    def summary(self) -> str:
+        """One line for a person."""
+        remarks = (
+            ("blank", self.blank_lines),
+            ("unreadable", self.unreadable_lines),
+            ("cut", self.split_lines),
+            ("repaired", self.repaired_lines),
+        )
+        counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
+        speed = f"{self.lines_per_second:.{0 if self.lines_per_second >= 10 else 1}f}"
+        return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {speed} a second{counted}"
+
+
+def run_translate(
+    options: TranslateOptions, take_unfinished: Callable[[TranslateResult], None] | None = None
+) -> TranslateResult:
+    """Translate every line of a file or pipe.
+
+    Each line gives n_best lines, in order, whatever is in it: a blank line gives blank ones, and so does a line that
+    is not UTF-8 or holds NUL, with a warning. Lines that come slowly are answered one by one.
+
+    Args:
+        options: all of them.
+        take_unfinished: called with the result of the lines before an error, or Ctrl-C, that ends the work.
+
+    Raises:
+        AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
+            do not belong together; a process that ended before its work was done.
+    """
+    text, output = options.text, options.output
+    check_input(text)
+    check_outputs(output, text.source, text.prefix, text.glossary)
+    models = tuple(map(find_model, options.engine.models or (None,)))
+    options = replace(options, engine=replace(options.engine, models=models))  # the same ones in each process
+    devices = device_of_each(options.engine.gpus, options.engine.device)
+    with ExitStack() as files:
+        lines = files.enter_context(open_input(text))
+        info, answers = files.enter_context(_workers(options, devices))
+        writer = _AnswerWriter(
+            output,
+            lines,
+            info,
+            files.enter_context(open_writer(output.path, silent=output.silent)),
+            files.enter_context(open_writer(output.report, silent=output.report is None)),
+        )
+        work_time = WorkTime()
+        tasks = (Task(group, writer.picture.room) for group in lines.groups(len(devices)))
+        numbered = ((len(task.lines), (task, answer)) for task, answer in answers(work_time.taken(tasks)))
+        try:
+            for task, answer in lines.followed(numbered):
+                writer.take(task, answer)
+                work_time.finished()
+        except (AiaynError, OSError, KeyboardInterrupt) as error:
+            writer.finish_early(error)
+            if not isinstance(error, BrokenPipeError):  # its reader has seen enough, and wants no more words
+                logs.notice(f"{writer.result(work_time.seconds).summary()}; then it was stopped")
+            give_unfinished(error, lambda why: writer.result(work_time.seconds, why), take_unfinished)
+            raise
+        done = writer.result(work_time.seconds)
+    writer.finish()
+    return done
+
+
+@contextmanager
+def _workers(
+    options: TranslateOptions, devices: list[str]
+) -> Iterator[tuple[ModelInfo, Callable[[Iterable[Task]], Iterable[tuple[Task, Answer]]]]]:
+    """What translates: this process, or one for each device where there are several."""
+    places = [WorkerPlace(device, rank, len(devices), logs.verbosity()) for rank, device in enumerate(devices)]
+    if len(places) == 1:
+        info, work = start_worker(options, places[0])
+        yield info, lambda tasks: ((task, work(task)) for task in tasks)
+        return
+    names = [f"process {rank} of {len(devices)} ({device})" for rank, device in enumerate(devices, start=1)]
+    arguments = [(options, place) for place in places]
+    with Processes[ModelInfo, Task, Answer](start_worker, arguments, names) as processes:
+        logs.notice(f"{len(devices)} processes, on {', '.join(dict.fromkeys(devices))}")
+        yield processes.info, processes.map
+
+
+class _AnswerWriter:
+    """Takes the answers in order: writes, reports, counts, draws.
+
+    Args:
+        options: where results go.
+        lines: the input.
+        info: on the models.
+        write: takes the records of the output.
+        write_report: takes those of the report.
+
+    Attributes:
+        picture: takes what attention is drawn.
     """
 
     def __init__(
         self,
-        title: str,
-        name: str,
+        options: OutputOptions,
+        lines: InputLines,
+        info: ModelInfo,
         write: WriteRecords,
         write_report: WriteRecords,
-        *,
-        keep_outputs: LineFormat | None,
-        picture: AttentionPicture,
     ) -> None:
-        self._heading, self._name = f"Attention of {title}", name
+        self.picture = AttentionPicture(options.attention)
+        self._keep, self._input, self._info = options.keep, lines, info
         self._write, self._write_report = write, write_report
-        self._keep_outputs, self._picture = keep_outputs, picture
-        self.lines = self.blank = 0
-        self.notices = LineNotices()
-        self.suspects = SuspectCounts()
-        self.kept: list[tuple[Output | Mapping[str, Any], ...]] = []
+        self._lines = self._blank = 0
+        self._notices, self._suspects = LineNotices(), SuspectCounts()
+        self._kept: list[tuple[Output | Mapping[str, Any], ...]] = []
 
     def take(self, task: Task, answer: Answer) -> None:
-        """Put out an answer.
+        """Write and count an answer.
 
         Raises:
-            AiaynError: a line looks wrong, and the work was to stop there; the lines before it are written.
+            AiaynError: a line looks wrong, and the work stops there; the lines before it are written.
         """
         done = task.lines[: len(answer.records)]
         for line in done:
             self._count(line)
         for each in answer.notices:
-            self.notices.take(each)
+            self._notices.take(each)
         self._write(record for records in answer.records for record in records)
         self._write_report(answer.report)
-        self._picture.take(answer.drawings, answer.undrawn)
+        self.picture.take(answer.drawings, answer.undrawn)
         for judged in answer.judged:
-            self.suspects.take(judged)
-        if self._keep_outputs == "jsonl":
-            self.kept += (tuple(map(json.loads, records)) for records in answer.records)
-        elif self._keep_outputs == "text":
-            for judged, alignments in zip(answer.judged, answer.alignments, strict=True):
-                outputs = zip(judged.outputs, alignments, strict=True)
-                self.kept.append(tuple(Output(o.text, o.log_prob, o.score, alignment) for o, alignment in outputs))
+            self._suspects.take(judged)
+        self._kept += answer.kept
         if answer.suspect:
             raise AiaynError(
-                f"{self._name}:{task.lines[len(done)].number}: the translation is suspect: "
+                f"{self._input.name}:{task.lines[len(done)].number}: the translation is suspect: "
                 + "; ".join(f"{flag.replace('_', ' ')} ({FLAGS[flag]})" for flag in answer.suspect),
                 "--on-suspect retry searches again, and --report FILE shows all such lines",
             )
 
+    def result(self, seconds: float, stopped: str | None = None) -> TranslateResult:
+        counts: Counter[Any] = self._notices.counts
+        return TranslateResult(
+            models=self._info.models,
+            lines=self._lines,
+            blank_lines=self._blank,
+            unreadable_lines=counts["unreadable"],
+            broken_records=counts["unreadable"] if self._input.format.is_strict else 0,
+            split_lines=counts["split"],
+            suspect_lines=self._suspects.suspect,
+            mended_lines=self._suspects.mended,
+            flags=dict(self._suspects.flags),
+            repaired_lines=counts["repaired"],
+            seconds=seconds,
+            lines_per_second=self._lines / max(seconds, 1e-9),
+            stopped=stopped,
+            translations=tuple(self._kept) if self._keep else None,
+        )
+
     def finish(self) -> None:
         """Say what a person should know at the end, and write the page."""
-        self.notices.sum_up()
-        self._picture.write(self._heading)
-        if summary := self.suspects.summary():
+        self._notices.sum_up()
+        self._write_page()
+        if summary := self._suspects.summary():
             logs.notice(summary)
 
     def finish_early(self, error: BaseException) -> None:
         """Do the same after an error, which is what a person should know first."""
         try:
             if isinstance(error, BrokenPipeError):
-                self._picture.write(self._heading)
+                self._write_page()
             else:
                 self.finish()
         except (AiaynError, OSError) as further:
             logs.warning(str(further))
 
+    def _write_page(self) -> None:
+        self.picture.write(f"Attention of {self._info.title}")
+
     def _count(self, line: InputLine) -> None:
-        self.lines += 1
+        self._lines += 1
         if line.error:
-            what = f"{self._name}:{line.number}: {line.error}: left blank"
-            self.notices.take(LineNotice("unreadable", what))
+            what = f"{self._input.name}:{line.number}: {line.error}: left blank"
+            self._notices.take(LineNotice("unreadable", what))
         elif is_blank(line.text):
-            self.blank += 1
+            self._blank += 1
+
+
+class WorkTime:
+    """Counts the seconds in which there was work, not those of waiting for a person who types or for a slow pipe.
+
+    There is work from when a task is taken until its answer is written; overlaps count once. Tasks may be taken in
+    another thread than the one that writes their answers.
+
+    Args:
+        clock: gives seconds, of which only the differences count.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open = 0  # tasks that were taken, and whose answers are not written
+        self._since = self._before = 0.0
+
+    def taken(self, tasks: Iterable[TakenTask]) -> Iterator[TakenTask]:
+        """Give the tasks; the work on each begins when it is taken."""
+        for task in tasks:
+            with self._lock:
+                if not self._open:
+                    self._since = self._clock()
+                self._open += 1
+            yield task
+
+    def finished(self) -> None:
+        """The answer to one of the tasks is written."""
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                self._before += self._clock() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """How long there was work until now."""
+        with self._lock:
+            return self._before + (self._clock() - self._since if self._open else 0.0)

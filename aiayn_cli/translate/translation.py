@@ -1,10 +1,11 @@
-"""What a translator gives for a line, and what it can be asked for beside a recipe's settings."""
+"""What a translator gives for a line, and what an engine that searches has to offer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiayn_cli.translate.search.sampling import Sampling
+from aiayn_cli.config import DecodingConfig
+from aiayn_cli.translate.options import SearchOptions
 
 
 @dataclass(frozen=True)
@@ -14,8 +15,8 @@ class Part:
     Attributes:
         src: ids of the source, without EOS.
         tgt: ids of the output, without BOS and EOS.
-        is_cut: whether the output reached the longest length allowed, and may go on in truth.
-        word: what was too long for the model and stands in the output as it is; there was then no pass.
+        is_cut: whether the output reached the longest length allowed, so that its end may be missing.
+        word: what was too long for the model and was copied to the output; there was then no pass.
     """
 
     src: tuple[int, ...]
@@ -45,7 +46,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Details:
-    """What a second pass finds out about an output.
+    """What forced decoding finds out about an output.
 
     Attributes:
         tokens: each sub-word as SentencePiece writes it, with its natural log p; "</s>" ends each part.
@@ -56,25 +57,8 @@ class Details:
     alignment: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """What one call asks for beside DecodingConfig.
-
-    Attributes:
-        min_length: tokens that an output has at least, without its end token, where the longest length allows it.
-        max_length: tokens that an output has at most, without its end token; 0 = only DecodingConfig's max_extra.
-        no_repeat_ngram: length of the sequences of tokens that no output holds twice; 0 = any may come again.
-        sampling: draw the outputs instead of searching for the best ones.
-    """
-
-    min_length: int = 0
-    max_length: int = 0
-    no_repeat_ngram: int = 0
-    sampling: Sampling | None = None
-
-
 class SearchEngine(Protocol):
-    """Another program that searches, in the place of this package's own search and model."""
+    """Another program that searches, instead of this package's own search and model."""
 
     @property
     def max_positions(self) -> int:
@@ -85,18 +69,15 @@ class SearchEngine(Protocol):
         sources: Sequence[Sequence[int]],
         prefixes: Sequence[Sequence[int]],
         max_lengths: Sequence[int],
-        *,
-        beam_size: int,
-        alpha: float,
-        n_best: int,
-        min_length: int,
-        no_repeat_ngram: int,
+        decoding: DecodingConfig,
+        options: SearchOptions,
     ) -> list[list[tuple[tuple[int, ...], float]]]:
         """Give n_best outputs for each source, each as ids without special tokens and log p, EOS counted.
 
         Args:
             sources: ids without EOS.
             prefixes: how the outputs of each begin.
-            max_lengths: the longest output of each, in tokens with EOS.
-            beam_size, alpha, n_best, min_length, no_repeat_ngram: see DecodingConfig, SearchOptions and Translator.
+            max_lengths: the longest output of each, in tokens with EOS, at least 1.
+            decoding: its beam_size and alpha count.
+            options: all but max_length and sampling count.
         """

@@ -9,45 +9,39 @@ from typing import Self
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.parsing.tree_text import words_of
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.aids.glossary import Glossary
+from aiayn_cli.translate.forced_decoding import SecondPass
+from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint
-from aiayn_cli.translate.search.scorer import Stop
-from aiayn_cli.translate.search.sentence_search import LONGEST_PASS, LONGEST_SOURCE, SearchSetup, SentenceSearch, Source
-from aiayn_cli.translate.second_pass import SecondPass
+from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchSetup, SentenceSearch, Source
 from aiayn_cli.translate.split import WITHOUT_BLANKS, segments, split_points
-from aiayn_cli.translate.translation import Part, SearchEngine, SearchOptions, Translation
+from aiayn_cli.translate.translation import Part, Translation
 from aiayn_cli.translate.trust.notices import LineNotice, LineNotices
 
-_NO_OPTIONS = SearchOptions()
+_NO_OPTIONS, _NO_SETUP = SearchOptions(), SearchSetup()
 
 
 class Translator:
     """Translates lines with one model or an ensemble, which SentenceSearch takes to the device.
 
+    A longer line than one pass takes is translated in parts, unless outputs are trees: a sentence for a parser cannot
+    be cut.
+
     Args:
         models: trained with the same vocabulary; the probabilities of several are averaged.
-        vocab: theirs.
+        codec: their vocabulary.
         device: where and in which precision they run.
         decoding: beam, length penalty, longest output, batch size.
-        n_best: outputs for each line, at most decoding.beam_size unless they are sampled.
-        tgt_lang: target language, which says how the parts of a long line are joined.
-        options: what is asked for beside that.
-        glossary: terms that outputs must use; it is not there for sampling.
-        engine: what searches instead of the models, which then only score outputs.
-        in_processes: search many sentences in copies of this process, where the system can make some.
+        options: what the search does beyond that.
+        setup: what else takes part in the search.
         trained_length: sub-words of the longest side that the models were trained on: one pass takes as many, but at
             least LONGEST_SOURCE and at most LONGEST_PASS.
-        splits: whether a longer line is translated in parts, as text can be, and a sentence for a parser cannot.
-        tree_grammar: a parser's: where decoding.tree_rules holds, each output is a tree over the words of its line.
-        notices: takes what is to be said about lines; None = it is said at once.
-        stop: asked before each step of a search by the models; true when the outputs are no longer wanted.
+        notices: takes remarks on lines; None = they are logged at once.
 
     Attributes:
         notices: the same; counts lines that were cut ("split") or left out ("too_long"), and changed prefixes.
@@ -56,39 +50,24 @@ class Translator:
     def __init__(
         self,
         models: Sequence[TranslationModel],
-        vocab: Codec,
+        codec: Codec,
         device: Device,
         decoding: DecodingConfig,
         *,
-        n_best: int = 1,
-        tgt_lang: str = "",
         options: SearchOptions = _NO_OPTIONS,
-        glossary: Glossary | None = None,
-        engine: SearchEngine | None = None,
-        in_processes: bool = False,
+        setup: SearchSetup = _NO_SETUP,
         trained_length: int = LONGEST_SOURCE,
-        splits: bool = True,
-        tree_grammar: TreeGrammar | None = None,
         notices: LineNotices | None = None,
-        stop: Stop | None = None,
     ) -> None:
-        self._search = SentenceSearch(
-            models,
-            vocab.size,
-            device,
-            decoding,
-            n_best=n_best,
-            options=options,
-            setup=SearchSetup(
-                glossary=glossary, engine=engine, in_processes=in_processes, tree_grammar=tree_grammar, stop=stop
-            ),
-        )
-        self._vocab = vocab
-        self._glossary = glossary
-        self._writes_trees = tree_grammar is not None
-        self._longest_source, self._splits = min(max(trained_length, LONGEST_SOURCE), LONGEST_PASS), splits
+        self._search = SentenceSearch(models, codec.size, device, decoding, options=options, setup=setup)
+        self._codec = codec
+        self._glossary = setup.glossary
+        self._writes_trees = setup.tree_grammar is not None
+        self._splits = not codec.text.trees
+        # Any length is tried of a sentence that cannot be cut.
+        self._longest_source = min(max(trained_length, LONGEST_SOURCE), LONGEST_PASS) if self._splits else LONGEST_PASS
         self._longest_word = min(self._longest_source, self.max_positions - 1)
-        self._joiner = "" if tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
+        self._joiner = "" if codec.tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
         self.notices = notices or LineNotices()
 
     def variant(
@@ -122,12 +101,12 @@ class Translator:
 
     @property
     def options(self) -> SearchOptions:
-        """What is asked for beside that."""
+        """What the search does beyond that."""
         return self._search.options
 
     def count_sub_words(self, line: str) -> int:
         """How many sub-words the model reads for a line, without EOS."""
-        return len(self._vocab.encode([line])[0])
+        return len(self._codec.encode([line])[0])
 
     def translate(self, lines: Sequence[str]) -> list[str]:
         """The best output for each line, in order."""
@@ -164,7 +143,7 @@ class Translator:
         outputs = [self._outputs(each, texts) for each in of_line]
         for number, line in enumerate(lines):
             if not of_line[number] and not is_blank(line):  # too long, and not to be cut
-                outputs[number] = [Translation("", -math.inf, -math.inf, is_left_out=True)] * self._search.n_best
+                outputs[number] = [Translation("", -math.inf, -math.inf, is_left_out=True)] * self.options.n_best
         return outputs
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
@@ -174,7 +153,7 @@ class Translator:
 
     def second_pass(self) -> SecondPass:
         """What finds out more about outputs with the same models."""
-        return SecondPass(self._search.models, self._vocab, self._search.device, self.decoding.batch_tokens)
+        return SecondPass(self._search.models, self._codec, self._search.device, self.decoding.batch_tokens)
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
         """What is to be searched for lines, in order, and the words between that are not."""
@@ -184,7 +163,7 @@ class Translator:
             if not is_blank(line)
             for text, is_word in self._segments(line)
         ]
-        ids = iter(self._vocab.encode([text for _, text, is_word in pieces if not is_word]))
+        ids = iter(self._codec.encode([text for _, text, is_word in pieces if not is_word]))
         passes: list[_Pass] = []
         with_prefix: set[int] = set()
         for number, text, is_word in pieces:
@@ -211,7 +190,7 @@ class Translator:
         return segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
 
     def _prefix(self, text: str, line: int | None) -> list[int]:
-        ids = self._vocab.encode_tgt([text])[0] if not is_blank(text) else []
+        ids = self._codec.encode_tgt([text])[0] if not is_blank(text) else []
         known = [i for i in ids if i != UNK_ID]
         prefix = known[: self._search.longest_prefix]
         if len(prefix) < len(ids) and line is not None:
@@ -231,7 +210,7 @@ class Translator:
                 said = f"line {line:,} has {what}: it is left out, since it cannot be cut"
                 self.notices.take(LineNotice("too_long", said))
             return []
-        ends = split_points(self._vocab.pieces(ids), limit)
+        ends = split_points(self._codec.pieces(ids), limit)
         if line is not None:
             what = f"{len(ids):,} sub-words, more than {limit}: translated in {len(ends):,} parts"
             self.notices.take(LineNotice("split", f"line {line:,} has {what}"))
@@ -241,17 +220,17 @@ class Translator:
         """What the glossary wants in the output of a source; the text of a part is made of its sub-words."""
         if self._glossary is None:
             return []
-        return self._glossary.constraints(text or "".join(self._vocab.pieces(ids)).replace(BLANK_MARK, " "))
+        return self._glossary.constraints(text or "".join(self._codec.pieces(ids)).replace(BLANK_MARK, " "))
 
     def _texts(self, hypotheses: Sequence[Hypothesis]) -> dict[tuple[int, ...], str]:
         """The text of each output; all are decoded in one call, since each call costs more than a short line."""
         outputs = list({hypothesis.tokens: None for hypothesis in hypotheses})
-        return dict(zip(outputs, self._vocab.decode(outputs), strict=True))
+        return dict(zip(outputs, self._codec.decode(outputs), strict=True))
 
     def _outputs(self, passes: Sequence["_Pass"], decoded: dict[tuple[int, ...], str]) -> list[Translation]:
         if not passes:
-            return [Translation("", 0.0, 0.0)] * self._search.n_best
-        count = min([len(each.found) for each in passes if each.source is not None], default=self._search.n_best)
+            return [Translation("", 0.0, 0.0)] * self.options.n_best
+        count = min([len(each.found) for each in passes if each.source is not None], default=self.options.n_best)
         outputs = []
         for rank in range(count):
             chosen = [None if each.source is None else each.found[rank] for each in passes]
@@ -266,7 +245,7 @@ class Translator:
             score = hypotheses[0].score if is_one else log_prob / length_penalty(length, self.decoding.alpha)
             parts = tuple(self._part(each, found) for each, found in zip(passes, chosen, strict=True))
             outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, parts))
-        return outputs + [Translation("", -math.inf, -math.inf)] * (self._search.n_best - count)
+        return outputs + [Translation("", -math.inf, -math.inf)] * (self.options.n_best - count)
 
     def _part(self, each: "_Pass", found: Hypothesis | None) -> Part:
         if each.source is None or found is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from translation_models import translate_options
 
 from aiayn_cli.app import main
 from aiayn_cli.average.choice import AverageOptions, choose
@@ -22,7 +23,7 @@ from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.session import TrainOptions, run_train
-from aiayn_cli.translate.run import run_translate
+from aiayn_cli.translate.session import run_translate
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "dog": "Hund", "cat": "Katze"}
 SETTINGS = [
@@ -71,7 +72,7 @@ def searched(trained: tuple[Path, PreparedData], tmp_path_factory: pytest.TempPa
 def bleu_of(model: Path, data: PreparedData, folder: Path) -> float:
     """Translate the validation set with a model's folder, as a user would."""
     output = folder / "hyp"
-    run_translate([model], source=str(data.folder / "valid.en"), output=output, device="cpu")
+    run_translate(translate_options([model], source=str(data.folder / "valid.en"), path=output, device="cpu"))
     return bleu(output.read_text(encoding="utf-8").split("\n")[:-1], [data.valid_tgt_text()]).score
 
 
@@ -135,13 +136,14 @@ def test_validation_while_training_is_what_score_says_of_raw_references(
 ) -> None:
     run, data = trained
     records = [record for record in read_metrics(run / "metrics.jsonl") if record["event"] == "validation"]
-    run_translate(
+    options = translate_options(
         [run / "checkpoints" / "step-00000080"],
         source=str(data.folder / "valid.en"),
-        output=tmp_path / "hyp",
+        path=tmp_path / "hyp",
         device="cpu",
         precision="fp32",
     )
+    run_translate(options)
     assert main(["score", str(data.folder / "valid.de"), "--hyp", str(tmp_path / "hyp"), "--json"]) == 0
     [score] = json.loads(capsys.readouterr().out)["systems"][0]["scores"]
     assert records[-1]["step"] == 80

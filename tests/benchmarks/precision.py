@@ -18,7 +18,8 @@ from translate import read
 from aiayn_cli import logs
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import compare
-from aiayn_cli.translate.models import LoadedModels, Search, load_models
+from aiayn_cli.translate.models import LoadedModels, load_models
+from aiayn_cli.translate.options import EngineOptions, TranslateOptions
 from aiayn_cli.translate.search.beam import length_penalty
 from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
@@ -69,7 +70,8 @@ def main() -> None:
 def load(model: Path, kind: str) -> LoadedModels:
     """The model in one precision."""
     precision, int8 = KINDS[kind]
-    return load_models([model], Search(), "cpu", precision, "torch", int8)  # type: ignore[arg-type]
+    engine = EngineOptions(models=(model,), device="cpu", precision=precision, int8=int8)  # type: ignore[arg-type]
+    return load_models(TranslateOptions(engine=engine))
 
 
 def mean_score(judge: Translator, translations: list[Translation]) -> float:

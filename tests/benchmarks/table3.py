@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli.train.changed_settings import changed_settings
+from aiayn_cli.train.run import run_train
 from short_runs import short_schedule
 
 from aiayn_cli import logs
@@ -31,10 +33,9 @@ from aiayn_cli.errors import AiaynError, Terminated, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
-from aiayn_cli.score.session import ScoreOptions, run_score
-from aiayn_cli.train.resume import changed_settings
-from aiayn_cli.train.session import TrainOptions, run_train
-from aiayn_cli.translate.run import run_translate
+from aiayn_cli.score.session import run_score
+from aiayn_cli.translate.options import EngineOptions, OutputOptions, TextOptions, TranslateOptions
+from aiayn_cli.translate.session import run_translate
 
 # Recipe of each row: perplexity, BLEU, millions of parameters as printed (newstest2013, en-de).
 PAPER: dict[str, tuple[float, float, int | None]] = {
@@ -148,14 +149,17 @@ def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedDa
     logs.notice(f"row {row}: {' '.join(settings) or 'as it is'}")
     all_settings = [*settings, *(f"training.{name}={value}" for name, value in training.items())]
     refuse_another_run(out / row, load_recipe(scale, all_settings))
-    trained = run_train(TrainOptions(recipe=scale, overrides=all_settings, data=prepared.folder, out=out / row))
+    trained = run_train(scale, all_settings, data=prepared.folder, out=out / row)
     hypotheses = out / row / "valid.hyp"
     langs = f"{prepared.src_lang}-{prepared.tgt_lang}"
     run_translate(
-        [list_checkpoints(out / row)[-1]], source=str(prepared.folder / f"valid.{prepared.src_lang}"), output=hypotheses
+        TranslateOptions(
+            engine=EngineOptions(models=(list_checkpoints(out / row)[-1],)),
+            text=TextOptions(source=str(prepared.folder / f"valid.{prepared.src_lang}")),
+            output=OutputOptions(path=hypotheses),
+        )
     )
-    reference = prepared.folder / f"valid.{prepared.tgt_lang}"
-    bleu = run_score(ScoreOptions(references=[reference], hypotheses=[str(hypotheses)], langs=langs))
+    bleu = run_score([prepared.folder / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
     metrics = [
         json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
     ]

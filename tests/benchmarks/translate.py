@@ -19,7 +19,7 @@ counted once, looked at in a pass that is not timed. The first pass over the tex
 product for the first time; `warm` is the best of those that follow. Our figures include sub-words and text;
 CTranslate2's are translate_batch alone, with its fastest settings known here: one worker of one thread for each
 processor, 64 sentences in a batch (fewer where there are too few for all). Where its 8-bit sums would overflow, it
-multiplies by MKL (translate/ctranslate2_package.py); CT2_USE_MKL=0 before the command leaves it its own choice. `first`
+multiplies by MKL (translate/ctranslate2_engine.py); CT2_USE_MKL=0 before the command leaves it its own choice. `first`
 is the median time to the answer to one short line in a warm process. BLEU is that of the trained model's outputs; where
 weights are random it is the agreement with torch in fp32, whose outputs are taken as reference, so that its own is 100.
 `changed` counts the outputs that differ from those of torch in fp32; with random weights the next tokens are nearly as
@@ -122,11 +122,11 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
     from aiayn_cli.checkpoint.format import load_checkpoint, save_checkpoint
     from aiayn_cli.checkpoint.run import find_model
     from aiayn_cli.config import ModelConfig
+    from aiayn_cli.export.ctranslate2_format import export
     from aiayn_cli.model.build import build_model
     from aiayn_cli.special_tokens import EOS_ID
     from aiayn_cli.text.codec import Codec
-    from aiayn_cli.translate.ctranslate2_export import export
-    from aiayn_cli.translate.exported import EXPORTED, fingerprint, source_pieces, target_pieces
+    from aiayn_cli.translate.ctranslate2_engine import EXPORTED, fingerprint, source_pieces, target_pieces
     from aiayn_cli.translate.models import load_network
 
     path = folder / size
@@ -262,18 +262,19 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
 def ours(task: dict[str, Any]) -> Any:
     """What `aiayn translate` does for a group of lines."""
     from aiayn_cli import logs
-    from aiayn_cli.translate.models import Search, load_models
-    from aiayn_cli.translate.translation import SearchOptions
+    from aiayn_cli.translate.models import load_models
+    from aiayn_cli.translate.options import DecodingOverrides, EngineOptions, SearchOptions, TranslateOptions
 
     logs.setup(logs.QUIET)
     steps = task["steps"]
     length = SearchOptions(max_length=(steps or task["longest"]) - 1)
     alike = {} if steps else {"alpha": 0.0, "max_extra": task["longest"]}
-    search = Search(beam_size=task["beam"], options=length, **alike)
-    translator = load_models(
-        [Path(task["model"])], search, "cpu", task.get("precision", "auto"), task.get("engine", "torch"),
-        task.get("int8", False),
-    ).translator  # fmt: skip
+    engine = EngineOptions(
+        models=(Path(task["model"]),), device="cpu", precision=task.get("precision", "auto"),
+        engine=task.get("engine", "torch"), int8=task.get("int8", False),
+    )  # fmt: skip
+    decoding = DecodingOverrides(beam_size=task["beam"], **alike)
+    translator = load_models(TranslateOptions(search=length, decoding=decoding, engine=engine)).translator
 
     def translate(lines: list[str]) -> tuple[float, list[str], int]:
         start = time.perf_counter()
@@ -290,7 +291,7 @@ def direct(task: dict[str, Any]) -> Any:
     from aiayn_cli.checkpoint.format import load_checkpoint
     from aiayn_cli.special_tokens import BOS_ID, PAD_ID
     from aiayn_cli.text.codec import Codec
-    from aiayn_cli.translate.ctranslate2_package import load_package
+    from aiayn_cli.translate.ctranslate2_engine import load_package
 
     checkpoint = load_checkpoint(Path(task["model"]))
     codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from aiayn_cli.config import ModelConfig
+from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError
+from aiayn_cli.export.ctranslate2_format import export
 from aiayn_cli.model.transformer import Transformer, build_transformer
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS
-from aiayn_cli.translate import ctranslate2_package
+from aiayn_cli.translate import ctranslate2_engine
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
-from aiayn_cli.translate.ctranslate2_export import export
+from aiayn_cli.translate.options import SearchOptions
 
 VOCAB = 40
 PIECES = ["<pad>", "<unk>", "<s>", "</s>", *(f"▁piece{i}" for i in range(N_SPECIAL_TOKENS, VOCAB))]
-SEARCH = {"beam_size": 2, "alpha": 0.6, "n_best": 1, "min_length": 0, "no_repeat_ngram": 0}
+SEARCH = DecodingConfig(beam_size=2), SearchOptions()
 
 
 def make(**settings: object) -> tuple[Transformer, ModelConfig]:
@@ -93,7 +94,7 @@ def test_a_found_output_has_its_log_p_and_keeps_to_its_own_longest_length(tmp_pa
     sources = [src for src, _ in some_pairs(8)]
     limits = [3, 30, 5, 2, 30, 1, 9, 30]
     for src, limit, [(tokens, log_prob)] in zip(
-        sources, limits, engine.search(sources, [[]] * 8, limits, **SEARCH), strict=True
+        sources, limits, engine.search(sources, [[]] * 8, limits, *SEARCH), strict=True
     ):
         assert len(tokens) <= limit - 1
         assert not {0, 1, 2, 3} & set(tokens)
@@ -109,7 +110,7 @@ def test_a_found_output_has_its_log_p_and_keeps_to_its_own_longest_length(tmp_pa
 def test_greedy_outputs_are_the_most_likely_tokens_one_by_one(tmp_path: Path) -> None:
     model, engine = make_engine(tmp_path)
     sources = [src for src, _ in some_pairs(5)]
-    found = engine.search(sources, [[]] * 5, [12] * 5, **{**SEARCH, "beam_size": 1})
+    found = engine.search(sources, [[]] * 5, [12] * 5, DecodingConfig(beam_size=1), SearchOptions())
     for src, [(tokens, _)] in zip(sources, found, strict=True):
         expected: list[int] = []
         while len(expected) < 11:
@@ -125,14 +126,14 @@ def test_outputs_begin_with_their_prefix_and_are_as_many_as_asked_for(tmp_path: 
     _, engine = make_engine(tmp_path)
     prefixes = [[9, 17], [], [30]]
     found = engine.search(
-        [[5, 6], [7], [8, 9, 10]], prefixes, [9] * 3, **{**SEARCH, "beam_size": 4, "n_best": 3, "min_length": 4}
+        [[5, 6], [7], [8, 9, 10]], prefixes, [9] * 3, DecodingConfig(beam_size=4), SearchOptions(n_best=3, min_length=4)
     )
     for prefix, outputs in zip(prefixes, found, strict=True):
         assert len({tokens for tokens, _ in outputs}) == 3
         for tokens, _ in outputs:
             assert list(tokens[: len(prefix)]) == prefix
             assert len(tokens) >= 4
-    assert engine.search([], [], [], **SEARCH) == []
+    assert engine.search([], [], [], *SEARCH) == []
 
 
 def test_a_vocabulary_smaller_than_the_matrix_is_filled_up(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_damaged_export_is_one_message(tmp_path: Path) -> None:
 def test_without_the_package_one_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     with pytest.raises(AiaynError, match="needs the package ctranslate2") as error:
-        ctranslate2_package.load_package()
+        ctranslate2_engine.load_package()
     assert error.value.hint == "pip install 'aiayn-cli[ctranslate2]'"
 
 
@@ -179,26 +180,26 @@ def test_without_the_package_one_message_says_how_to_get_it(monkeypatch: pytest.
 def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_user_says_how(
     exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_package, "adds_8_bits_in_32", lambda: exact)
+    monkeypatch.setattr(ctranslate2_engine, "adds_8_bits_in_32", lambda: exact)
     # It is not imported here, since it looks only once how to multiply, for all tests that follow.
-    monkeypatch.setattr(ctranslate2_package.importlib, "import_module", lambda module: module)
+    monkeypatch.setattr(ctranslate2_engine.importlib, "import_module", lambda module: module)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
     monkeypatch.delenv("CT2_USE_MKL")
     if set_before is not None:
         monkeypatch.setenv("CT2_USE_MKL", set_before)
-    assert ctranslate2_package.load_package() == "ctranslate2"
+    assert ctranslate2_engine.load_package() == "ctranslate2"
     assert os.environ.get("CT2_USE_MKL") == expected
-    assert ctranslate2_package.multiplies_slowly() == (expected == "1")
+    assert ctranslate2_engine.multiplies_slowly() == (expected == "1")
 
 
 def test_other_processors_than_x86_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "arm64")
-    monkeypatch.setattr(ctranslate2_package.importlib, "import_module", lambda module: module)
+    monkeypatch.setattr(ctranslate2_engine.importlib, "import_module", lambda module: module)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
     monkeypatch.delenv("CT2_USE_MKL")
-    ctranslate2_package.load_package()
+    ctranslate2_engine.load_package()
     assert "CT2_USE_MKL" not in os.environ
-    assert not ctranslate2_package.multiplies_slowly()
+    assert not ctranslate2_engine.multiplies_slowly()
 
 
 @pytest.mark.parametrize("how", ["search", "score"])
@@ -221,7 +222,7 @@ def test_what_the_environment_makes_it_refuse_is_said(
     monkeypatch.setenv("CT2_FORCE_CPU_ISA", "FOO")
 
     def run() -> None:
-        engine.search([[5]], [[]], [9], **SEARCH) if how == "search" else engine.token_log_probs([([5], [6])])  # type: ignore[arg-type]
+        engine.search([[5]], [[]], [9], *SEARCH) if how == "search" else engine.token_log_probs([([5], [6])])
 
     with pytest.raises(AiaynError, match="CTranslate2 cannot go on: Invalid CPU ISA: FOO") as error:
         run()
@@ -245,4 +246,4 @@ def test_memory_of_a_gpu_that_runs_out_is_told_as_such(tmp_path: Path) -> None:
 
     engine._translator = Full()
     with pytest.raises(MemoryError, match="out of memory"):
-        engine.search([[5]], [[]], [9], **SEARCH)  # type: ignore[arg-type]
+        engine.search([[5]], [[]], [9], *SEARCH)

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from translation_models import translate_options
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
+from aiayn_cli.export import ctranslate2_format
 from aiayn_cli.export import session as stage
 from aiayn_cli.export.session import run_export
 from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.vocab import Vocab
-from aiayn_cli.translate import ctranslate2_export
-from aiayn_cli.translate.run import run_translate
+from aiayn_cli.translate.options import Sampling
+from aiayn_cli.translate.session import run_translate
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", "eine maus sieht die katze. " * 60, "hund"]
 
@@ -56,7 +58,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translate(tmp_path: Path) -> Callable[..., list[str]]:
     def run(model: Path, **options: object) -> list[str]:
         (tmp_path / "in").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
-        run_translate([model], source=str(tmp_path / "in"), output=tmp_path / "out", **options)  # type: ignore[arg-type]
+        run_translate(translate_options([model], source=str(tmp_path / "in"), path=tmp_path / "out", **options))  # type: ignore[arg-type]
         return (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
 
     return run
@@ -100,7 +102,7 @@ def test_a_processor_whose_8_bit_sums_overflow_is_said_to_be_slow_without_them(
     exact: bool, exported: Path, translate: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("aiayn_cli.translate.exported.multiplies_slowly", lambda: not exact)
+    monkeypatch.setattr("aiayn_cli.translate.ctranslate2_engine.multiplies_slowly", lambda: not exact)
     translate(exported, engine="ctranslate2", int8=True)
     translate(exported, engine="ctranslate2")
     [in_8_bits, in_32] = [line for line in capsys.readouterr().err.split("\n") if line.startswith("engine:")]
@@ -122,13 +124,13 @@ def test_n_best_and_scores_come_from_the_other_engine_too(
 
 def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_checkpoint(tmp_path / "one")
-    honest = ctranslate2_export._memory_attention
+    honest = ctranslate2_format._memory_attention
 
     def careless(spec: object, attention: object, norm: object) -> None:
         honest(spec, attention, norm)  # type: ignore[arg-type]
         spec.linear[2].weight[0] *= -1  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(ctranslate2_export, "_memory_attention", careless)
+    monkeypatch.setattr(ctranslate2_format, "_memory_attention", careless)
     for int8 in (False, True):
         with pytest.raises(AiaynError, match="CTranslate2 does not say the same as torch") as error:
             run_export(path, int8=int8)
@@ -223,7 +225,7 @@ def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"sample": True}, "does not sample"),
+        ({"sampling": Sampling()}, "does not sample"),
         ({"precision": "bf16"}, "not in bf16"),
         ({"glossary": Path("terms.tsv")}, "knows no glossary"),
     ],
@@ -237,7 +239,7 @@ def test_what_the_other_engine_cannot_do_is_wrong_usage(
 
 def test_ensembles_are_for_torch(exported: Path) -> None:
     with pytest.raises(UsageError, match="one model, not an ensemble"):
-        run_translate([exported, exported], engine="ctranslate2")
+        run_translate(translate_options([exported, exported], engine="ctranslate2"))
 
 
 def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate: Callable[..., list[str]]) -> None:

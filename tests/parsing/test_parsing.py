@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from translation_models import translate_options
 
 from aiayn_cli.app import main
 from aiayn_cli.average.choice import AverageOptions
@@ -25,9 +26,9 @@ from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.brackets import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.session import TrainOptions, run_train
-from aiayn_cli.translate.forced import force_decode
+from aiayn_cli.translate.forced_decoding import force_decode
 from aiayn_cli.translate.models import load_network
-from aiayn_cli.translate.run import run_score_against, run_translate
+from aiayn_cli.translate.session import run_score_against, run_translate
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "JJ", "NN", "VBZ", "-LRB-", ".")
 NO_BLEU = ["training.validation_bleu_pairs=0", "training.best_metric=loss", "model.share_embeddings=decoder"]
@@ -101,7 +102,9 @@ def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
     assert checkpoint.max_length == 1_000  # what trees are prepared with where no recipe says otherwise
     lines = [*prepared.test_src_text(), "", "A (word ) never seen"]
     (tmp_path / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    result = run_translate([parser], source=str(tmp_path / "in"), output=tmp_path / "out", device="cpu")
+    result = run_translate(
+        translate_options([parser], source=str(tmp_path / "in"), path=tmp_path / "out", device="cpu")
+    )
     trees = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
     assert trees[-2] == ""
     assert words(from_text(trees[-1])) == ["A", "-LRB-word", "-RRB-", "never", "seen"]
@@ -110,7 +113,7 @@ def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
     assert result.repaired_lines == 0
     assert "repaired" not in capfd.readouterr().err + result.summary()
     free = run_translate(
-        [parser], source=str(tmp_path / "in"), output=tmp_path / "free", device="cpu", tree_rules=False
+        translate_options([parser], source=str(tmp_path / "in"), path=tmp_path / "free", device="cpu", tree_rules=False)
     )
     assert free.repaired_lines > 0  # a parser that has hardly learnt anything
     assert "the tree was repaired" in capfd.readouterr().err
@@ -146,7 +149,7 @@ def test_another_engine_or_a_vocabulary_over_blanks_searches_freely_and_says_so(
     parser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UsageError, match="--engine ctranslate2 knows no rules for trees, as --tree-rules asks for"):
-        run_translate([parser], engine="ctranslate2", tree_rules=True)
+        run_translate(translate_options([parser], engine="ctranslate2", tree_rules=True))
     path = tmp_path / "model"
     shutil.copytree(find_model(parser), path)
     free = "the search is free, and trees are repaired where they must be: "
@@ -165,7 +168,7 @@ def parse(parser: Path, lines: list[str], folder: Path, **options: object) -> tu
     """The trees of some lines, and the report on them."""
     (folder / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     files = {"source": str(folder / "in"), "output": folder / "out", "report": folder / "report"}
-    run_translate([parser], device="cpu", precision="fp32", **files, **options)  # type: ignore[arg-type]
+    run_translate(translate_options([parser], device="cpu", precision="fp32", **files, **options))  # type: ignore[arg-type]
     trees, report = ((folder / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("out", "report"))
     return trees, [json.loads(record) for record in report]
 
@@ -205,7 +208,7 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
 
 def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path: Path) -> None:
     (tmp_path / "terms").write_text("a\tb\n", encoding="utf-8")
-    for options in ({"with_alignments": True}, {"glossary": tmp_path / "terms"}, {"on_suspect": "copy"}):
+    for options in ({"alignments": True}, {"glossary": tmp_path / "terms"}, {"on_suspect": "copy"}):
         with pytest.raises(AiaynError, match=r"is about words of a translation, but .* writes trees"):
             parse(parser, ["a dog"], tmp_path, **options)
     lines = ["A (word ) never seen", "the dog sees a cat ."]
@@ -228,7 +231,9 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     parser: Path, prepared: PreparedData, tmp_path: Path
 ) -> None:
     sources, trees = prepared.folder / "test.words", prepared.folder / "test.trees"
-    result = run_score_against(trees, [parser], source=str(sources), device="cpu", precision="fp32", keep_scores=True)
+    result = run_score_against(
+        trees, translate_options([parser], source=str(sources), device="cpu", precision="fp32", keep=True)
+    )
     model = load_network(load_checkpoint(find_model(parser)))
     assert prepared.test is not None
     pairs = [tuple(side.tolist() for side in prepared.test.pair(i)) for i in range(7)]
@@ -238,7 +243,7 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     (tmp_path / "wrong").write_text("\n\nDer Hund\n", encoding="utf-8")
     (tmp_path / "in").write_text("a dog\na dog\na dog\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"wrong:3: Der has 'Der' where a bracket should open"):
-        run_score_against(tmp_path / "wrong", [parser], source=str(tmp_path / "in"), device="cpu")
+        run_score_against(tmp_path / "wrong", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +257,7 @@ def test_a_tree_over_another_number_of_words_than_its_line_has_no_score(
     (tmp_path / "trees").write_text(f"(NP (DT a) (NN dog) (-NONE- *))\n{tree}\n{tree}\n", encoding="utf-8")
     problem = f"trees:3: the tree's words are {n_words}, but those of its line 2"
     with pytest.raises(DataError, match=problem):  # a blank line is no error: its pair has no score
-        run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+        run_score_against(tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
 
 
 def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_path: Path) -> None:
@@ -260,12 +265,14 @@ def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_pa
     (tmp_path / "trees").write_text(
         "(NP (DT a) (NN dog) (-LRB- -LRB-))\n(NP (DT a) (NN _dog) (-LRB- -LRB-))\n", encoding="utf-8"
     )
-    result = run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+    result = run_score_against(
+        tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu")
+    )
     assert (result.lines, result.unscored_lines) == (2, 0)  # no vocabulary has the sign U+2581
     (tmp_path / "trees").write_text("(NP (DT a) (NN dog))\n(NP (DT a) (NN cat))\n", encoding="utf-8")
     (tmp_path / "in").write_text("a dog\na dog\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"trees:2: word 2 of the tree is cat, but that of its line dog"):
-        run_score_against(tmp_path / "trees", [parser], source=str(tmp_path / "in"), device="cpu")
+        run_score_against(tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
 
 
 def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:

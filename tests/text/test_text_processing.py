@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sacremoses
 import torch
+from translation_models import translate_options
 
 from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.mean import run_average
@@ -22,7 +23,7 @@ from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.train.session import TrainOptions, run_train
-from aiayn_cli.translate.run import run_translate
+from aiayn_cli.translate.session import run_translate
 from aiayn_cli.translate.translator import Translator
 
 LINES = ["the dog, here", "", "a cat: sees a tree.", "(one) house"]
@@ -77,7 +78,7 @@ def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe:
     assert checkpoint.vocab_sha256 == PreparedData.load(prepared).codec().sha256
     (tmp_path / "in").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     result = run_translate(
-        [tmp_path / "run"], source=str(tmp_path / "in"), device="cpu", precision="fp32", keep_translations=True
+        translate_options([tmp_path / "run"], source=str(tmp_path / "in"), device="cpu", precision="fp32", keep=True)
     )
     assert result.translations is not None
 

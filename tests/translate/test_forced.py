@@ -8,7 +8,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import attention_maps
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
-from aiayn_cli.translate.forced import force_decode
+from aiayn_cli.translate.forced_decoding import force_decode
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
@@ -26,7 +26,7 @@ def one_by_one(model: TranslationModel, src: list[int], tgt: list[int]) -> list[
 def test_token_scores_are_those_of_a_pass_alone_in_the_order_of_the_pairs(
     make_model: ModelMaker, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiayn_cli.translate.forced.MOST_LOGITS", 500)  # projected in several pieces
+    monkeypatch.setattr("aiayn_cli.translate.forced_decoding.MOST_LOGITS", 500)  # projected in several pieces
     model = make_model()
     found = force_decode([model], PAIRS, device=CPU, batch_tokens=batch_tokens)
     assert len(found) == len(PAIRS)

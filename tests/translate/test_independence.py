@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import torch
 from known_words import random_lines
-from translation_models import make_checkpoint, translations
+from translation_models import make_checkpoint, translate_options, translations
 
 from aiayn_cli.checkpoint.format import load_checkpoint
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.models import load_network
-from aiayn_cli.translate.run import run_score_against, run_translate
+from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search import sentence_search
+from aiayn_cli.translate.session import run_score_against, run_translate
 
 # Wide enough that a search of other batches adds up in another order.
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=256, d_ff=512, n_heads=4)
@@ -47,10 +48,10 @@ def translated(wide: Path, tmp_path: Path) -> Callable[..., Records]:
         ]
         (tmp_path / "in").write_text("".join(f"{record}\n" for record in records))
         settings = {
-            "precision": "fp32", "device": "cpu", "line_format": "jsonl", "n_best": 2, "with_scores": True, **options
+            "precision": "fp32", "device": "cpu", "format": "jsonl", "n_best": 2, "scores": True, **options
         }  # fmt: skip
         models = settings.pop("models", [wide])
-        run_translate(models, source=str(tmp_path / "in"), output=tmp_path / "out", **settings)
+        run_translate(translate_options(models, source=str(tmp_path / "in"), path=tmp_path / "out", **settings))
         return by_id((tmp_path / "out").read_text(encoding="utf-8"))
 
     return run
@@ -79,8 +80,8 @@ def assert_same(found: Records, expected: Records) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"ensemble": True, "with_alignments": True},
-        {"sample": True, "temperature": 0.5, "n_best": 3},
+        {"ensemble": True, "alignments": True},
+        {"sampling": Sampling(temperature=0.5), "n_best": 3},
         {"no_repeat_ngram": 2, "min_length": 4, "alpha": 1.1, "markup": True},
         {"glossary": True, "beam_size": 4},
     ],
@@ -130,10 +131,9 @@ def test_scores_of_given_translations_do_not_depend_on_batches(wide: Path, tmp_p
     def scores(order: Sequence[int], batch_tokens: int) -> dict[int, float]:
         for name, side in (("in", 0), ("targets", 1)):
             (tmp_path / name).write_text("".join(pairs[number][side] + "\n" for number in order))
-        run_score_against(
-            tmp_path / "targets", [wide], source=str(tmp_path / "in"), output=tmp_path / "out", device="cpu",
-            precision="fp32", batch_tokens=batch_tokens,
-        )  # fmt: skip
+        files = {"source": str(tmp_path / "in"), "path": tmp_path / "out"}
+        options = translate_options([wide], **files, device="cpu", precision="fp32", batch_tokens=batch_tokens)
+        run_score_against(tmp_path / "targets", options)
         lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
         return {number: float(line.split("\t")[0]) for number, line in zip(order, lines, strict=True)}
 

@@ -1,19 +1,24 @@
 import io
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.text.lines import RecordReader
-from aiayn_cli.translate.input_lines import InputLine, InputLines, LineFormat
+from aiayn_cli.translate.formats import InputLine
+from aiayn_cli.translate.input import InputLines
+from aiayn_cli.translate.options import FormatName, TextOptions
 
 
-def read(content: bytes, line_format: LineFormat = "jsonl", prefixes: bytes | None = None) -> list[InputLine]:
-    reader = RecordReader(io.BytesIO(content), "in", keep_going=True)
-    prefix_reader = None if prefixes is None else RecordReader(io.BytesIO(prefixes), "prefixes")
-    return [line for block in InputLines(reader, line_format, prefix_reader).blocks() for line in block]
+def read(
+    content: bytes, name: FormatName = "jsonl", prefixes: bytes | None = None, *, second_is_target: bool = False
+) -> list[InputLine]:
+    options = TextOptions(source="in", format=name, prefix=Path("prefixes"))
+    second = None if prefixes is None else io.BytesIO(prefixes)
+    lines = InputLines(options, io.BytesIO(content), second, second_is_target=second_is_target)
+    return [line for block in lines.blocks() for line in block]
 
 
 def test_lines_of_text_are_numbered_and_blank_ones_empty() -> None:
@@ -97,10 +102,7 @@ def test_an_object_may_be_as_wide_as_it_likes_and_a_hundred_deep() -> None:
 
 
 def test_an_objects_own_prefix_is_nothing_where_translations_are_given() -> None:
-    readers = [
-        RecordReader(io.BytesIO(content), "in", keep_going=True) for content in (b'{"text": "a", "prefix": "x"}', b"y")
-    ]
-    [[line]] = InputLines(readers[0], "jsonl", readers[1], own_prefixes=False).blocks()
+    [line] = read(b'{"text": "a", "prefix": "x"}', prefixes=b"y", second_is_target=True)
     assert (line.text, line.prefix) == ("a", "y")
 
 

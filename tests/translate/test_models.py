@@ -2,14 +2,17 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkpoints import copy_damaged
-from translation_models import DECODING, LINES, best, feed_stdin, make_checkpoint, translations
+from translation_models import DECODING, LINES, best, feed_stdin, make_checkpoint, translate_options, translations
 
 from aiayn_cli.app import main
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.translate.models import Search, load_models
+from aiayn_cli.translate.models import load_models
+
+CPU: dict[str, Any] = {"device": "cpu", "precision": "fp32"}
 
 
 def test_without_a_model_the_newest_run_is_taken_and_named(
@@ -80,16 +83,19 @@ def test_weights_checked_beside_other_work_are_confirmed_before_they_are_used(
     others: int, model: Path, tmp_path: Path
 ) -> None:
     sound = [model] * others
-    load_models([model, *sound], Search(), "cpu", "fp32", check_beside=True).confirm()
-    loaded = load_models([*sound, copy_damaged(model, tmp_path / "model")], Search(), "cpu", "fp32", check_beside=True)
+    load_models(translate_options([model, *sound], **CPU), check_in_background=True).confirm()
+    loaded = load_models(
+        translate_options([*sound, copy_damaged(model, tmp_path / "model")], **CPU), check_in_background=True
+    )
     for _ in range(2):
         with pytest.raises(CheckpointError, match=r"model.weights\.safetensors is not as it was written"):
             loaded.confirm()
 
 
-@pytest.mark.parametrize("arguments", [{}, {"int8": True, "check_beside": True}], ids=str)
+@pytest.mark.parametrize("int8", [False, True])
 def test_weights_are_checked_as_they_are_loaded_where_all_of_them_are_read(
-    arguments: dict[str, bool], model: Path, tmp_path: Path
+    int8: bool, model: Path, tmp_path: Path
 ) -> None:
+    options = translate_options([copy_damaged(model, tmp_path / "model")], **CPU, int8=int8)
     with pytest.raises(CheckpointError, match="is not as it was written"):
-        load_models([copy_damaged(model, tmp_path / "model")], Search(), "cpu", "fp32", **arguments)
+        load_models(options, check_in_background=int8)

@@ -10,7 +10,7 @@ from translation_models import feed_stdin, make_checkpoint, run
 
 from aiayn_cli.app import main
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.translate.ctranslate2_package import load_package
+from aiayn_cli.translate.ctranslate2_engine import load_package
 from aiayn_cli.translate.trust import flags
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8)

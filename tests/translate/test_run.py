@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from translation_models import LINES, best, feed_stdin, run, translations
+from translation_models import LINES, best, feed_stdin, run, translate_options, translations
 
 from aiayn_cli.app import main
-from aiayn_cli.translate.run import run_translate
+from aiayn_cli.translate.session import run_translate
 
 
 def test_stdin_is_translated_to_stdout_line_by_line_and_all_else_goes_to_stderr(
@@ -162,7 +162,9 @@ def test_a_buffer_full_of_lines_is_not_the_end(model: Path, tmp_path: Path, monk
     monkeypatch.setattr("aiayn_cli.translate.input._LINES_TOGETHER", 7)
     lines = [f"{word} hund" for word in "abcdefghijklmnopqrstuvwxyz"] * 2
     (tmp_path / "in").write_text("".join(line + "\n" for line in lines))
-    result = run_translate([model], source=str(tmp_path / "in"), output=tmp_path / "out", precision="fp32")
+    result = run_translate(
+        translate_options([model], source=str(tmp_path / "in"), path=tmp_path / "out", precision="fp32")
+    )
     assert result.lines == 52
     assert (tmp_path / "out").read_text(encoding="utf-8") == best(translations([model], lines))
 

@@ -1,3 +1,4 @@
+import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,12 +14,12 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
-from aiayn_cli.translate.forced import Forced
+from aiayn_cli.translate.forced_decoding import Forced, SecondPass
+from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stopped
-from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, Source
-from aiayn_cli.translate.second_pass import SecondPass
-from aiayn_cli.translate.translation import SearchOptions, Translation
+from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchSetup, Source
+from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
 from aiayn_cli.translate.trust.flags import OutputChecks
 
@@ -50,7 +51,7 @@ def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec,
         return original(src, src_mask)
 
     model.encode = encode  # type: ignore[method-assign]
-    translator = Translator([model], vocab, cpu, DECODING, n_best=2)
+    translator = Translator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
     blanks = ["", " ", "\t \r", "\u00a0\u2003", "\u3000"]
     assert translator.translate_n_best(blanks) == [[Translation("", 0.0, 0.0)] * 2] * 5
     assert seen == []
@@ -92,8 +93,11 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
     make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     line = " ".join(random_lines(60, longest=18))
-    plain = Translator([make_model()], vocab, cpu, DECODING, n_best=2).translate_n_best([line])[0]
-    chinese = Translator([make_model()], vocab, cpu, DECODING, n_best=2, tgt_lang="zh_Hans").translate_n_best([line])[0]
+    two = SearchOptions(n_best=2)
+    [plain] = Translator([make_model()], vocab, cpu, DECODING, options=two).translate_n_best([line])
+    to_chinese = copy.copy(vocab)
+    to_chinese.tgt_lang = "zh_Hans"
+    [chinese] = Translator([make_model()], to_chinese, cpu, DECODING, options=two).translate_n_best([line])
     for one, other in zip(plain, chinese, strict=True):
         assert len(one.text) > len(other.text)
         assert one.text.replace(" ", "") == other.text.replace(" ", "")
@@ -111,7 +115,7 @@ def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys:
 def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it_is_translated(
     make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator([make_model()], vocab, cpu, DECODING, n_best=2)
+    translator = Translator([make_model()], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
     word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
     before, after = translator.translate_n_best(["der hund", "die katze läuft"])
     [found, alone] = translator.translate_n_best([f"der hund  {word} die katze läuft", word])
@@ -145,7 +149,7 @@ def test_the_attention_to_a_very_long_line_is_held_in_portions(
         return force(self, pairs, with_attention=with_attention)
 
     monkeypatch.setattr(SecondPass, "force", counted)
-    monkeypatch.setattr("aiayn_cli.translate.second_pass.MOST_WEIGHTS", 1)
+    monkeypatch.setattr("aiayn_cli.translate.forced_decoding.MOST_WEIGHTS", 1)
     portions = second_pass.details(found, with_alignment=True)
     assert [each.alignment for each in portions] == [each.alignment for each in expected]
     for ours, theirs in zip(portions, expected, strict=True):
@@ -181,7 +185,7 @@ def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
     stop = AfterThreeSteps()
     device = replace(cpu, threads=threads)
     with pytest.raises(Stopped):
-        Translator([make_model()], vocab, device, DECODING, stop=stop).translate(["ab cd"] * 40)
+        Translator([make_model()], vocab, device, DECODING, setup=SearchSetup(stop=stop)).translate(["ab cd"] * 40)
     assert stop.looks <= 3 + threads
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from translation_models import translate_options
 
-from aiayn_cli.translate.run import run_translate
-from aiayn_cli.translate.work_time import WorkTime
+from aiayn_cli.translate.session import WorkTime, run_translate
 
 
 class Clock:
@@ -30,7 +30,7 @@ def test_time_in_which_nothing_is_to_be_done_does_not_count() -> None:
     for number, _ in enumerate(time.taken(typed()), start=1):
         clock.now += 3
         assert time.seconds == 3 * number
-        time.put_out()
+        time.finished()
     clock.now += 50
     assert time.seconds == 6
 
@@ -43,9 +43,9 @@ def test_tasks_at_the_same_time_count_once_and_one_that_never_ends_until_now() -
     clock.now += 1
     next(tasks)  # by another process, while the first is at work
     clock.now += 1
-    time.put_out()
+    time.finished()
     clock.now += 1
-    time.put_out()
+    time.finished()
     clock.now += 10
     assert time.seconds == 3
     next(tasks)
@@ -67,7 +67,9 @@ def test_the_speed_is_that_of_translating_and_not_of_typing(model: Path, tmp_pat
     typist = threading.Thread(target=type_slowly)
     typist.start()
     result = run_translate(
-        [model], source=str(pipe), output=tmp_path / "out", precision="fp32", device="cpu", gpus=gpus, max_extra=2
+        translate_options(
+            [model], source=str(pipe), path=tmp_path / "out", precision="fp32", device="cpu", gpus=gpus, max_extra=2
+        )
     )
     typist.join()
     assert result.lines == 2

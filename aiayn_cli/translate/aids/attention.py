@@ -13,8 +13,8 @@ from aiayn_cli.files import write_output
 from aiayn_cli.model.attention_maps import AttentionMaps
 from aiayn_cli.pages.page import render_page
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.input_lines import InputLine
-from aiayn_cli.translate.second_pass import SecondPass
+from aiayn_cli.translate.forced_decoding import SecondPass
+from aiayn_cli.translate.formats import InputLine
 from aiayn_cli.translate.trust.suspects import Judged
 
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes

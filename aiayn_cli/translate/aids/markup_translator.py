@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.translate.aids.markup import Item, find_markup, find_placeholders, put_back, take_out
-from aiayn_cli.translate.translation import SearchOptions, Translation
+from aiayn_cli.translate.options import SearchOptions
+from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
 
 

@@ -6,7 +6,6 @@ never on its batch.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,28 +13,11 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search.beam import Hypothesis, StepScorer, length_penalty
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 Keys = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How the next token is drawn.
-
-    Attributes:
-        temperature: above 0; log p is divided by it: below 1 makes likely tokens likelier.
-        top_k: draw among the k likeliest tokens only; 0 = all.
-        top_p: draw among the likeliest tokens that together have this probability at least; 1 = all (Holtzman et al.
-            2020, "The Curious Case of Neural Text Degeneration"). Counted after temperature and top_k.
-        seed: another one gives other outputs.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
 
 
 def sample(

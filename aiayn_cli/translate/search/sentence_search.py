@@ -27,16 +27,16 @@ from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.processes import Processes
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 from aiayn_cli.translate.aids.glossary import Glossary
+from aiayn_cli.translate.options import LONGEST_PASS, Sampling, SearchOptions
 from aiayn_cli.translate.search.batches import bands, batches, most_sentences
 from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint, constrained_search, groups_of_one_beam, phrase_tokens
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
-from aiayn_cli.translate.search.sampling import Sampling, sample
+from aiayn_cli.translate.search.sampling import sample
 from aiayn_cli.translate.search.scorer import ModelScorer, Stop
-from aiayn_cli.translate.translation import SearchEngine, SearchOptions
+from aiayn_cli.translate.translation import SearchEngine
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones by default
-LONGEST_PASS = 1_000  # sub-words of one pass on either side, whatever the options say: memory stays bounded
 _FEWEST_IN_A_THREAD = 4  # sentences
 _FEWEST_IN_A_PROCESS = 64  # sentences; starting one takes as long as a narrow model needs for ten
 _WIDTHS = 8  # sources are padded to a multiple of this, so that products have few shapes
@@ -85,8 +85,7 @@ class SentenceSearch:
         vocab_size: of the target side.
         device: where and in which precision they run.
         decoding: beam, length penalty, longest output, batch size.
-        n_best: outputs for each sentence, at most decoding.beam_size unless they are sampled.
-        options: of this call.
+        options: n_best is at most decoding.beam_size unless outputs are sampled.
         setup: see SearchSetup.
 
     Attributes:
@@ -102,12 +101,11 @@ class SentenceSearch:
         device: Device,
         decoding: DecodingConfig,
         *,
-        n_best: int,
         options: SearchOptions,
         setup: SearchSetup,
     ) -> None:
         self.models = [_for_decoding(model, device) for model in models]
-        self.decoding, self.options, self.n_best = decoding, options, n_best
+        self.decoding, self.options = decoding, options
         limits = [model.max_positions for model in self.models]
         limits += [] if setup.engine is None else [setup.engine.max_positions]
         self.max_positions = min(limits, default=NO_LIMIT)
@@ -170,11 +168,8 @@ class SentenceSearch:
             [source.ids for source in sources],
             [source.prefix for source in sources],
             list(map(self.max_length, sources)),
-            beam_size=self.decoding.beam_size,
-            alpha=alpha,
-            n_best=self.n_best,
-            min_length=self.options.min_length,
-            no_repeat_ngram=self.options.no_repeat_ngram,
+            self.decoding,
+            self.options,
         )
         found = [
             [
@@ -205,7 +200,7 @@ class SentenceSearch:
         """Search the sentences of one thread or process, in batches of similar length."""
         search = self.variant(share.decoding, share.options)  # a forked process may have been told others before
         lengths = [len(source.ids) for source in share.sources]
-        hypotheses = search.n_best if share.options.sampling else share.decoding.beam_size
+        hypotheses = search.options.n_best if share.options.sampling else share.decoding.beam_size
         at_most = most_sentences(hypotheses, self._vocab_size, on_cpu=self._on_cpu)
         found: list[list[Hypothesis]] = [[] for _ in share.sources]
         for band in bands(batches(lengths, batch_tokens=share.decoding.batch_tokens, at_most=at_most)):
@@ -241,7 +236,7 @@ class SentenceSearch:
             list(map(self.max_length, sources)),
             beam_size=self.decoding.beam_size,
             alpha=self.decoding.alpha,
-            n_best=self.n_best,
+            n_best=self.options.n_best,
             restrictions=self._restrictions(sources),
             waiting=scorers,
             at_once=at_once,
@@ -260,7 +255,7 @@ class SentenceSearch:
                 [source.phrases for source in chosen],
                 beam_size=beam_size,
                 alpha=self.decoding.alpha,
-                n_best=self.n_best,
+                n_best=self.options.n_best,
                 restrictions=self._restrictions(chosen),
                 words=glossary.words,
             )
@@ -275,7 +270,7 @@ class SentenceSearch:
             [source.ids for source in sources],
             sampling,
             alpha=self.decoding.alpha,
-            n_samples=self.n_best,
+            n_samples=self.options.n_best,
             restrictions=self._restrictions(sources),
         )
 

@@ -3,17 +3,16 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from aiayn_cli.config import MOST_HYPOTHESES
 from aiayn_cli.translate.aids.markup_translator import MarkupTranslator
+from aiayn_cli.translate.options import OnSuspect, SearchOptions
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE
-from aiayn_cli.translate.translation import SearchOptions, Translation
+from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
 from aiayn_cli.translate.trust.flags import OutputChecks
 
 AnyTranslator = Translator | MarkupTranslator
-OnSuspect = Literal["keep", "retry", "empty", "copy", "fail"]
 
 _BLOCKED_NGRAM = 3
 _BEYOND_SEARCH = {"unknown_symbols", "too_long"}  # what no other search can mend

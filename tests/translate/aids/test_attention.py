@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from translation_models import make_checkpoint
+from translation_models import make_checkpoint, translate_options
 
 from aiayn_cli.translate.aids import attention as translate_attention
 from aiayn_cli.translate.aids.attention import AttentionPicture, draw_attention
-from aiayn_cli.translate.input_lines import InputLine
-from aiayn_cli.translate.models import LoadedModels, Search, load_models
+from aiayn_cli.translate.formats import InputLine
+from aiayn_cli.translate.models import LoadedModels, load_models
 from aiayn_cli.translate.trust.suspects import Judged
 
 SOURCES = ["hund", "der hund läuft und die katze springt", "maus"]
@@ -18,7 +18,8 @@ SOURCES = ["hund", "der hund läuft und die katze springt", "maus"]
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModels:
-    return load_models([make_checkpoint(tmp_path_factory.mktemp("m") / "m", seed=1)], Search(), "cpu", "fp32")
+    model = make_checkpoint(tmp_path_factory.mktemp("m") / "m", seed=1)
+    return load_models(translate_options([model], device="cpu", precision="fp32"))
 
 
 @pytest.fixture(scope="module")

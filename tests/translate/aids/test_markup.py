@@ -14,6 +14,7 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.markup import find_markup, put_back, take_out
 from aiayn_cli.translate.aids.markup_translator import MarkupTranslator
+from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.translator import Translator
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
@@ -206,7 +207,7 @@ def test_a_model_that_writes_anything_still_brings_each_item_through_once(
     make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     decoding = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=100)
-    plain = Translator([make_model()], vocab, cpu, decoding, n_best=2)
+    plain = Translator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=2))
     translator = MarkupTranslator(plain)
     found = translator.translate_n_best(LINES, 1)
     for line, outputs in zip(LINES, found, strict=True):

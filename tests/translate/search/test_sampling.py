@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, words
 
 from aiayn_cli.special_tokens import EOS_ID
+from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search.restrictions import Restrictions
-from aiayn_cli.translate.search.sampling import Sampling, sample
+from aiayn_cli.translate.search.sampling import sample
 
 tables = st.builds(
     random_table,

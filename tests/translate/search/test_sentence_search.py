@@ -20,11 +20,10 @@ from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.codec import Codec
+from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
-from aiayn_cli.translate.search.sampling import Sampling
 from aiayn_cli.translate.search.scorer import Stop, Stopped
-from aiayn_cli.translate.search.sentence_search import run_in_threads
-from aiayn_cli.translate.translation import SearchOptions
+from aiayn_cli.translate.search.sentence_search import SearchSetup, run_in_threads
 from aiayn_cli.translate.translator import Translator
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
@@ -64,7 +63,11 @@ def test_many_lines_in_processes_give_what_they_give_in_one_thread(
     lines = random_lines(40)
     one = Translator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
     two = Translator(
-        [make_model()], vocab, replace(cpu, threads=2), replace(DECODING, batch_tokens=90), in_processes=True
+        [make_model()],
+        vocab,
+        replace(cpu, threads=2),
+        replace(DECODING, batch_tokens=90),
+        setup=SearchSetup(in_processes=True),
     )
     pools = []
     for beam, options in ((3, SearchOptions()), (2, SearchOptions(min_length=3)), (1, SearchOptions(max_length=5))):
@@ -109,7 +112,7 @@ def test_n_best_gives_that_many_outputs_best_first_and_scores_that_a_full_pass_c
     make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     model = make_model()
-    translator = Translator([model], vocab, cpu, DECODING, n_best=3)
+    translator = Translator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=3))
     lines = random_lines(5)
     single = Translator([model], vocab, cpu, DECODING).translate(lines)
     for outputs, best in zip(translator.translate_n_best(lines), single, strict=True):
@@ -143,7 +146,7 @@ def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
 ) -> None:
     n_best = hypotheses if options else 1
     decoding = replace(DECODING, batch_tokens=10**9)
-    translator = Translator([make_model()], vocab, cpu, decoding, n_best=n_best, options=SearchOptions(**options))
+    translator = Translator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=n_best, **options))
     sizes: list[int] = []
 
     def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
@@ -213,7 +216,7 @@ def test_samples_depend_on_line_and_seed_and_not_on_batch_order_or_neighbours(
     def draw(lines: list[str], batch_tokens: int, seed: int = 5) -> dict[str, list[str]]:
         options = SearchOptions(sampling=Sampling(seed=seed, top_p=0.95))
         decoding = replace(DECODING, batch_tokens=batch_tokens)
-        translator = Translator(models, vocab, cpu, decoding, n_best=4, options=options)  # more than the beam
+        translator = Translator(models, vocab, cpu, decoding, options=replace(options, n_best=4))  # more than the beam
         found = translator.translate_n_best(lines)
         return {line: [each.text for each in outputs] for line, outputs in zip(lines, found, strict=True)}
 

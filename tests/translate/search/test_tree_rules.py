@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -27,10 +28,11 @@ from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab, readable
+from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import beam_search
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
-from aiayn_cli.translate.search.sampling import Sampling, sample
-from aiayn_cli.translate.translation import SearchOptions
+from aiayn_cli.translate.search.sampling import sample
+from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
 
 SPECIAL = [b""] * N_SPECIAL_TOKENS
@@ -416,8 +418,8 @@ def test_every_kind_of_search_writes_trees_that_need_no_repair(
     for tree_rules in (True, False):
         decoding = DecodingConfig(beam_size=3, max_extra=50, batch_tokens=20, tree_rules=tree_rules)
         translator = Translator(
-            models, codec, cpu, decoding, n_best=n_best, options=options, splits=False,
-            tree_grammar=TreeGrammar(written, form),
+            models, codec, cpu, decoding, options=replace(options, n_best=n_best),
+            setup=SearchSetup(tree_grammar=TreeGrammar(written, form)),
         )  # fmt: skip
         found = translator.translate_n_best(lines)
         repairs[tree_rules] = sum(
@@ -438,7 +440,12 @@ def test_a_sub_word_that_only_the_source_side_has_never_comes(
     written = codec.tgt_written()
     assert written is not None
     translator = Translator(
-        [make_model()], codec, cpu, DecodingConfig(max_extra=40), n_best=4, tree_grammar=TreeGrammar(written, TAGS)
+        [make_model()],
+        codec,
+        cpu,
+        DecodingConfig(max_extra=40),
+        options=SearchOptions(n_best=4),
+        setup=SearchSetup(tree_grammar=TreeGrammar(written, TAGS)),
     )
     for outputs in translator.translate_n_best(random_lines(5, longest=5)):
         assert all(max(part.tgt) < codec.tgt_size for output in outputs for part in output.parts)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
-from aiayn_cli.translate.search.sampling import Sampling
-from aiayn_cli.translate.translation import Part, SearchOptions, Translation
+from aiayn_cli.translate.options import Sampling, SearchOptions
+from aiayn_cli.translate.translation import Part, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.report import SuspectCounts, report_record
 from aiayn_cli.translate.trust.suspects import Judge, Judged, OnSuspect

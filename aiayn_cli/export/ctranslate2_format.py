@@ -15,15 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, UNK_ID
-from aiayn_cli.translate.ctranslate2_package import load_package
-
-SINUSOIDAL_POSITIONS = 2_048  # rows written of a table that has no end of its own
+from aiayn_cli.translate.ctranslate2_engine import SINUSOIDAL_POSITIONS, check_expressible, load_package
 
 
 def export(
@@ -73,24 +70,6 @@ def export(
 def _filled_up(pieces: Sequence[str], rows: int) -> list[str]:
     """A name for every row of the embedding matrix, which serves the larger one of two vocabularies."""
     return [*pieces, *(f"<unused-{i}>" for i in range(len(pieces), rows))]
-
-
-def check_expressible(config: ModelConfig) -> None:
-    """Refuse a model that CTranslate2 has no form for.
-
-    Raises:
-        AiaynError: with what it lacks.
-    """
-    hint = "translate with --engine torch instead"
-    if config.kind != "transformer":
-        raise AiaynError(f"CTranslate2 has no {config.kind} models", hint)
-    if config.attention_window:
-        raise AiaynError("CTranslate2 has no attention that reaches a number of tokens to each side", hint)
-    width = config.d_model / config.n_heads
-    if (config.d_k, config.d_v) != (width, width):
-        raise AiaynError(
-            f"d_k is {config.d_k} and d_v {config.d_v}, but CTranslate2 takes only d_model / n_heads = {width:g}", hint
-        )
 
 
 def _fill(spec: Any, model: Transformer) -> None:

@@ -1,0 +1,223 @@
+"""The options of `aiayn translate`: one frozen object for each concern, made once and passed whole."""
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
+from aiayn_cli.errors import UsageError
+
+Engine = Literal["torch", "ctranslate2"]
+FormatName = Literal["text", "jsonl"]  # formats.FORMATS
+OnSuspect = Literal["keep", "retry", "empty", "copy", "fail"]
+
+LONGEST_PASS = 1_000  # tokens of one pass on either side, whatever the options: memory stays bounded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is drawn.
+
+    Attributes:
+        temperature: above 0; log p is divided by it: below 1 makes likely tokens likelier.
+        top_k: draw among the k likeliest tokens only; 0 = all.
+        top_p: draw among the likeliest tokens that together have this probability at least; 1 = all (Holtzman et al.
+            2020, "The Curious Case of Neural Text Degeneration"). Applied after temperature and top_k.
+        seed: another one gives other outputs.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise UsageError(
+                f"--temperature {self.temperature} must be above 0 and finite",
+                "0 would be greedy search: --beam 1 without --sample",
+            )
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p {self.top_p} must be above 0 and at most 1", "0.9 drops the least likely tenth")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What a search does beyond DecodingConfig.
+
+    Attributes:
+        n_best: outputs for each line.
+        min_length: fewest tokens of an output, without its end token, where the longest length allows it.
+        max_length: most tokens of an output, without its end token; 0 = only DecodingConfig's max_extra.
+        no_repeat_ngram: no output holds the same N tokens in a row twice; 0 = no ban.
+        sampling: draw the outputs instead of searching for the best ones.
+    """
+
+    n_best: int = 1
+    min_length: int = 0
+    max_length: int = 0
+    no_repeat_ngram: int = 0
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_length and self.min_length > self.max_length:
+            raise UsageError(
+                f"--min-length {self.min_length} is more than --max-length {self.max_length}",
+                "no output can be both: change one",
+            )
+        if self.min_length >= LONGEST_PASS:
+            longest = f"the {LONGEST_PASS - 1:,} tokens that an output can have"
+            raise UsageError(f"--min-length {self.min_length:,} is more than {longest}", "give fewer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingOverrides:
+    """Settings that replace those of the model's DecodingConfig; None = keep the model's."""
+
+    beam_size: int | None = None
+    alpha: float | None = None
+    max_extra: int | None = None
+    batch_tokens: int | None = None
+    tree_rules: bool | None = None
+
+    def over(self, config: DecodingConfig, search: SearchOptions) -> DecodingConfig:
+        """The model's settings with the replaced ones.
+
+        Raises:
+            ConfigError: an impossible setting.
+            UsageError: more outputs than the beam holds, or than can be drawn.
+        """
+        changed = replace(config, **{name: value for name, value in vars(self).items() if value is not None})
+        if search.sampling is None and search.n_best > changed.beam_size:
+            raise UsageError(
+                f"--nbest {search.n_best} is more than the beam of {changed.beam_size} holds",
+                f"add --beam {search.n_best}",
+            )
+        if search.n_best > MOST_HYPOTHESES:  # drawn together; a beam of so many was refused
+            raise UsageError(
+                f"--nbest {search.n_best} is more than {MOST_HYPOTHESES:,}, which would fill the memory",
+                "draw in several runs, each with another --seed",
+            )
+        return changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What computes.
+
+    Attributes:
+        models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
+        device, precision: as in choose_device().
+        gpus: processes that share the lines, one for each GPU, or on the CPU with device "cpu"; None = this one.
+        engine: what searches.
+        int8: multiply by 8-bit weights.
+    """
+
+    models: tuple[Path, ...] = ()
+    device: str = "auto"
+    gpus: int | None = None
+    precision: Precision = "auto"
+    engine: Engine = "torch"
+    int8: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """What is read.
+
+    Attributes:
+        source: file, "-" for stdin; compressed bytes are unpacked, whatever the name.
+        format: of the source.
+        prefix: file with the beginning of each output, one a line.
+        markup: carry each tag, placeholder and address through, as in MarkupTranslator.
+        glossary: file of terms that outputs must use, as in load_glossary().
+    """
+
+    source: str = "-"
+    format: FormatName = "text"
+    prefix: Path | None = None
+    markup: bool = False
+    glossary: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputStyle:
+    """What is written for each output.
+
+    Attributes:
+        format: text, or jsonl with one object for each output.
+        scores: text: the score and a TAB before each output; jsonl: also log p of each sub-word.
+        alignments: text: a TAB and pairs such as 0-0 1-2 after each output; jsonl: the same as pairs of numbers.
+    """
+
+    format: FormatName = "text"
+    scores: bool = False
+    alignments: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Where results go.
+
+    Attributes:
+        path: file that appears under its name when all is done; None = stdout.
+        style: of its records.
+        report: file for a JSON object on each line's best output.
+        on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
+            before.
+        attention: page of HTML to write, which draws where the model looked for the first outputs.
+        keep: give the outputs in the result; without a path they are then not written.
+    """
+
+    path: Path | None = None
+    style: OutputStyle = OutputStyle()
+    report: Path | None = None
+    on_suspect: OnSuspect = "keep"
+    attention: Path | None = None
+    keep: bool = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether outputs are only in the result."""
+        return self.keep and self.path is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """All options of one run."""
+
+    search: SearchOptions = field(default_factory=SearchOptions)
+    decoding: DecodingOverrides = field(default_factory=DecodingOverrides)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    text: TextOptions = field(default_factory=TextOptions)
+    output: OutputOptions = field(default_factory=OutputOptions)
+
+    def __post_init__(self) -> None:
+        if self.search.sampling is None:
+            return
+        if self.text.glossary is not None:
+            raise UsageError("--glossary needs a search, and --sample makes none", "drop one of them")
+        if self.decoding.beam_size is not None:
+            raise UsageError(
+                f"--beam {self.decoding.beam_size} is about searching, but --sample draws outputs",
+                "drop one of them; --nbest says how many are drawn",
+            )
+
+
+def make_sampling(sample: bool, **given: float | None) -> Sampling | None:
+    """The Sampling that options describe; None where outputs are searched for.
+
+    Args:
+        sample: whether outputs are drawn.
+        given: fields of Sampling; None = its default.
+    Raises:
+        UsageError: an impossible value, or one given without --sample.
+    """
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if sample:
+        return Sampling(**chosen)
+    for name, value in chosen.items():
+        flag = f"--{name.replace('_', '-')} {value}"
+        raise UsageError(f"{flag} is about sampling, but outputs are searched for", "add --sample, or drop it")
+    return None
