@@ -7,11 +7,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types check bench gpu table3
+.PHONY: help setup demo test test-avx2 lint types check bench gpu table3
 
 help:
 	@echo "make TARGET (PYTHON=python3.12 chooses another Python for .venv)"
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED)  ## create .venv and install aiayn into it, with what the tests need
 
@@ -29,6 +29,13 @@ demo: setup  ## the whole way in minutes on two cores: prepare, train, average, 
 test: setup  ## run all tests, on all cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
+# What depends on the processor's instructions, kept from all that came after AVX2: no bf16, VNNI, AMX or AVX-512.
+test-avx2: export ONEDNN_MAX_CPU_ISA = AVX2
+test-avx2: export ATEN_CPU_CAPABILITY = avx2
+test-avx2: export FBGEMM_ENABLE_INSTRUCTIONS = AVX2
+test-avx2: setup  ## run the tests that depend on the processor as on one with AVX2 alone
+	$(BIN)/python -m pytest -m processor -n auto --maxprocesses 8 --dist worksteal
+
 lint: setup  ## look for faults and for foreign formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,7 +43,7 @@ lint: setup  ## look for faults and for foreign formatting
 types: setup  ## check the types
 	$(BIN)/mypy
 
-check: lint types test  ## lint, types and tests
+check: lint types test test-avx2  ## lint, types, and tests on this processor and as on an older one
 
 # Those that need neither data nor a model, and minutes; tests/benchmarks/README.md has all, with their commands.
 BENCHMARKS := startup score attention prepare search_steps

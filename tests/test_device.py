@@ -21,6 +21,8 @@ from aiayn_cli.device import (
 )
 from aiayn_cli.errors import AiaynError
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 
 @pytest.fixture(autouse=True)
 def _torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

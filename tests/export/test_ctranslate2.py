@@ -17,6 +17,8 @@ from aiayn_cli.translate import ctranslate2_engine
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
 from aiayn_cli.translate.options import SearchOptions
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 VOCAB = 40
 PIECES = ["<pad>", "<unk>", "<s>", "</s>", *(f"▁piece{i}" for i in range(N_SPECIAL_TOKENS, VOCAB))]
 SEARCH = DecodingConfig(beam_size=2), SearchOptions()

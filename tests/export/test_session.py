@@ -23,6 +23,8 @@ from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.session import run_translate
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 LINES = ["der hund läuft", "", "die katze springt und läuft", "eine maus sieht die katze. " * 60, "hund"]
 
 

@@ -13,6 +13,8 @@ from aiayn_cli.model import attention as attention_module
 from aiayn_cli.model.attention import attend, written_out_attention
 from aiayn_cli.model.masks import Causal, SharedMask, causal_mask
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 _KINDS = ["none", "padding", "causal", "window", "causal window", "padding and window"]
 
 

@@ -12,6 +12,8 @@ from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, LayerCache, NewSlots
 from aiayn_cli.model.transformer import Transformer, build_transformer
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 _VOCAB = 19
 
 

@@ -17,6 +17,8 @@ from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel, count_parameters
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 VOCAB = 19
 KINDS: dict[ModelKind, type[TranslationModel]] = {
     "transformer": Transformer,

@@ -11,6 +11,8 @@ from aiayn_cli.model.positions import sinusoids
 from aiayn_cli.model.transformer import Transformer, build_transformer
 from aiayn_cli.model.translation_model import count_parameters
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 _VOCAB = 29
 _ALMOST_ONE = 1 - 2**-16  # the highest probability that dropout can round to: what it acts on vanishes
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from record.record import FIXTURES, RECORD, differences, portable, record
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 BEFORE: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
 
 

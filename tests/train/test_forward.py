@@ -16,6 +16,8 @@ from aiayn_cli.train import gradient
 from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 _VOCAB, _CPU = 60, torch.device("cpu")
 
 

@@ -12,6 +12,8 @@ from torch.nn import functional
 from aiayn_cli.train import loss
 from aiayn_cli.train.loss import smoothed_cross_entropy
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 

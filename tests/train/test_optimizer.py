@@ -11,6 +11,8 @@ from aiayn_cli.errors import CheckpointError
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 CONFIG = TrainingConfig()
 
 

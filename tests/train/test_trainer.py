@@ -24,6 +24,8 @@ from aiayn_cli.train import gradient
 from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.train.schedule import learning_rate
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 
 def naive_gradient(model: TranslationModel, store: TokenStore, pairs: list[int], smoothing: float) -> Tensor:
     """The gradient of the mean smoothed loss over all target tokens, a pair at a time, by torch's own loss."""

@@ -22,6 +22,8 @@ from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search import sentence_search
 from aiayn_cli.translate.session import run_score_against, run_translate
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 # Wide enough that a search of other batches adds up in another order.
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=256, d_ff=512, n_heads=4)
 LONG = "Der hund sieht die maus. " * 18  # more than one pass

@@ -12,6 +12,8 @@ from translation_models import LINES, best, feed_stdin, run, translate_options, 
 from aiayn_cli.app import main
 from aiayn_cli.translate.session import run_translate
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 
 def test_stdin_is_translated_to_stdout_line_by_line_and_all_else_goes_to_stderr(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

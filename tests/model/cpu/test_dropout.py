@@ -6,6 +6,8 @@ from torch import Tensor
 
 from aiayn_cli.model.cpu.dropout import dropout, dropout_add
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 _COUNT = 4_000_003  # not a multiple of the elements that share a random number
 
 

@@ -7,6 +7,8 @@ from torch.nn import functional
 
 from aiayn_cli.model.cpu.fused_feed_forward import fused_feed_forward
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 
 def _inputs(dtype: torch.dtype) -> list[Tensor]:
     torch.manual_seed(2)

@@ -7,6 +7,8 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cpu.int8 import Int8Linear, use_int8
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_layer_of_8_bits_comes_near_the_exact_one(bias: bool) -> None:

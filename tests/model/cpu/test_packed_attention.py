@@ -12,6 +12,8 @@ from aiayn_cli.model.cpu.packed_attention import PackedPattern, packed_attention
 from aiayn_cli.model.cpu.packing import Packing, pack
 from aiayn_cli.model.masks import SharedMask, causal_mask
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 _HEADS, _D_K = 3, 5
 some_lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=6)
 

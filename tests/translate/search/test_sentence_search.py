@@ -26,6 +26,8 @@ from aiayn_cli.translate.search.scorer import Stop, Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup, run_in_threads
 from aiayn_cli.translate.translator import Translator
 
+pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
 DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
