@@ -62,7 +62,6 @@ class DataConfig:
     tree_words: bool = False  # the model writes the words too, which the source side has already
     tree_functions: bool = False  # labels keep function labels and indices, such as -SBJ in NP-SBJ
     vocab_type: VocabType = "bpe"  # byte-pair encoding (Section 5.1), or a unigram language model (Kudo 2018)
-    bpe_dropout: float = 0.0  # probability that a merge is left out in training text (Provilkov et al. 2020)
     separate_vocabs: bool = False  # one vocabulary for each side, of vocab_size each, instead of a joint one
     byte_fallback: bool = False  # write characters outside the vocabulary as bytes instead of <unk>
     on_bad_bytes: OnBadBytes = "stop"  # invalid UTF-8 or NUL: stop with its place, or drop that pair
@@ -76,13 +75,6 @@ class DataConfig:
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
         _check_probability("data.case_copies", self.case_copies, "0.05 is usual; 0 adds none")
-        _check_probability("data.bpe_dropout", self.bpe_dropout, "0.1 is usual; 0 splits each word in its best way")
-        if self.bpe_dropout and self.vocab_type != "bpe":
-            raise ConfigError(
-                f"data.bpe_dropout is {self.bpe_dropout}, but data.vocab_type is {self.vocab_type}",
-                "it leaves out merges, which only bpe has: leave one of the two out",
-                key="data.bpe_dropout",
-            )
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
         for name in ("normalise_punctuation", "moses_tokenise"):

@@ -36,6 +36,8 @@ _SECTIONS: dict[str, _Config] = {
     "training": TrainingConfig,
     "decoding": DecodingConfig,
 }
+# Settings of earlier versions; 0 in an old recipe is passed over.
+_REMOVED = {"data.bpe_dropout": "prepare no longer splits words at random"}
 _FIELDS = {name: {field.name: field for field in fields(section)} for name, section in _SECTIONS.items()}
 _KEYS = [f"{section}.{key}" for section, keys in _FIELDS.items() for key in keys]
 
@@ -153,6 +155,22 @@ def _build(settings: Mapping[str, Setting], section_places: Mapping[str, str], p
             place = settings[error.key].place if error.key in settings else section_places.get(name, str(path))
             raise ConfigError(f"{place}: {error.problem}", error.hint, key=error.key) from None
     return Recipe(**sections)
+
+
+def read_overrides(section: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Read "section.field=value" settings of one section, by the names of their fields; a later one wins.
+
+    Raises:
+        ConfigError: a setting is unknown, of another section, or has an impossible value.
+    """
+    values = {}
+    for override in overrides:
+        setting = _read_override(override)
+        name, _, key = setting.key.partition(".")
+        if name != section:
+            raise ConfigError(f"--set {override}: {setting.key} is not a setting of {section}", f"set {section}.NAME")
+        values[key] = _convert(setting)
+    return values
 
 
 def recipe_to_yaml(recipe: Recipe) -> str:
@@ -332,6 +350,10 @@ def _read_sections(events: Iterator[Any], path: Path, known: Known) -> RecipeFil
         for key, _ in _read_keys(events, path, section, known):
             event = next(events)
             _expect(yaml.ScalarEvent, event, path, key)
+            if key in _REMOVED:
+                if event.value.strip("0.") != "":
+                    raise ConfigError(f"{_place(path, event)}: {key} is gone: {_REMOVED[key]}", "remove the setting")
+                continue
             found.settings[key] = Setting(key, event.value, event.style is not None, _place(path, event))
     for event in events:  # to the end, so that a fault after the last section is found too
         if isinstance(event, yaml.DocumentStartEvent):
@@ -347,7 +369,7 @@ def _read_keys(events: Iterator[Any], path: Path, section: str, known: Known) ->
         place = _place(path, event)
         _expect(yaml.ScalarEvent, event, path, "a key")
         key = f"{section}.{event.value}" if section else event.value
-        if event.value not in names:
+        if event.value not in names and key not in _REMOVED:
             what = "setting" if section else "section"
             raise ConfigError(f"{place}: unknown {what} {key}", suggest_name(event.value, section, known))
         if key in seen:

@@ -12,6 +12,7 @@ from training_runs import Train, result_of
 from translation_models import make_checkpoint
 
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.train import session as train_session
 from aiayn_cli.train.session import TrainOptions, run_train
@@ -63,12 +64,14 @@ def prepare_small_data(folder: Path, seed: int) -> PreparedData:
             files[split, lang].write_text(text, encoding="utf-8")
     out = folder / "prepared"
     run_prepare(
-        train=[(files["train", "en"], files["train", "de"])],
-        valid=(files["valid", "en"], files["valid", "de"]),
-        langs="en-de",
-        out=out,
-        settings={"vocab_size": 80, "max_ratio": 9.0},
-        workers=1,
+        PrepareOptions(
+            train=[(files["train", "en"], files["train", "de"])],
+            valid=(files["valid", "en"], files["valid", "de"]),
+            langs="en-de",
+            out=out,
+            settings={"vocab_size": 80, "max_ratio": 9.0},
+            workers=1,
+        )
     )
     return PreparedData.load(out)
 

@@ -8,13 +8,45 @@ import typer
 from typer.core import TyperCommand
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
-from aiayn_cli.config import DataConfig, OnBadBytes, VocabType
+from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.listing import CorpusList
 from aiayn_cli.corpora.names import LIKE
 from aiayn_cli.corpora.table import CORPORA
 from aiayn_cli.errors import UsageError
+from aiayn_cli.prepare.options import PrepareOptions
 
 _DEFAULTS = DataConfig()
+
+# Options of earlier versions: the setting that each became.
+_RENAMED = {
+    "--max-words": "max_words=N",
+    "--drop-identical": "drop_identical=true",
+    "--keep-identical": "drop_identical=false",
+    "--drop-no-letters": "drop_no_letters=true",
+    "--keep-no-letters": "drop_no_letters=false",
+    "--drop-wrong-script": "drop_wrong_script=true",
+    "--keep-wrong-script": "drop_wrong_script=false",
+    "--drop-overlap": "drop_overlap=true",
+    "--keep-overlap": "drop_overlap=false",
+    "--drift-alarm": "drift_alarm=true",
+    "--no-drift-alarm": "drift_alarm=false",
+    "--case-copies": "case_copies=SHARE",
+    "--normalise-punctuation": "normalise_punctuation=true",
+    "--raw-punctuation": "normalise_punctuation=false",
+    "--moses-tokenise": "moses_tokenise=true",
+    "--no-moses-tokenise": "moses_tokenise=false",
+    "--vocab-type": "vocab_type=bpe|unigram",
+    "--separate-vocabs": "separate_vocabs=true",
+    "--joint-vocab": "separate_vocabs=false",
+    "--byte-fallback": "byte_fallback=true",
+    "--no-byte-fallback": "byte_fallback=false",
+    "--tree-tags": "tree_tags=true",
+    "--no-tree-tags": "tree_tags=false",
+    "--tree-words": "tree_words=true",
+    "--no-tree-words": "tree_words=false",
+    "--tree-functions": "tree_functions=true",
+    "--no-tree-functions": "tree_functions=false",
+}
 
 
 class PrepareCommand(TyperCommand):
@@ -25,6 +57,11 @@ class PrepareCommand(TyperCommand):
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")
+        for option in (arg.partition("=")[0] for arg in args):
+            if option in _RENAMED:
+                raise UsageError(f"{option} is gone", f"write --set data.{_RENAMED[option]}")
+            if option == "--bpe-dropout":
+                raise UsageError(f"{option} is gone: prepare no longer splits words at random", "remove it")
         for option in ("--train", "--tsv", "--tmx", "--trees"):
             args = repeat_option(args, option)
         return super().parse_args(ctx, args)
@@ -117,25 +154,6 @@ def prepare(
     test_trees: Annotated[
         Path | None, typer.Option(help="Trees for testing, kept for `aiayn score --brackets`.", metavar="FILE")
     ] = None,
-    tree_tags: Annotated[
-        bool | None,
-        typer.Option(
-            "--tree-tags/--no-tree-tags", help="Let the parser write the part of speech of each word. Default: yes."
-        ),
-    ] = None,
-    tree_words: Annotated[
-        bool | None,
-        typer.Option(
-            "--tree-words/--no-tree-words", help="Let the parser write the words, which it is given. Default: no."
-        ),
-    ] = None,
-    tree_functions: Annotated[
-        bool | None,
-        typer.Option(
-            "--tree-functions/--no-tree-functions",
-            help="Keep what follows the category in labels, such as -SBJ in NP-SBJ. Default: no.",
-        ),
-    ] = None,
     langs: Annotated[
         str | None,
         typer.Option(help="Languages, such as en-de: needed for files, and for OPUS.", metavar="SRC-TGT"),
@@ -147,6 +165,15 @@ def prepare(
     recipe: Annotated[
         str | None,
         typer.Option(help="Take what is not given here from this recipe's data section.", metavar="NAME|FILE"),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Set something else of the recipe's data section, such as data.max_words=100; repeatable. "
+            "recipes/base.yaml lists all settings.",
+            metavar="data.NAME=VALUE",
+        ),
     ] = None,
     vocab_size: Annotated[
         int | None,
@@ -178,97 +205,6 @@ def prepare(
     dedupe: Annotated[
         bool | None,
         typer.Option("--dedupe/--no-dedupe", help="Drop a training pair that came before. Default: yes."),
-    ] = None,
-    max_words: Annotated[
-        int | None,
-        typer.Option(
-            help="Drop a training pair with more words between blanks on a side; 0 drops none. "
-            f"Default: {_DEFAULTS.max_words}."
-        ),
-    ] = None,
-    drop_identical: Annotated[
-        bool | None,
-        typer.Option(
-            "--drop-identical/--keep-identical",
-            help="Drop a training pair whose sides are the same text. Default: drop.",
-        ),
-    ] = None,
-    drop_no_letters: Annotated[
-        bool | None,
-        typer.Option(
-            "--drop-no-letters/--keep-no-letters",
-            help="Drop a training pair with a side that has no letter. Default: drop.",
-        ),
-    ] = None,
-    drop_wrong_script: Annotated[
-        bool | None,
-        typer.Option(
-            "--drop-wrong-script/--keep-wrong-script",
-            help="Drop a training pair with a side most of whose letters are of a script that its language is not "
-            "written in. Default: drop.",
-        ),
-    ] = None,
-    drop_overlap: Annotated[
-        bool | None,
-        typer.Option(
-            "--drop-overlap/--keep-overlap",
-            help="Drop a training pair of which a side is a line of the validation or test text. Default: drop.",
-        ),
-    ] = None,
-    drift_alarm: Annotated[
-        bool | None,
-        typer.Option(
-            "--drift-alarm/--no-drift-alarm",
-            help="Stop where one of two files has lost or gained lines against the other. Default: yes.",
-        ),
-    ] = None,
-    case_copies: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the training pairs of which a copy is added, half in upper case and half in title case. "
-            f"Default: {_DEFAULTS.case_copies}; 0 for `demo`."
-        ),
-    ] = None,
-    normalise_punctuation: Annotated[
-        bool | None,
-        typer.Option(
-            "--normalise-punctuation/--raw-punctuation",
-            help="Normalise quotation marks, dashes and the like as Moses does; `translate` will do it too. "
-            "Default: raw.",
-        ),
-    ] = None,
-    moses_tokenise: Annotated[
-        bool | None,
-        typer.Option(
-            "--moses-tokenise/--no-moses-tokenise",
-            help="Put blanks around punctuation as Moses does; `translate` will do it too, and undo it. Default: no.",
-        ),
-    ] = None,
-    vocab_type: Annotated[
-        VocabType | None,
-        typer.Option(help=f"Byte-pair encoding, or a unigram language model. Default: {_DEFAULTS.vocab_type}."),
-    ] = None,
-    bpe_dropout: Annotated[
-        float | None,
-        typer.Option(
-            help="Split the words of the training text at random, leaving out each merge with this probability; pairs "
-            f"with a --weight are split anew each time. Default: {_DEFAULTS.bpe_dropout}, usual is 0.1."
-        ),
-    ] = None,
-    separate_vocabs: Annotated[
-        bool | None,
-        typer.Option(
-            "--separate-vocabs/--joint-vocab",
-            help="One vocabulary for each side, of --vocab-size each: for languages that share few words. A model then "
-            "needs share_embeddings decoder or none. Default: joint.",
-        ),
-    ] = None,
-    byte_fallback: Annotated[
-        bool | None,
-        typer.Option(
-            "--byte-fallback/--no-byte-fallback",
-            help="Write characters outside the vocabulary as bytes, which takes 256 sub-words. Default: no.",
-        ),
     ] = None,
     on_bad_bytes: Annotated[
         OnBadBytes | None,
@@ -317,26 +253,10 @@ def prepare(
         "max_length": max_length,
         "max_ratio": max_ratio,
         "dedupe": dedupe,
-        "max_words": max_words,
-        "drop_identical": drop_identical,
-        "drop_no_letters": drop_no_letters,
-        "drop_wrong_script": drop_wrong_script,
-        "drop_overlap": drop_overlap,
-        "drift_alarm": drift_alarm,
-        "case_copies": case_copies,
-        "normalise_punctuation": normalise_punctuation,
-        "moses_tokenise": moses_tokenise,
-        "tree_tags": tree_tags,
-        "tree_words": tree_words,
-        "tree_functions": tree_functions,
-        "vocab_type": vocab_type,
-        "bpe_dropout": bpe_dropout,
-        "separate_vocabs": separate_vocabs,
-        "byte_fallback": byte_fallback,
         "on_bad_bytes": on_bad_bytes,
         "seed": seed,
     }
-    result = run_prepare(
+    options = PrepareOptions(
         corpus=corpus,
         like=like,
         train=_pair_up(train or []),
@@ -353,12 +273,13 @@ def prepare(
         out=out,
         recipe=recipe,
         settings={name: value for name, value in given.items() if value is not None},
+        overrides=overrides or [],
         vocab=vocab,
         workers=workers,
         downloads=downloads,
         from_folder=from_folder,
     )
-    print_result(result, as_json)
+    print_result(run_prepare(options), as_json)
 
 
 def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:

@@ -82,7 +82,7 @@ class DriftAlarm:
             )
             if not self._only_warn:
                 hint = "one side lost or gained lines there: repair it, or take the files as they are with "
-                raise DataError(problem, hint + "--no-drift-alarm")
+                raise DataError(problem, hint + "--set data.drift_alarm=false")
             logs.warning(problem)
             self._warned = True
 

@@ -1,22 +1,37 @@
-"""Text to token ids in bulk: in order, on all cores, and the same for any number of processes."""
+"""Text to token ids in bulk: processed, encoded in order on all cores, the same for any number of processes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from aiayn_cli.config import TextConfig
 from aiayn_cli.data.store import Tokens
-from aiayn_cli.prepare.bpe_dropout import RandomSplitter
+from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.prepare.clean import LengthRules
 from aiayn_cli.prepare.pairs import Chunk
-from aiayn_cli.prepare.parts import Piece, TrainingPairs
+from aiayn_cli.prepare.text_parts import Piece, TrainingPairs
 from aiayn_cli.processes import map_in_order
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
+from aiayn_cli.text.moses import MosesText
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
+
+
+def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[Chunk], Chunk]:
+    """Make what processes both sides of a chunk, for `map_in_order`.
+
+    Raises:
+        DataError: it needs a package that is not installed.
+    """
+    if config.trees:
+        trees = TreeText(config)
+        return lambda chunk: (chunk[0], trees.apply(chunk[1]))
+    src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
+    return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
+
 
 Lengths = npt.NDArray[np.int32]
 
@@ -41,20 +56,10 @@ class EncodedChunk:
         return len(self.src_lengths)
 
 
-@dataclass(frozen=True)
-class Dropout:
-    """BPE-dropout: how often a merge is left out, and the seed of the choice."""
-
-    probability: float
-    seed: int
-
-
 def encode_chunk(
     vocabs: tuple[Vocab, Vocab],
     rules: LengthRules | None,
     text: TrainingPairs,
-    splitters: tuple[RandomSplitter, RandomSplitter] | None = None,
-    draw: tuple[int, ...] = (),
 ) -> EncodedChunk:
     """Encode a chunk and drop the pairs that the rules claim (none where there are no rules).
 
@@ -62,8 +67,6 @@ def encode_chunk(
         vocabs: of the source and target side.
         rules: what drops a pair for its length.
         text: pairs, and copies after them.
-        splitters: split what is kept at random; the rules look at the best way to split it.
-        draw: numbers; others split the same text in other ways.
     """
     (src, src_lengths), (tgt, tgt_lengths) = vocabs[0].encode_flat(text.src), vocabs[1].encode_flat(text.tgt)
     n_pairs = len(text.src) - text.n_upper - text.n_title
@@ -77,12 +80,6 @@ def encode_chunk(
         if not keep.all():
             src, tgt = src[np.repeat(keep, src_lengths)], tgt[np.repeat(keep, tgt_lengths)]
             src_lengths, tgt_lengths = src_lengths[keep], tgt_lengths[keep]
-    if splitters is not None:
-        sides = (list(compress(side, keep.tolist())) for side in (text.src, text.tgt))
-        (src, src_lengths), (tgt, tgt_lengths) = (
-            splitter.encode_flat(side, (*draw, i))
-            for i, (splitter, side) in enumerate(zip(splitters, sides, strict=True))
-        )
     return EncodedChunk(
         src=src,
         src_lengths=src_lengths,
@@ -102,34 +99,22 @@ def encode_scored(folder: Path, pairs: Chunk) -> EncodedChunk:
 
 
 def encode_pieces(
-    pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int, dropout: Dropout | None = None
-) -> Iterator[tuple[Piece, list[EncodedChunk]]]:
-    """Read and encode many pieces of training text, in their order, each as often as its weight says.
+    pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int
+) -> Iterator[tuple[Piece, EncodedChunk]]:
+    """Read and encode pieces of training text in parallel, in their order.
 
     Args:
         pieces: what to encode.
         folder: holds the vocabularies.
         rules: what drops a pair for its length.
         workers: processes; 1 does all the work in this one.
-        dropout: splits words at random, anew each time.
     Raises:
         ResumableError: a process was killed.
     """
     cached_words = max(CACHED_WORDS // workers, 50_000)  # memory of all processes together stays the same
-    return map_in_order(_make_encoder, (folder, rules, cached_words, dropout), pieces, workers)
+    return map_in_order(_make_encoder, (folder, rules, cached_words), pieces, workers)
 
 
-def _make_encoder(
-    folder: Path, rules: LengthRules, cached_words: int, dropout: Dropout | None
-) -> Callable[[Piece], list[EncodedChunk]]:
+def _make_encoder(folder: Path, rules: LengthRules, cached_words: int) -> Callable[[Piece], EncodedChunk]:
     vocabs = load_vocabs(folder, cached_words)
-    if dropout is None:
-        return lambda piece: [encode_chunk(vocabs, rules, piece.load())] * piece.weight
-    # Of each word there are many ways to split it, which are remembered too.
-    src, tgt = (RandomSplitter(vocab, dropout.probability, dropout.seed, 4 * cached_words) for vocab in vocabs)
-
-    def encode(piece: Piece) -> list[EncodedChunk]:
-        text = piece.load()
-        return [encode_chunk(vocabs, rules, text, (src, tgt), (piece.number, i)) for i in range(piece.weight)]
-
-    return encode
+    return lambda piece: encode_chunk(vocabs, rules, piece.load())

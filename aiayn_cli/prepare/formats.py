@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 from aiayn_cli.config import OnBadBytes
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.inputs import Input
-from aiayn_cli.prepare.pairs import CHUNK_PAIRS, Chunk, Drift, ReadCounts, pair_up
-from aiayn_cli.text.lines import RecordReader
 
 # <seg id="12"> in SGML and XML test sets. No XML parser: some of these files are not well formed. Entities such as
 # &amp; stay as they are, since nobody who publishes scores on these sets unescapes them.
+from aiayn_cli.parsing.trees import read_trees, reduce_tree, to_text, unescape, words
+from aiayn_cli.prepare.pairs import CHUNK_PAIRS, Chunk, Drift, Input, ReadCounts, pair_up
+from aiayn_cli.text.lines import RecordReader
+
 _SEGMENT_START = re.compile(r"<seg\b[^>]*?\bid\s*=\s*[\"']?\s*([^\"'\s>]+)[^>]*>", re.IGNORECASE)
 _SEGMENT_END = re.compile(r"</seg\s*>", re.IGNORECASE)
 
@@ -243,3 +244,49 @@ class TsvPairs:
         asked = " and ".join(map(str, self.columns))
         problem = f"{name} has {'1 column' if found == 1 else f'{found} columns'}, but columns {asked} are asked for"
         return DataError(problem, "columns are separated by tabs; --tsv-columns says which two to take")
+
+
+@dataclass(frozen=True)
+class TreePairs:
+    """The trees of a treebank's file. The source side is the words, the target side the tree on one line.
+
+    Attributes:
+        file: bracketed trees, each on a line or over several.
+        functions: keep function labels and indices.
+    """
+
+    file: Input
+    functions: bool = False
+
+    def inputs(self) -> Sequence[tuple[str, Input]]:
+        """Give the file."""
+        return (("both", self.file),)
+
+    def settings(self) -> dict[str, Any]:
+        """Say how the trees are reduced."""
+        return {"format": "trees", "functions": self.functions}
+
+    def read(self, counts: ReadCounts) -> Iterator[Chunk]:
+        """Read all pairs; trees without a word are skipped and counted.
+
+        Raises:
+            DataError: the file holds something else than trees, or bytes that are not UTF-8.
+        """
+        with self.file.open() as file:
+            reader = RecordReader(file, self.file.name)
+            chunk: Chunk = [], []
+            for tree in read_trees((record or "" for record in reader), self.file.name):
+                reduced = reduce_tree(tree, functions=self.functions)
+                if not reduced:
+                    counts.skipped += 1
+                    continue
+                chunk[0].append(" ".join(map(unescape, words(reduced))))
+                chunk[1].append(to_text(reduced))
+                if len(chunk[0]) == CHUNK_PAIRS:
+                    counts.pairs += CHUNK_PAIRS
+                    yield chunk
+                    chunk = [], []
+            counts.pairs += len(chunk[0])
+            counts.mapped += reader.mapped
+            if chunk[0]:
+                yield chunk

@@ -1,4 +1,4 @@
-"""From what the user asked of `prepare` to what is to be done."""
+"""From what the user asks of `prepare` to a plan without open choices."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,11 @@ from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.corpora.names import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.errors import ConfigError, UsageError
-from aiayn_cli.prepare.bpe_dropout import RandomSplitter
-from aiayn_cli.prepare.processing import make_processor
-from aiayn_cli.prepare.source_choice import Files, make_source
-from aiayn_cli.prepare.sources import Source
+from aiayn_cli.prepare.encoding import make_processor
+from aiayn_cli.prepare.options import PrepareOptions, option_of
+from aiayn_cli.prepare.sources import Source, make_source
 from aiayn_cli.processes import default_workers
-from aiayn_cli.recipe import load_recipe
+from aiayn_cli.recipe import load_recipe, read_overrides
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
 
@@ -36,7 +35,7 @@ _OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback", "separate_vocabs
 
 @dataclass(frozen=True)
 class PreparePlan:
-    """What one call is to do, after all choices were made.
+    """What one call does, all choices made.
 
     Attributes:
         out: folder to make.
@@ -75,41 +74,28 @@ class PreparePlan:
         return values
 
 
-def make_plan(
-    *,
-    corpus: str | None,
-    like: str | None,
-    files: Files,
-    langs: str | None,
-    out: Path | None,
-    recipe: str | None,
-    settings: Mapping[str, Any],
-    vocab: Path | None,
-    workers: int | None,
-    downloads: Path | None,
-    from_folder: Path | None,
-) -> PreparePlan:
-    """Choose what the user left open, and refuse what does not go together; see `run_prepare` for the arguments.
+def make_plan(options: PrepareOptions) -> PreparePlan:
+    """Choose what the user left open, and refuse what does not go together.
 
     Raises:
         AiaynError: what the user can fix.
     """
-    base = load_recipe(recipe).data if recipe else None
-    if files.given_trees() or (base is not None and base.trees):
-        base, langs = _plan_trees(corpus, files, base, langs)
-    if corpus is None and not files.has_train():
-        if files.given() or (langs is not None and base is None):
-            raise UsageError(f"{(*files.given(), '--langs')[0]} without --train", "give the training text too")
+    options = replace(options, settings={**read_overrides("data", options.overrides), **options.settings})
+    corpus, settings = options.corpus, options.settings
+    base, langs = load_recipe(options.recipe).data if options.recipe else None, options.langs
+    if options.given_trees() or (base is not None and base.trees):
+        base, langs = _plan_trees(options, base)
+    if corpus is None and not options.has_train():
+        if options.given_files() or (langs is not None and base is None):
+            raise UsageError(f"{(*options.given_files(), '--langs')[0]} without --train", "give the training text too")
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")
         corpus = base.corpus
-    if given := [name for name in _OF_TREES if name in settings and not files.trees]:
-        raise UsageError(f"{_option(given[0])} without --trees", "it is about the trees of a treebank: leave it away")
-    _refuse_contradictions(corpus, like, files, settings, vocab, workers, from_folder)
-    if corpus is not None:
-        corpora = _find_corpora(corpus, langs, like)
+    _refuse_contradictions(options, corpus)
+    corpora = [] if corpus is None else _find_corpora(corpus, langs, options.like)
+    if corpora:
         first = corpora[0]
-        if base is None or like is not None:
+        if base is None or options.like is not None:
             base = replace(base or DataConfig(), vocab_size=first.vocab_size, **first.settings)
         corpus = "+".join(each.name for each in corpora)
         config = _change(base, {"corpus": corpus, **settings})
@@ -117,30 +103,20 @@ def make_plan(
         name = _folder_name(corpus, f"{src_lang}-{tgt_lang}")
     else:
         if langs is None:
-            raise UsageError(f"{files.given()[0]} without --langs", "say which languages these are: --langs en-de")
-        corpora = []
+            raise UsageError(f"{options.given_files()[0]} without --langs", "name the languages: --langs en-de")
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), settings)
-        name = config.corpus if recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
-    source = make_source(
-        corpora,
-        files,
-        (src_lang, tgt_lang),
-        config=config,
-        asked=settings,
-        downloads=Downloads(downloads or DOWNLOADS_FOLDER, from_folder),
-    )
-    make_processor(config.text, src_lang, tgt_lang)  # says at once what is missing for it
-    vocab_sha256 = ""
+        name = config.corpus if options.recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
+    downloads = Downloads(options.downloads or DOWNLOADS_FOLDER, options.from_folder)
+    source = make_source(corpora, options, (src_lang, tgt_lang), config, downloads)
+    make_processor(config.text, src_lang, tgt_lang)  # reports a missing package at once
+    vocab, vocab_sha256 = options.vocab, ""
     if vocab is not None:
         vocab = vocab / VOCAB if vocab.is_dir() else vocab
         vocabs = load_vocabs(vocab.parent) if vocab.name == VOCAB else (Vocab.load(vocab),) * 2
         vocab_sha256 = joint_sha256(*vocabs)
-        if config.bpe_dropout:
-            for each in vocabs:
-                RandomSplitter(each, config.bpe_dropout, config.seed, 0)  # likewise
     return PreparePlan(
-        out=out or PREPARED_FOLDER / name,
+        out=options.out or PREPARED_FOLDER / name,
         corpus=corpus,
         src_lang=src_lang,
         tgt_lang=tgt_lang,
@@ -148,21 +124,21 @@ def make_plan(
         config=config,
         vocab=vocab,
         vocab_sha256=vocab_sha256,
-        workers=workers or default_workers(),
+        workers=options.workers or default_workers(),
     )
 
 
-def _plan_trees(corpus: str | None, files: Files, base: DataConfig | None, langs: str | None) -> tuple[DataConfig, str]:
-    """Refuse what does not go with trees; give what suits them, and what the sides are called."""
-    if not files.trees:
-        given = (*files.given_trees(), "a recipe for trees")[0]
+def _plan_trees(options: PrepareOptions, base: DataConfig | None) -> tuple[DataConfig, str]:
+    """Refuse what does not go with trees; return the settings that suit them, and what the sides are called."""
+    if not options.trees:
+        given = (*options.given_trees(), "a recipe for trees")[0]
         raise UsageError(f"{given} without --trees", "give the treebank to train on too: --trees FILE")
-    if corpus is not None or files.given():
-        what = corpus or files.given()[0]
-        raise UsageError(f"--trees together with {what}", "trees are the only text of what they are in")
+    if options.corpus is not None or options.given_files():
+        what = options.corpus or options.given_files()[0]
+        raise UsageError(f"--trees together with {what}", "trees cannot be mixed with other text")
     if base is None or not base.trees:
         base = replace(base or DataConfig(), **_FOR_TREES)
-    return base, langs or _LANGS_OF_TREES
+    return base, options.langs or _LANGS_OF_TREES
 
 
 def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpus]:
@@ -184,37 +160,26 @@ def _folder_name(corpus: str, langs: str) -> str:
     return f"{name}-{langs}" if corpus.startswith(OPUS) else name
 
 
-def _refuse_contradictions(
-    corpus: str | None,
-    like: str | None,
-    files: Files,
-    settings: Mapping[str, Any],
-    vocab: Path | None,
-    workers: int | None,
-    from_folder: Path | None,
-) -> None:
-    of_corpora = {"--like": like, "--from": from_folder}
-    for option, value in of_corpora.items():
+def _refuse_contradictions(options: PrepareOptions, corpus: str | None) -> None:
+    if given := [name for name in _OF_TREES if name in options.settings and not options.trees]:
+        raise UsageError(f"{option_of(given[0])} without --trees", "it is about the trees of a treebank: remove it")
+    for option, value in {"--like": options.like, "--from": options.from_folder}.items():
         if value is not None and corpus is None:
             raise UsageError(f"{option} without a corpus", "it is for corpora that have a name, such as wmt14-en-de")
-    if min(files.tsv_columns) < 1 or len(set(files.tsv_columns)) < 2:
-        columns = " ".join(map(str, files.tsv_columns))
+    if min(options.tsv_columns) < 1 or len(set(options.tsv_columns)) < 2:
+        columns = " ".join(map(str, options.tsv_columns))
         raise UsageError(f"--tsv-columns is {columns}, but must be two columns from 1 on", "write it like 1 2")
     for name in _OF_A_NEW_VOCAB:
-        if vocab is not None and name in settings:
-            option = _option(name)
-            raise UsageError(f"--vocab and {option} together", "a vocabulary that exists is as it is: give one of them")
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers is {workers}, but must be at least 1", "leave it out to use all cores")
+        if options.vocab is not None and name in options.settings:
+            problem = f"--vocab and {option_of(name)} together"
+            raise UsageError(problem, "an existing vocabulary cannot change: give one of them")
+    if options.workers is not None and options.workers < 1:
+        raise UsageError(f"--workers is {options.workers}, but must be at least 1", "leave it out to use all cores")
 
 
 def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
     try:
         return replace(config, **settings)
-    except ConfigError as error:  # the user typed an option, and knows nothing of a recipe's key
-        problem = re.sub(r"\bdata\.(\w+)", lambda match: _option(match[1]), error.problem)
+    except ConfigError as error:  # name the option that the user typed, not the recipe's key
+        problem = re.sub(r"\bdata\.(\w+)", lambda match: option_of(match[1]), error.problem)
         raise UsageError(problem, error.hint) from error
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

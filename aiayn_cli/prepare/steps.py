@@ -13,16 +13,21 @@ from aiayn_cli import __version__, logs
 from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import SPLITS
 from aiayn_cli.data.store import TokenStoreWriter
-from aiayn_cli.prepare.clean import LengthRules, ScoredText, TextRules
-from aiayn_cli.prepare.disk import check_disk, estimate_disk, size_text
-from aiayn_cli.prepare.empty_corpus import all_reasons, nothing_to_score, refuse_nothing
-from aiayn_cli.prepare.encoding import Dropout, EncodedChunk, encode_pieces, encode_scored
+from aiayn_cli.prepare.clean import (
+    LengthRules,
+    ScoredText,
+    TextRules,
+    all_reasons,
+    nothing_to_score,
+    refuse_empty,
+)
+from aiayn_cli.prepare.encoding import EncodedChunk, encode_pieces, encode_scored, make_processor
 from aiayn_cli.prepare.pairs import Chunk, ReadCounts, TextSpool
 from aiayn_cli.prepare.partial_folder import Steps
-from aiayn_cli.prepare.parts import Piece
 from aiayn_cli.prepare.plan import PreparePlan
-from aiayn_cli.prepare.processing import make_processor
-from aiayn_cli.prepare.selection import TrainingText
+from aiayn_cli.prepare.sources import check_disk, estimate_disk, size_text
+from aiayn_cli.prepare.text_parts import Piece
+from aiayn_cli.prepare.training_text import TrainingText
 from aiayn_cli.prepare.vocab_training import WordCounter, choose_left_out, train_vocab
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import read_file
@@ -59,12 +64,12 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     text = TrainingText(steps, langs, weights, plan.config.case_copies, plan.config.seed)
     collected = _collect(steps, plan, text, scored, counts["train"])
     selected = _select(steps, plan, text, scored)
-    refuse_nothing(len(text), counts["train"], text.dropped, selected["held_out"], trees=plan.config.trees)
+    refuse_empty(len(text), counts["train"], text.dropped, selected["held_out"], trees=plan.config.trees)
     vocab = steps.result("vocab")
     if vocab is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
     by_origin, train = _encode_train(steps, plan, text)
-    refuse_nothing(train["pairs_kept"], counts["train"], text.dropped, selected["held_out"], trees=plan.config.trees)
+    refuse_empty(train["pairs_kept"], counts["train"], text.dropped, selected["held_out"], trees=plan.config.trees)
     splits = {"train": train}
     for split, pairs in scored.items():
         splits[split] = _write_scored(folder, split, plan, pairs)
@@ -217,7 +222,7 @@ def _learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, 
     left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=config.byte_fallback)
     size = Vocab.load(path).size
     if left_out:
-        fate = "are written as bytes" if config.byte_fallback else "become <unk> (--byte-fallback writes them as bytes)"
+        fate = "are written as bytes" if config.byte_fallback else "become <unk> (see data.byte_fallback)"
         logs.notice(f"{len(left_out):,} rare characters, {100 * share:.2g} % of {text}, have no sub-word: they {fate}")
     if size < config.vocab_size:
         logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
@@ -232,18 +237,17 @@ def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[
     dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
     todo = [part for part in range(text.n_parts) if steps.result(_shard_name(part)) is None]
     pieces = (piece for part in todo for piece in text.pieces(part))
-    dropout = Dropout(plan.config.bpe_dropout, plan.config.seed) if plan.config.bpe_dropout else None
-    encoded = encode_pieces(pieces, steps.folder, rules, plan.workers, dropout)
+    encoded = encode_pieces(pieces, steps.folder, rules, plan.workers)
     with logs.progress("encoding train", len(text), "pairs") as progress:
         for part in range(text.n_parts):
             if part in todo:
                 writer = TokenStoreWriter(steps.folder, "train", dtype, shard_pairs=1 << 62, first_shard=part)
                 shard = _Shard(len(plan.source.train))
                 for _ in text.pieces(part):
-                    piece, chunks = next(encoded)
-                    for chunk in chunks:
+                    piece, chunk = next(encoded)
+                    for _ in range(piece.weight):
                         writer.add(chunk.src, chunk.src_lengths, chunk.tgt, chunk.tgt_lengths)
-                    shard.add(piece, chunks[0])
+                    shard.add(piece, chunk)
                     progress.advance(int(piece.taken.sum()))
                 writer.close()
                 steps.finish(_shard_name(part), shard.describe(writer), writer.paths)

@@ -13,8 +13,7 @@ from itertools import chain
 from typing import Any
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.inputs import Input
-from aiayn_cli.prepare.pairs import CHUNK_PAIRS, Chunk, ReadCounts
+from aiayn_cli.prepare.pairs import CHUNK_PAIRS, Chunk, Input, ReadCounts
 from aiayn_cli.text.lines import map_line_breaks, read_pieces
 
 _READ_BYTES = 1 << 16

@@ -40,7 +40,7 @@ def check_data(data: PreparedData, recipe: Recipe) -> None:
     if data.separate_vocabs and recipe.model.share_embeddings == "all":
         raise ConfigError(
             f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
-            "add --set model.share_embeddings=decoder, or prepare with --joint-vocab",
+            "add --set model.share_embeddings=decoder, or prepare with --set data.separate_vocabs=false",
             key="model.share_embeddings",
         )
     if data.text.trees and recipe.training.validation_bleu_pairs:

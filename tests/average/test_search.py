@@ -20,6 +20,7 @@ from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.checkpoint.tensors import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.session import TrainOptions, run_train
@@ -46,12 +47,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory, small_recipe: Path) -> tup
             files[split, lang] = folder / f"{split}.{lang}"
             files[split, lang].write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
     run_prepare(
-        train=[(files["train", "en"], files["train", "de"])],
-        valid=(files["valid", "en"], files["valid", "de"]),
-        langs="en-de",
-        out=folder / "prepared",
-        settings={"vocab_size": 60, "max_ratio": 9.0, "drop_overlap": False, "case_copies": 0.0},
-        workers=1,
+        PrepareOptions(
+            train=[(files["train", "en"], files["train", "de"])],
+            valid=(files["valid", "en"], files["valid", "de"]),
+            langs="en-de",
+            out=folder / "prepared",
+            settings={"vocab_size": 60, "max_ratio": 9.0, "drop_overlap": False, "case_copies": 0.0},
+            workers=1,
+        )
     )
     torch.manual_seed(0)
     run_train(

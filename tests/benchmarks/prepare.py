@@ -31,6 +31,7 @@ import sentencepiece
 
 from aiayn_cli import logs
 from aiayn_cli.prepare import steps as prepare_steps
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.processes import available_cores
@@ -246,10 +247,12 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
     watcher = threading.Thread(target=watch_peaks, args=(watch, folder, done))
     watcher.start()
     try:
+        settings = {"vocab_size": arguments.vocab_size}
         run_prepare(
-            train=[files], langs="en-de", out=folder / "out", workers=arguments.workers,
-            settings={"vocab_size": arguments.vocab_size},
-        )  # fmt: skip
+            PrepareOptions(
+                train=[files], langs="en-de", out=folder / "out", workers=arguments.workers, settings=settings
+            )
+        )
         note("flush, hash, rename")
         watch.seconds = time.perf_counter() - watch.started
     finally:

@@ -57,6 +57,7 @@ TIMES = ("seconds", "saved_seconds")  # of a state: what no two runs share
 
 def prepare(folder: Path) -> Path:
     """Some 150 pairs that mean nothing."""
+    from aiayn_cli.prepare.options import PrepareOptions
     from aiayn_cli.prepare.session import run_prepare
 
     chance = random.Random(5)
@@ -66,7 +67,7 @@ def prepare(folder: Path) -> Path:
             files[split, lang] = folder / f"{split}.{lang}"
             lines = (" ".join(chance.choices(WORDS, k=chance.randint(2, 8))) + "\n" for _ in range(count))
             files[split, lang].write_text("".join(lines), encoding="utf-8")
-    run_prepare(
+    options = PrepareOptions(
         train=[(files["train", "en"], files["train", "de"])],
         valid=(files["valid", "en"], files["valid", "de"]),
         langs="en-de",
@@ -74,6 +75,7 @@ def prepare(folder: Path) -> Path:
         settings={"vocab_size": 70, "max_ratio": 9.0},
         workers=1,
     )
+    run_prepare(options)
     return folder / "prepared"
 
 

@@ -20,6 +20,7 @@ from aiayn_cli.checkpoint.format import load_checkpoint
 from aiayn_cli.checkpoint.run import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.model.build import build_model
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.distributed import Worker
@@ -105,7 +106,7 @@ def demo(setting: Setting) -> PreparedData:
     """The built-in corpus, prepared once."""
     folder = setting.folder / "prepared" / "demo"
     if not folder.exists():
-        run_prepare(corpus="demo", recipe="tiny", out=folder, workers=1)
+        run_prepare(PrepareOptions(corpus="demo", recipe="tiny", out=folder, workers=1))
     return PreparedData.load(folder)
 
 

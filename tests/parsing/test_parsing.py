@@ -22,6 +22,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
 from aiayn_cli.export.session import run_export
 from aiayn_cli.parsing.trees import from_text, words
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.score.brackets import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
@@ -59,12 +60,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     for split, count in (("train", 150), ("valid", 9), ("test", 7)):
         (folder / f"{split}.mrg").write_text(make_trees(count, seed=count), encoding="utf-8")
     run_prepare(
-        trees=[folder / "train.mrg"],
-        valid_trees=folder / "valid.mrg",
-        test_trees=folder / "test.mrg",
-        out=folder / "prepared",
-        settings={"vocab_size": 80},
-        workers=1,
+        PrepareOptions(
+            trees=[folder / "train.mrg"],
+            valid_trees=folder / "valid.mrg",
+            test_trees=folder / "test.mrg",
+            out=folder / "prepared",
+            settings={"vocab_size": 80},
+            workers=1,
+        )
     )
     return PreparedData.load(folder / "prepared")
 
@@ -293,7 +296,7 @@ def test_the_same_call_again_changes_nothing_and_other_options_are_refused(tmp_p
 
     def again(**settings: object) -> bool:
         call = {"vocab_size": 60, **settings}
-        return run_prepare(trees=[path], out=tmp_path / "out", settings=call, workers=1).done_before
+        return run_prepare(PrepareOptions(trees=[path], out=tmp_path / "out", settings=call, workers=1)).done_before
 
     assert not again()
     assert again()
@@ -309,7 +312,8 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
     monkeypatch.chdir(tmp_path)
     for name, count in (("a.mrg", 60), ("b.mrg", 40), ("v.mrg", 5)):
         Path(name).write_text(make_trees(count, seed=count), encoding="utf-8")
-    line = "prepare --trees a.mrg b.mrg --weight b.mrg=3 --valid-trees v.mrg --tree-words --vocab-size 60 --json"
+    line = "prepare --trees a.mrg b.mrg --weight b.mrg=3 --valid-trees v.mrg --vocab-size 60 --json"
+    line += " --set data.tree_words=true"
     assert main([*line.split(" "), "--workers", "1"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["out"], result["langs"]) == ("prepared/trees", "words-trees")
@@ -322,17 +326,20 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
     [
         ({"valid_trees": Path("a")}, "--valid-trees without --trees"),
         ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
-        ({"corpus": "demo", "settings": {"tree_words": True}}, "--tree-words without --trees"),
+        ({"corpus": "demo", "settings": {"tree_words": True}}, "data.tree_words without --trees"),
         ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
-        ({"trees": [Path("a")], "settings": {"case_copies": 0.1}}, "--case-copies is 0.1, but --trees is true"),
+        ({"trees": [Path("a")], "settings": {"case_copies": 0.1}}, "data.case_copies is 0.1, but --trees is true"),
         ({"trees": [Path("a")], "settings": {"on_bad_bytes": "drop"}}, "--on-bad-bytes is drop, but --trees is true"),
-        ({"trees": [Path("a")], "settings": {"moses_tokenise": True}}, "--moses-tokenise is true, but so is --trees"),
+        (
+            {"trees": [Path("a")], "settings": {"moses_tokenise": True}},
+            "data.moses_tokenise is true, but so is --trees",
+        ),
         ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
     ],
 )
 def test_trees_go_with_nothing_else(files: dict[str, object], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        run_prepare(**files)  # type: ignore[arg-type]
+        run_prepare(PrepareOptions(**files))  # type: ignore[arg-type]
 
 
 def test_the_command_scores_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,10 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
     line = (
         "prepare --train a.en a.de --train b.en b.de --valid v.en v.de --test t.en t.de --langs en-de --out out "
         "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5 "
-        "--max-words 30 --keep-identical --keep-no-letters --keep-wrong-script --keep-overlap --no-drift-alarm "
-        "--case-copies 0 --normalise-punctuation --moses-tokenise --vocab-type unigram --separate-vocabs"
+        "--set data.max_words=30 --set data.drop_identical=false --set data.drop_no_letters=false "
+        "--set data.drop_wrong_script=false --set data.drop_overlap=false --set data.drift_alarm=false "
+        "--set data.case_copies=0 --set data.normalise_punctuation=true --set data.moses_tokenise=true "
+        "--set data.vocab_type=unigram --set data.separate_vocabs=true"
     )
     assert main(line.split()) == 0
     out, err = capsys.readouterr()
@@ -41,7 +43,7 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
         "vocab_size": 60, "max_length": 40, "max_ratio": 3.0, "max_words": 30, "dedupe": False,
         "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
         "drift_alarm": False, "case_copies": 0.0, "normalise_punctuation": True, "moses_tokenise": True,
-        "vocab_type": "unigram", "bpe_dropout": 0.0, "separate_vocabs": True, "byte_fallback": False,
+        "vocab_type": "unigram", "separate_vocabs": True, "byte_fallback": False,
         "on_bad_bytes": "drop", "seed": 5,
     }  # fmt: skip
     assert data.valid is not None
@@ -51,8 +53,8 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
 
 def test_bytes_stand_for_characters_that_training_never_saw(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("v.de").write_text("漢字\n" * 7, "utf-8")
-    line = "prepare --train a.en a.de --valid v.en v.de --langs en-de --vocab-size 330 --case-copies 0.4"
-    for name, option in (("plain", ""), ("bytes", "--byte-fallback")):
+    line = "prepare --train a.en a.de --valid v.en v.de --langs en-de --vocab-size 330 --set data.case_copies=0.4"
+    for name, option in (("plain", ""), ("bytes", "--set data.byte_fallback=true")):
         assert main([*line.split(), "--out", name, *option.split()]) == 0
     counts = [
         PreparedData.load(Path(name)).manifest["splits"]["valid"]["unknown_tokens"] for name in ("plain", "bytes")
@@ -119,16 +121,20 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
         ("--train a.en a.de --langs en-de --max-length 0", 2, "--max-length is 0, but must be at least 1"),
         (
-            "--train a.en a.de --langs en-de --vocab-size 99 --byte-fallback",
+            "--train a.en a.de --langs en-de --vocab-size 99 --set data.byte_fallback=true",
             2,
             "--vocab-size is 99, but must be at least 300",
         ),
-        ("--train a.en a.de --langs en-de --vocab a.en --vocab-type bpe", 2, "--vocab and --vocab-type together"),
         (
-            "demo --vocab-type unigram --bpe-dropout 0.1",
+            "--train a.en a.de --langs en-de --vocab a.en --set data.vocab_type=bpe",
             2,
-            "--bpe-dropout is 0.1, but --vocab-type is unigram",
+            "--vocab and data.vocab_type together",
         ),
+        ("demo --bpe-dropout 0.1", 2, "--bpe-dropout is gone: prepare no longer splits words at random"),
+        ("demo --keep-identical", 2, "--keep-identical is gone"),
+        ("demo --case-copies=0.1", 2, "--case-copies is gone"),
+        ("demo --set model.d_model=8", 1, "--set model.d_model=8: model.d_model is not a setting of data"),
+        ("demo --set data.max_word=8", 1, "--set data.max_word=8: unknown setting data.max_word"),
         ("demo --vocab-size 2147483648", 2, "--vocab-size is 2147483648, but must be at most 1000000"),
         ("demo --max-ratio inf", 2, "--max-ratio is inf, but must be a number"),
         ("demo --max-ratio 1e999", 2, "--max-ratio is inf, but must be a number"),
@@ -139,7 +145,7 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
             2,
             f"--weight is 'demo={'9' * 5_000}', but must be a name and a whole number from 1 to 9999",
         ),
-        ("demo --case-copies 1.5", 2, "--case-copies is 1.5, but must be in [0, 1)"),
+        ("demo --set data.case_copies=1.5", 2, "data.case_copies is 1.5, but must be in [0, 1)"),
         (
             "--train a.en a.de --valid v.en v.de --valid a.en a.de --langs en-de",
             2,

@@ -23,6 +23,7 @@ from aiayn_cli.corpora.names import find_corpus
 from aiayn_cli.corpora.table import CORPORA
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.text.vocab import Vocab
 
@@ -180,7 +181,18 @@ def test_wmt14_from_its_name_to_training_ready_data(
 ) -> None:
     archives = wmt14_archives()
     put_on(server, monkeypatch, "wmt14-en-de", archives)
-    line = ["prepare", "wmt14-en-de", "--vocab-size", "90", "--max-ratio", "9", "--case-copies", "0", "--workers", "1"]
+    line = [
+        "prepare",
+        "wmt14-en-de",
+        "--vocab-size",
+        "90",
+        "--max-ratio",
+        "9",
+        "--set",
+        "data.case_copies=0",
+        "--workers",
+        "1",
+    ]
     assert main(line) == 0
     out, err = capsys.readouterr()
     assert out.startswith("prepared/wmt14-en-de (en-de), ")
@@ -227,7 +239,7 @@ def test_the_other_direction_scores_against_its_own_references(
     here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
-    result = run_prepare(corpus="wmt14-de-en", settings=SMALL, workers=1)
+    result = run_prepare(PrepareOptions(corpus="wmt14-de-en", settings=SMALL, workers=1))
     data = PreparedData.load(result.out)
     assert (str(result.out), result.langs) == ("prepared/wmt14-de-en", "de-en")
     assert decoded(data, "train")[:120] == [(t, s) for s, t in EUROPARL]
@@ -244,11 +256,11 @@ def test_a_download_that_broke_off_goes_on_in_the_next_call(
     path = "/wmt13-training-parallel-commoncrawl.tgz"
     server.put(path, Answer(body, cut_after=1_000), Answer(status=404))
     with pytest.raises(DataError, match=r"commoncrawl\.tgz cannot be downloaded"):
-        run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1)
+        run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1))
     assert not Path("prepared/wmt14-en-de").exists()
     server.put(path, body)
     server.asked.clear()
-    run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1)
+    run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1))
     assert server.ranges(path) == ["bytes=1000-"]
     assert "/wmt13-training-parallel-europarl-v7.tgz" not in [asked for asked, _ in server.asked]
 
@@ -270,8 +282,8 @@ def test_archives_at_hand_make_the_network_needless(
                 "90",
                 "--max-ratio",
                 "9",
-                "--case-copies",
-                "0",
+                "--set",
+                "data.case_copies=0",
                 "--workers",
                 "1",
                 "--from",
@@ -292,7 +304,7 @@ def test_each_hundredth_pair_is_for_validation_as_fairseq_has_it(
     v12 = {f"training/news-commentary-v12.de-en.{lang}": lines(side(NEWS)) for lang, side in (("en", src), ("de", tgt))}
     archives["wmt17-training-parallel-nc-v12.tgz"] = pack(".tgz", v12)
     put_on(server, monkeypatch, "wmt14-en-de", archives)
-    result = run_prepare(corpus="wmt14-en-de", like="fairseq", settings=SMALL, workers=1)
+    result = run_prepare(PrepareOptions(corpus="wmt14-en-de", like="fairseq", settings=SMALL, workers=1))
     data = PreparedData.load(result.out)
     assert str(result.out) == "prepared/wmt14-en-de-fairseq"
     all_pairs = [("", "nothing"), *EUROPARL, ("nothing", ""), *CRAWL, *NEWS]
@@ -302,7 +314,7 @@ def test_each_hundredth_pair_is_for_validation_as_fairseq_has_it(
     settings = data.manifest["settings"]
     assert (settings["dedupe"], settings["vocab_size"], settings["max_length"]) == (False, 90, 250)
     with pytest.raises(DataError, match="prepared otherwise"):
-        run_prepare(corpus="wmt14-en-de", settings=SMALL, out=result.out)
+        run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, out=result.out))
 
 
 TALKS = [("<url>u</url>", "<url>u</url>"), ("<talkid>7</talkid>", "<talkid>7</talkid>")]
@@ -321,7 +333,7 @@ def test_iwslt14_skips_lines_about_talks_and_joins_its_tests(
         members[f"de-en/IWSLT14.{name}.de-en.de.xml"] = sgml(src(pairs), "srcset")
         members[f"de-en/IWSLT14.{name}.de-en.en.xml"] = sgml(tgt(pairs), "refset")
     put_on(server, monkeypatch, "iwslt14-de-en", {"iwslt14-de-en.tgz": pack(".tgz", members)})
-    result = run_prepare(corpus="iwslt14-de-en", settings=SMALL, workers=1)
+    result = run_prepare(PrepareOptions(corpus="iwslt14-de-en", settings=SMALL, workers=1))
     data = PreparedData.load(result.out)
     text = [("ein Titel t", "a title t"), *talks]
     assert decoded(data, "valid") == text[22::23]
@@ -357,7 +369,7 @@ def test_each_named_corpus_gives_the_pairs_of_its_parts(
     text: dict[tuple[str, str], list[Pair]] = {}
     members = made_members(find_corpus(name, like=like), text)
     put_on(server, monkeypatch, name, {file: pack(file, content) for file, content in members.items()})
-    result = run_prepare(corpus=name, like=like, settings=SMALL, workers=1)
+    result = run_prepare(PrepareOptions(corpus=name, like=like, settings=SMALL, workers=1))
     data = PreparedData.load(result.out)
     corpus = find_corpus(name, like=like)
     expected = {
@@ -390,7 +402,7 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     server.put("http://object.pouta.csc.fi/OPUS-Books/v1/moses/de-en.txt.zip", body)
     monkeypatch.setattr("aiayn_cli.corpora.archives._OPUS", "http://object.pouta.csc.fi")
     monkeypatch.setenv("http_proxy", server.url)
-    line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1"
+    line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1"
     assert main(line.split()) == 0
     err = capsys.readouterr().err
     sha256 = hashlib.sha256(body).hexdigest()
@@ -413,8 +425,8 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
                 "de-en",
                 "--max-ratio",
                 "9",
-                "--case-copies",
-                "0",
+                "--set",
+                "data.case_copies=0",
                 "--workers",
                 "1",
             ]
@@ -442,13 +454,13 @@ def test_the_same_members_in_another_container_are_the_same_data(
         return replace(archive, urls=archive.urls[:1], instead=stand_in)
 
     monkeypatch.setitem(CORPORA, "wmt14-en-de", with_archives(corpus, gone))
-    run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1)
+    run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1))
     data = PreparedData.load(Path("prepared/wmt14-en-de"))
     assert decoded(data, "test") == TEST
     entry = data.manifest["inputs"][-1]
     assert entry["read"] == {"file": "wmt19-dev.zip", "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     assert entry["sha256"] == hashlib.sha256(archives["wmt19-dev.tgz"]).hexdigest()
-    assert run_prepare(corpus="wmt14-en-de", settings=SMALL, workers=1).done_before
+    assert run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1)).done_before
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -467,7 +479,7 @@ def test_text_that_is_not_what_is_known_of_it_is_remarked_on(
         test=(replace(test, pairs=12, md5={"de": good_md5}),),
     )
     monkeypatch.setitem(CORPORA, "multi30k-en-de", known)
-    run_prepare(corpus="multi30k-en-de", settings=SMALL, workers=1)
+    run_prepare(PrepareOptions(corpus="multi30k-en-de", settings=SMALL, workers=1))
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert warnings == [
         "warning: test_2016_flickr is not, to the letter, the text that others score on",
@@ -489,12 +501,14 @@ def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
     train = members["multi30k-train.de.gz"]
     train[""] = train[""].replace(b" t7x", b" t7\xff", 1)
     put_on(server, monkeypatch, "multi30k-en-de", {f: pack(f, m) for f, m in members.items()})
-    result = run_prepare(corpus="multi30k-en-de", settings=SMALL, workers=1)
+    result = run_prepare(PrepareOptions(corpus="multi30k-en-de", settings=SMALL, workers=1))
     pairs = text["train", "train"]
     assert decoded(PreparedData.load(result.out), "train") == pairs[:7] + pairs[8:]
     assert result.dropped["bad_bytes"] == 1
     with pytest.raises(DataError, match=r"multi30k-train\.de\.gz:8: byte \d+ of the line \(0xFF\) is not UTF-8"):
-        run_prepare(corpus="multi30k-en-de", settings={**SMALL, "on_bad_bytes": "stop"}, out=Path("other"))
+        run_prepare(
+            PrepareOptions(corpus="multi30k-en-de", settings={**SMALL, "on_bad_bytes": "stop"}, out=Path("other"))
+        )
 
 
 # ---- corpora and files together
@@ -528,7 +542,7 @@ def test_corpora_and_files_of_all_kinds_are_read_one_after_the_other(
     Path("memory.tmx").write_text(tmx(memory))
     line = (
         "prepare multi30k-en-de+tatoeba-en-de --train plain.en plain.de --tsv table.tsv --tsv-columns 3 2 "
-        "--tmx memory.tmx --test t.en t.de --out out --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1"
+        "--tmx memory.tmx --test t.en t.de --out out --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1"
     )
     assert main(line.split()) == 0
     data = PreparedData.load(Path("out"))
@@ -544,13 +558,15 @@ def test_tsv_and_tmx_alone_need_their_languages(here: Path) -> None:
     pairs, more = make_pairs(40, 1), make_pairs(30, 2)
     Path("a.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in pairs))
     Path("b.tmx").write_text(tmx(more))
-    result = run_prepare(tsv=[Path("a.tsv")], tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
+    result = run_prepare(PrepareOptions(tsv=[Path("a.tsv")], tmx=[Path("b.tmx")], langs="en-de", settings=SMALL))
     data = PreparedData.load(result.out)
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted([*pairs, *more])
     with pytest.raises(UsageError, match="--tmx without --langs"):
-        run_prepare(tmx=[Path("b.tmx")])
+        run_prepare(PrepareOptions(tmx=[Path("b.tmx")]))
     with pytest.raises(DataError, match=r"prepared otherwise \(text\)"):
-        run_prepare(tsv=[Path("a.tsv")], tsv_columns=(2, 1), tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
+        run_prepare(
+            PrepareOptions(tsv=[Path("a.tsv")], tsv_columns=(2, 1), tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
+        )
 
 
 def test_a_weight_takes_pairs_several_times(here: Path) -> None:
@@ -561,22 +577,22 @@ def test_a_weight_takes_pairs_several_times(here: Path) -> None:
         "train": files, "tsv": [Path("c.tsv")], "valid": write("v", VALID), "langs": "en-de", "out": Path("out"),
         "settings": {**SMALL, "max_length": 60},
     }  # fmt: skip
-    result = run_prepare(**options, weights={"b.en": 3, "c.tsv": 2})
+    result = run_prepare(PrepareOptions(**options, weights={"b.en": 3, "c.tsv": 2}))
     data = PreparedData.load(Path("out"))
     assert decoded(data, "train") == [*first, *second * 3, *third * 2]
     assert (result.pairs_read, result.copies, result.pairs_kept) == (93, 80, 170)
     assert sum(result.dropped.values()) == 3
     assert "\n  copies of pairs with a weight             80\n" in str(result)
-    assert run_prepare(**options, weights={"b.en": 3, "c.tsv": 2}).done_before
+    assert run_prepare(PrepareOptions(**options, weights={"b.en": 3, "c.tsv": 2})).done_before
     with pytest.raises(DataError, match="prepared otherwise"):
-        run_prepare(**options, weights={"b.en": 2, "c.tsv": 2})
+        run_prepare(PrepareOptions(**options, weights={"b.en": 2, "c.tsv": 2}))
 
 
 def test_a_weight_is_given_to_a_corpus_or_to_a_part_of_one(
     here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
-    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --case-copies 0 --workers 1 --out"
+    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1 --out"
     assert main([*line.split(), "part", "--weight", "commoncrawl=2"]) == 0
     assert PreparedData.load(Path("part")).manifest["splits"]["train"]["copies"] == 90
     assert main([*line.split(), "whole", "--weight", "wmt14-en-de=2"]) == 0

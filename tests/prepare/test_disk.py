@@ -8,10 +8,9 @@ import pytest
 
 from aiayn_cli.corpora.corpus import Amount, Archive
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.disk import check_disk, estimate_disk
 from aiayn_cli.prepare.formats import LinePairs, TsvPairs
-from aiayn_cli.prepare.inputs import ArchiveMember, LocalFile, MadeText
-from aiayn_cli.prepare.sources import Origin
+from aiayn_cli.prepare.pairs import ArchiveMember, LocalFile, MadeText
+from aiayn_cli.prepare.sources import Origin, check_disk, estimate_disk
 
 ARCHIVE = Archive("dev.tgz", ("https://nowhere/dev.tgz",))
 

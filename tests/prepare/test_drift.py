@@ -67,7 +67,8 @@ def test_the_message_names_both_files_and_the_way_out() -> None:
         "to judge by lengths, numbers and questions"
     )
     assert caught.value.hint == (
-        "one side lost or gained lines there: repair it, or take the files as they are with --no-drift-alarm"
+        "one side lost or gained lines there: repair it, or take the files as they are with "
+        "--set data.drift_alarm=false"
     )
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from aiayn_cli import processes as parallel
 from aiayn_cli.prepare.clean import LengthRules
-from aiayn_cli.prepare.copies import TITLE, UPPER
 from aiayn_cli.prepare.encoding import Dropout, EncodedChunk, encode_chunk, encode_pieces, encode_scored
-from aiayn_cli.prepare.parts import Piece, TrainingPairs
+from aiayn_cli.prepare.text_parts import TITLE, UPPER, Piece, TrainingPairs
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs

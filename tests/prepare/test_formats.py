@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats
 from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
-from aiayn_cli.prepare.inputs import LocalFile, MadeText
-from aiayn_cli.prepare.pairs import ReadCounts
+from aiayn_cli.prepare.pairs import LocalFile, MadeText, ReadCounts
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import pairs as pairs_module
 from aiayn_cli.prepare.formats import LinePairs
-from aiayn_cli.prepare.inputs import LocalFile
-from aiayn_cli.prepare.pairs import ReadCounts, TextSpool, hash_file
+from aiayn_cli.prepare.pairs import LocalFile, ReadCounts, TextSpool, hash_file
 
 lines = st.lists(st.sampled_from([b"a", b"\xff", b"b\0", b"", b"c d", "ü".encode(), b"x\xc2\x85y"]), max_size=20)
 

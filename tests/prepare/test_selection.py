@@ -14,8 +14,8 @@ from aiayn_cli.prepare import partial_folder, selection
 from aiayn_cli.prepare.clean import ScoredText, TextRules
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.partial_folder import Steps
-from aiayn_cli.prepare.parts import Piece
-from aiayn_cli.prepare.selection import TrainingText
+from aiayn_cli.prepare.text_parts import Piece
+from aiayn_cli.prepare.training_text import TrainingText
 
 NOTHING = ScoredText(())
 Pair = tuple[str, str]

@@ -24,8 +24,8 @@ from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.prepare import disk, selection, sources
 from aiayn_cli.prepare import pairs as pairs_module
 from aiayn_cli.prepare import steps as prepare_steps
-from aiayn_cli.prepare.result import PrepareResult
-from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.prepare.options import PrepareOptions
+from aiayn_cli.prepare.session import PrepareResult, run_prepare
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
 
@@ -72,7 +72,7 @@ def prepare(here: Path, pairs: Sequence[Pair] = TRAIN, **options: Any) -> Prepar
         "langs": "en-de",
         "out": here / "out",
     }
-    return run_prepare(settings=settings, **(defaults | options))
+    return run_prepare(PrepareOptions(settings=settings, **(defaults | options)))
 
 
 def decoded(data: PreparedData, store: TokenStore | None) -> list[Pair]:
@@ -300,14 +300,15 @@ def test_damaged_data_is_not_taken_for_finished(here: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from aiayn_cli import folders
+from aiayn_cli.prepare import partial_folder
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare import pairs
-from aiayn_cli.prepare import selection
+from aiayn_cli.prepare import training_text as selection
 from aiayn_cli.prepare import session as prepare
 
 pairs.CHUNK_PAIRS, selection.PART_CHUNKS = 20, 4
 moment, when = sys.argv[1], int(sys.argv[2])
-module = folders if moment in ("_write_whole", "remove_leftovers") else prepare
+module = partial_folder if moment in ("write_whole", "remove_leftovers") else prepare
 real, calls = getattr(module, moment), []
 
 def killed(*arguments):
@@ -320,15 +321,16 @@ setattr(module, moment, killed)
 pair = lambda name: (Path.cwd() / f"{name}.en", Path.cwd() / f"{name}.de")
 valid = pair("v") if sys.argv[3] == "given" else None
 settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
-prepare.run_prepare(
+options = PrepareOptions(
     train=[pair("train")], valid=valid, test=pair("t"), langs="en-de", out=Path("out"), settings=settings, workers=1
 )
+prepare.run_prepare(options)
 """
 
 
 def run_killed(here: Path, moment: str, when: int, valid: str) -> int:
     program = [sys.executable, "-c", KILLED, moment, str(when), valid]
-    environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[1])}
     done = subprocess.run(program, check=False, timeout=120, cwd=here, env=environment, capture_output=True, text=True)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
@@ -350,7 +352,7 @@ def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(
     # Each call writes two markers more than the one before: of the plan, 4 parts of text, the end of reading, the
     # selection, the vocabulary and 4 shards.
     kills = 0
-    while run_killed(here, "_write_whole", 3, valid) == -signal.SIGKILL:
+    while run_killed(here, "write_whole", 3, valid) == -signal.SIGKILL:
         kills += 1
         assert not (here / "out").exists()
     assert kills >= 5
@@ -550,7 +552,7 @@ def test_the_demo_needs_nothing_but_its_name(
         return ToyCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
 
     monkeypatch.setattr(prepare_source, "generate", generate)
-    result = run_prepare(corpus="demo", settings={"seed": 4})
+    result = run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4}))
     assert "writing to prepared/demo" in capsys.readouterr().err
     assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
     assert (result.pairs_read, result.valid_pairs, result.test_pairs) == (6_100, 20, 30)
@@ -558,9 +560,9 @@ def test_the_demo_needs_nothing_but_its_name(
     assert decoded(data, data.valid) == VALID
     assert data.manifest["corpus"] == "demo"
     if rerun:
-        assert run_prepare(corpus="demo", settings={"seed": 4}).done_before
+        assert run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4})).done_before
         with pytest.raises(DataError, match=r"seed 4 and not 5"):
-            run_prepare(corpus="demo", settings={"seed": 5})
+            run_prepare(PrepareOptions(corpus="demo", settings={"seed": 5}))
     assert set(seeds) <= {4, 5}
 
 
@@ -576,7 +578,9 @@ def test_a_recipe_gives_what_the_user_does_not(here: Path) -> None:
 def test_without_recipe_the_defaults_and_the_languages_name_the_result(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = run_prepare(train=[write(here, "train", TRAIN)], valid=write(here, "v", VALID), langs="en-de")
+    result = run_prepare(
+        PrepareOptions(train=[write(here, "train", TRAIN)], valid=write(here, "v", VALID), langs="en-de")
+    )
     assert result.out == Path("prepared/en-de")
     assert "writing to prepared/en-de (--out chooses another folder)" in capsys.readouterr().err
     assert PreparedData.load(result.out).manifest["settings"]["max_length"] == DataConfig().max_length
@@ -586,7 +590,7 @@ def test_a_recipe_of_a_corpus_that_has_no_name_yet_asks_for_files(here: Path) ->
     recipe = here / "mine.yaml"
     recipe.write_text("data:\n  corpus: my-corpus\n")
     with pytest.raises(DataError, match="unknown corpus 'my-corpus'") as caught:
-        run_prepare(recipe=str(recipe))
+        run_prepare(PrepareOptions(recipe=str(recipe)))
     assert caught.value.hint.endswith("(for files of your own give --train)")
 
 
@@ -639,7 +643,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_done(
     here: Path, options: dict[str, Any], error: type[AiaynError], problem: str
 ) -> None:
     with pytest.raises(error) as caught:
-        run_prepare(**options)
+        run_prepare(PrepareOptions(**options))
     assert caught.value.problem == problem
     assert caught.value.hint
     assert list(here.iterdir()) == []
@@ -751,10 +755,3 @@ def test_too_little_text_for_a_held_out_part_says_how_to_give_one(here: Path) ->
         "no training pair is left of 2 (1 overlap with validation or test text, 1 held out for validation)"
     )
     assert caught.value.hint == "give more training text, or validation text with --valid"
-
-
-def test_dropout_of_merges_with_a_vocabulary_without_merges_is_refused_at_once(here: Path) -> None:
-    prepare(here, settings={"vocab_type": "unigram", "vocab_size": 400})
-    with pytest.raises(DataError, match=r"vocab\.model is not of byte-pair encoding"):
-        prepare(here, out=here / "other", vocab=here / "out", settings={"bpe_dropout": 0.1})
-    assert not list(here.glob("other*"))

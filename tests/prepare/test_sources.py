@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from aiayn_cli.corpora.corpus import Amount
 from aiayn_cli.prepare import formats
 from aiayn_cli.prepare.formats import TsvPairs
-from aiayn_cli.prepare.inputs import LocalFile, MadeText
-from aiayn_cli.prepare.pairs import ReadCounts
+from aiayn_cli.prepare.pairs import LocalFile, MadeText, ReadCounts
 from aiayn_cli.prepare.sources import Origin, Source, identity_of
 
 Pair = tuple[str, str]

@@ -19,6 +19,7 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import ConfigError
 from aiayn_cli.model.build import build_model
+from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import run_prepare
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
@@ -42,11 +43,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = [f"{parts[i % 4]} {parts[i // 4 % 4]} {parts[i // 16 % 4]} {parts[i // 64 % 4]}" for i in range(120)]
         (folder / f"train.{lang}").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     run_prepare(
-        train=[(folder / "train.en", folder / "train.de")],
-        langs="en-de",
-        out=folder / "prepared",
-        settings={"vocab_size": 40, "moses_tokenise": True, "separate_vocabs": True, "case_copies": 0.0},
-        workers=1,
+        PrepareOptions(
+            train=[(folder / "train.en", folder / "train.de")],
+            langs="en-de",
+            out=folder / "prepared",
+            settings={"vocab_size": 40, "moses_tokenise": True, "separate_vocabs": True, "case_copies": 0.0},
+            workers=1,
+        )
     )
     return folder / "prepared"
 
@@ -98,5 +101,8 @@ def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe:
 def test_separate_vocabularies_cannot_share_one_matrix(prepared: Path, small_recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"share_embeddings is all, but .* has a vocabulary for each side") as caught:
         run_train(TrainOptions(recipe=str(small_recipe), data=prepared, out=tmp_path / "run", device="cpu"))
-    assert caught.value.hint == "add --set model.share_embeddings=decoder, or prepare with --joint-vocab"
+    assert (
+        caught.value.hint
+        == "add --set model.share_embeddings=decoder, or prepare with --set data.separate_vocabs=false"
+    )
     assert not (tmp_path / "run").exists()

@@ -15,10 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from aiayn_cli.prepare.clean import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
-from aiayn_cli.prepare.copies import TITLE, UPPER
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.partial_folder import Steps, damaged
-from aiayn_cli.prepare.parts import SIDES, PartWriter, Piece, file_name, hashes_name, load_array, part_name, pick
+from aiayn_cli.prepare.text_parts import (
+    SIDES,
+    TITLE,
+    UPPER,
+    PartWriter,
+    Piece,
+    file_name,
+    hashes_name,
+    load_array,
+    part_name,
+    pick,
+)
 from aiayn_cli.processes import map_in_order
 
 PART_CHUNKS = 100  # chunks of text that become one part and one shard; shards depend on it
