@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from aiayn_cli.data.splitmix import splitmix64
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import DataError
 
@@ -201,7 +202,7 @@ def _shuffled(places: NDArray[np.uint64], size: int, key: int) -> Indices:
     while outside.any():
         left, right = x[outside] >> half, x[outside] & mask
         for number in range(4):
-            left, right = right, left ^ (_mix(right ^ np.uint64(mixed_seed(key, number))) & mask)
+            left, right = right, left ^ (splitmix64(right ^ np.uint64(mixed_seed(key, number))) & mask)
         x[outside] = left << half | right
         outside = x >= np.uint64(size)
     return x.astype(np.int64)
@@ -211,13 +212,5 @@ def mixed_seed(*numbers: int) -> int:
     """One 64-bit seed from several numbers, the same on every machine; each number changes all of it."""
     seed = np.zeros(1, dtype=np.uint64)
     for number in numbers:
-        seed = _mix(seed ^ np.uint64(number & 0xFFFFFFFFFFFFFFFF))
+        seed = splitmix64(seed ^ np.uint64(number & 0xFFFFFFFFFFFFFFFF))
     return int(seed[0])
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): each bit of the result depends on all of x."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)  # arrays wrap around without a warning
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiayn_cli.config import DataConfig
+from aiayn_cli.data.splitmix import GOLDEN_GAMMA, splitmix64
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.pairs import ReadCounts
 from aiayn_cli.text.lines import is_blank
@@ -139,7 +140,7 @@ def hash_records(records: Sequence[str]) -> Hashes:
 
 def hash_pairs(src: Hashes, tgt: Hashes) -> Hashes:
     """Hash each pair, given the hashes of its sides: [pairs]."""
-    return _mix(_mix(src) + tgt)
+    return splitmix64(splitmix64(src - GOLDEN_GAMMA) + tgt - GOLDEN_GAMMA)
 
 
 def find_repeats(hashes: Hashes) -> Mask:
@@ -247,14 +248,7 @@ def rank_pairs(hashes: Hashes, seed: int, purpose: int) -> Hashes:
     What is picked by rank stays picked when the order of the corpus or the number of processes changes.
     """
     with np.errstate(over="ignore"):  # started at a different point for each use
-        return _mix(hashes + np.uint64(0x9E3779B97F4A7C15) * np.uint64((2 * seed + 1) * 8 + purpose))
-
-
-def _mix(x: Hashes) -> Hashes:
-    """The finaliser of splitmix64 (Steele et al. 2014): each bit of the result depends on all of x."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)  # arrays wrap around without a warning
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+        return splitmix64(hashes + GOLDEN_GAMMA * np.uint64((2 * seed + 1) * 8 + purpose - 1))
 
 
 def refuse_empty(

@@ -1,8 +1,6 @@
 """Pieces of text become ids in order; a pair that is too long or lopsided is dropped, and such a copy not made."""
 
 import random
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from aiayn_cli import processes as parallel
 from aiayn_cli.prepare.clean import LengthRules
-from aiayn_cli.prepare.encoding import Dropout, EncodedChunk, encode_chunk, encode_pieces, encode_scored
+from aiayn_cli.prepare.encoding import EncodedChunk, encode_chunk, encode_pieces, encode_scored
 from aiayn_cli.prepare.text_parts import TITLE, UPPER, Piece, TrainingPairs
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import UNK_ID
@@ -103,36 +101,9 @@ def test_the_number_of_processes_changes_nothing(
     for workers in (1, 3):
         found = list(encode_pieces(iter(pieces), vocab_folder, RULES, workers))
         assert len(found) == n_pieces
-        for (piece, chunks), wanted, chunk in zip(found, pieces, expected, strict=True):
+        for (piece, found_chunk), wanted, chunk in zip(found, pieces, expected, strict=True):
             assert piece is wanted
-            assert len(chunks) == piece.weight
-            assert all(same(each, chunk) for each in chunks)
-
-
-def test_dropout_splits_each_copy_anew_the_same_in_any_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "vocab.model").write_bytes(train_vocab({"abcabcabc": 9, "xyxyxy": 5, "zzzz": 3}, 30))
-    monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 5)
-    vocabs = load_vocabs(tmp_path)
-    text = tmp_path / "long"
-    text.write_text("abcabcabc xyxyxy zzzz\n" * 7)
-    size = text.stat().st_size
-    piece = some_pieces(tmp_path, 1)[0]
-    whole = {"taken": np.ones(7, np.bool_), "copies": np.zeros(7, np.uint8), "starts": (0, 0), "sizes": (size, size)}
-    pieces = [replace(piece, files=(text, text), weight=3, number=number, **whole) for number in range(20)]
-    found = {
-        workers: [chunks for _, chunks in encode_pieces(iter(pieces), tmp_path, RULES, workers, Dropout(0.3, 5))]
-        for workers in (1, 3)
-    }
-    every = [chunk for chunks in found[1] for chunk in chunks]
-    assert all(map(same, every, [chunk for chunks in found[3] for chunk in chunks]))
-    assert len({chunk.src.tobytes() for chunk in every}) == len(every)  # each is split in its own way
-    assert all(chunk.src.tobytes() != chunk.tgt.tobytes() for chunk in every)
-    best = encode_chunk(vocabs, RULES, pieces[0].load())
-    assert sum(len(chunk.src) for chunk in every) > 1.2 * len(every) * len(best.src)
-    for chunk in every[:3]:
-        ends = np.cumsum(chunk.src_lengths).tolist()
-        split = [chunk.src[start:end].tolist() for start, end in pairwise([0, *ends])]
-        assert vocabs[0].decode(split) == ["abcabcabc xyxyxy zzzz"] * 7
+            assert same(found_chunk, chunk)
 
 
 def test_each_side_has_its_own_vocabulary_where_there_are_two(vocab_folder: Path) -> None:

@@ -21,9 +21,10 @@ from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, DataError, UsageError
-from aiayn_cli.prepare import disk, selection, sources
 from aiayn_cli.prepare import pairs as pairs_module
+from aiayn_cli.prepare import sources
 from aiayn_cli.prepare import steps as prepare_steps
+from aiayn_cli.prepare import training_text as selection
 from aiayn_cli.prepare.options import PrepareOptions
 from aiayn_cli.prepare.session import PrepareResult, run_prepare
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
@@ -503,7 +504,7 @@ def test_an_empty_training_set_says_what_took_its_pairs(
         prepare(here, pairs, settings=settings)
     assert caught.value.problem == problem
     assert caught.value.hint == (
-        "look into the files; `aiayn prepare --help` shows which rules can be turned off"
+        "look into the files; `--set data.RULE=false` turns a rule off, see the README"
         if pairs
         else "give files with a sentence a line"
     )
@@ -511,7 +512,7 @@ def test_an_empty_training_set_says_what_took_its_pairs(
 
 
 def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
+    monkeypatch.setattr(sources.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
     with pytest.raises(DataError, match=r"has 0\.0 MB free, but preparing takes about 0\.0 MB"):
         prepare(here)
     assert not list(here.glob("out*"))
@@ -543,7 +544,7 @@ def test_the_demo_needs_nothing_but_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
 ) -> None:
     from aiayn_cli.corpora.demo import ToyCorpus
-    from aiayn_cli.prepare import source_choice as prepare_source
+    from aiayn_cli.prepare import sources as prepare_source
 
     seeds = []
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from aiayn_cli.data.splitmix import splitmix64
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search.beam import Hypothesis, StepScorer, length_penalty
@@ -134,18 +135,10 @@ def _row_keys(keys: Sequence[Sequence[int]], n_samples: int, seed: int) -> Keys:
     """A 64-bit key for each sample of each sentence, [batch, samples]."""
     digests = [hashlib.sha256(repr((seed, list(map(int, key)))).encode()).digest() for key in keys]
     first = np.array([int.from_bytes(digest[:8], "little") for digest in digests], np.uint64).reshape(-1, 1)
-    return _mix(first ^ _mix(np.arange(n_samples, dtype=np.uint64)))
+    return splitmix64(first ^ splitmix64(np.arange(n_samples, dtype=np.uint64)))
 
 
 def _uniform(keys: Keys, step: int) -> npt.NDArray[np.float64]:
     """A number from [0, 1) for each key and step."""
-    bits = _mix(keys ^ _mix(np.array([step], np.uint64))) >> np.uint64(11)
+    bits = splitmix64(keys ^ splitmix64(np.array([step], np.uint64))) >> np.uint64(11)
     return np.asarray(bits * 2.0**-53, np.float64)
-
-
-def _mix(x: Keys) -> Keys:
-    """The output function of SplitMix64 (Steele, Lea and Flood 2014): each bit of x changes half of the result's."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
