@@ -48,7 +48,8 @@ class TranslationModel(nn.Module, ABC):
     Attributes:
         encoder_layers, decoder_layers: what torch.compile is given, layer by layer.
         output: its weight [vocab, d_model] turns what the decoder makes into logits.
-        replays_graphs: whether its compiled layers are CUDA graphs (train/compilation.py).
+        is_compiled: whether its layers are compiled (train/compilation.py).
+        replays_graphs: whether they are CUDA graphs.
     """
 
     encoder_layers: nn.ModuleList
@@ -57,7 +58,7 @@ class TranslationModel(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.replays_graphs = False
+        self.is_compiled = self.replays_graphs = False
         # Does that instead, where use_int8() set it; in the class itself it would hide the module that is set later.
         self.vocab_projection: nn.Module | None = None
 

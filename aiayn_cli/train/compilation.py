@@ -30,7 +30,7 @@ _LEAST_LENGTH = 8
 
 
 def compile_layers(model: TranslationModel, wanted: Compile, device: torch.device) -> bool:
-    """Compile each layer of the encoder and the decoder, on first use.
+    """Compile each layer of the encoder and the decoder, on first use; return whether they will be.
 
     Lengths and batch sizes are symbols in what is compiled, so that batches of any shape share one graph; and torch
     keeps one graph for all layers of a stack, since it takes their weights as inputs.
@@ -38,11 +38,8 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
     Args:
         model: on its device, in its dtype.
         wanted: "on", "off" or "auto": on a GPU only. On a CPU, the compiled layers of small models were slower.
-            "graphs": on a GPU, and its kernels are recorded as CUDA graphs and replayed. Where that does not work, a
-            warning says so, and layers are compiled without it.
+            "graphs": on a GPU, with its kernels recorded as CUDA graphs and replayed, if that works.
         device: the model's.
-    Returns:
-        Whether they are compiled.
     """
     if wanted == "graphs" and device.type != "cuda":
         logs.warning(
@@ -59,16 +56,12 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MOST_GRAPHS)
     for layer in (*model.encoder_layers, *model.decoder_layers):
         layer.compile(dynamic=True, mode=mode)
+    model.is_compiled = True
     return True
 
 
-def is_compiled(model: TranslationModel) -> bool:
-    """Whether compile_layers() has compiled the model's layers."""
-    return any(layer._compiled_call_impl is not None for layer in model.encoder_layers)
-
-
 def begin_pass(model: TranslationModel) -> None:
-    """Say that what the layers gave in the last pass is not needed any more: CUDA graphs write into the same memory.
+    """Mark that the layers' results of the last pass are no longer needed: CUDA graphs write into the same memory.
 
     Without it torch would take each layer's call for a pass of its own, since layers are compiled one by one.
     """
@@ -78,7 +71,7 @@ def begin_pass(model: TranslationModel) -> None:
 
 @contextmanager
 def without_graphs(model: TranslationModel) -> Iterator[None]:
-    """Run layers as they are, for batches whose shapes are not few: each would be recorded."""
+    """Run layers as they are, for batches of many shapes, each of which would be recorded."""
     if not model.replays_graphs:
         yield
         return
@@ -104,12 +97,7 @@ def problem_with_graphs(device: torch.device) -> str:
 
 
 def few_shapes(exact: Shape, longest: int) -> Shape:
-    """The smallest shape of the lists that holds a batch.
-
-    Args:
-        exact: what the batch needs.
-        longest: tokens that a sequence may have at most; no side of the batch has more.
-    """
+    """The smallest shape of the lists that holds a batch of the exact shape; no side has more than `longest` tokens."""
     longer = min(longest, rounded_up(max(exact.src_length, exact.tgt_length, _LEAST_LENGTH), _LONGER_STEPS))
     shorter = rounded_up(max(min(exact.src_length, exact.tgt_length), _LEAST_LENGTH), _SHORTER_STEPS)
     shorter = min(longer, shorter)

@@ -152,10 +152,7 @@ class Worker:
     def from_rank_0(self, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Let rank 0 work for all, such as write a checkpoint; the others wait, timeout_seconds at most.
 
-        Args:
-            work: what rank 0 does; the other ranks never call it.
-        Returns:
-            Its values, on every rank.
+        Returns the values on every rank.
         """
         values = [dict(work()) if self.rank == 0 else {}]
         if self.world_size > 1:
@@ -164,13 +161,7 @@ class Worker:
         return values[0]
 
     def check_same(self, what: Mapping[str, str]) -> None:
-        """Make sure that all processes work on the same.
-
-        Args:
-            what: by name, such as {"data": "prepared/demo 3f2a..."}.
-        Raises:
-            AiaynError: a process has something else than rank 0; both are named.
-        """
+        """Make sure that all processes work on the same, by name, such as {"data": "prepared/demo 3f2a..."}."""
         expected = self.share(what)
         for name, value in what.items():
             if value != expected[name]:
@@ -186,17 +177,10 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Failure:
-    """Why all processes end.
+    """Why all processes end."""
 
-    Attributes:
-        ranks: that failed or are lost.
-        names: theirs, with their machines.
-        problem, hint: as in an AiaynError.
-        code: to exit with.
-    """
-
-    ranks: Sequence[int]
-    names: str
+    ranks: Sequence[int]  # that failed or are lost
+    names: str  # theirs, with their machines
     problem: str
     hint: str = "the same command goes on from the last checkpoint"
     code: int = AiaynError.exit_code
@@ -208,11 +192,7 @@ class _Failure:
 
 
 class _Peers:
-    """The processes that meet in together(), and how they tell each other why they end.
-
-    Raises:
-        AiaynError: not all came.
-    """
+    """The processes that meet in together(), and how they tell each other why they end."""
 
     def __init__(self, worker: Worker) -> None:
         self._rank, self._size = worker.rank, worker.world_size

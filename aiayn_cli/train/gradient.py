@@ -16,7 +16,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cpu.packing import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
-from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes, is_compiled
+from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes
 from aiayn_cli.train.distributed import SIGNALS, Worker
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.optimizer import MasterAdam
@@ -37,7 +37,7 @@ def teacher_forced(
         the tokens.
     """
     # torch.compile cannot trace the operations on packed sequences, which are fused by hand.
-    if device.type == "cpu" and model.reads_packed and not is_compiled(model):
+    if device.type == "cpu" and model.reads_packed and not model.is_compiled:
         batch = flatten(store, pairs)
         src_packing, tgt_packing = pack(batch.src_lengths), pack(batch.tgt_lengths)
         if max(src_packing.length, tgt_packing.length) <= _LONGEST_PACKED:
@@ -76,29 +76,15 @@ def _without_padding(hidden: Tensor, targets: Tensor, tokens: int, rows: int) ->
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all processes know of an update after their backward passes.
+    """What all processes know of an update after their backward passes."""
 
-    Attributes:
-        out_of_memory: whether any of them ran out of memory.
-        signal: that any of them received, or "".
-        time_is_up: whether rank 0's clock says that a checkpoint is due.
-    """
-
-    out_of_memory: bool
-    signal: str
-    time_is_up: bool
+    out_of_memory: bool  # of any process
+    signal: str  # that any process received, or ""
+    time_is_up: bool  # rank 0's clock says that a checkpoint is due
 
 
 class GradientOfUpdates:
-    """Runs the forward and backward passes of this process's share of each update.
-
-    Args:
-        model: on its device, in its dtype.
-        optimizer: takes up the gradients.
-        store: of the pairs.
-        config: the recipe's training section.
-        worker: this process among others.
-    """
+    """Runs the forward and backward passes of this process's share of each update."""
 
     def __init__(
         self, model: TranslationModel, optimizer: MasterAdam, store: TokenStore, config: TrainingConfig, worker: Worker

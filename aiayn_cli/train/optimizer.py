@@ -79,16 +79,15 @@ class MasterAdam:
             p.grad = None
 
     def limit_norm(self, most: float, exploding: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Scale the gradient down to a norm; the next step leaves everything as it is where the gradient is no good.
+        """Scale the gradient down to a norm; the next step is skipped if the gradient is not finite or explodes.
 
-        That is where its norm is not finite, or so many times the usual one: a running mean of the norms of what was
-        applied. All is decided on the device, so that the host need not wait for it.
+        All is decided on the device, so that the host need not wait for it.
 
         Args:
             most: largest norm; 0 = no limit.
             exploding: how many times the usual norm is too much; 0 = no limit.
         Returns:
-            The norm before scaling, and whether the step will be left out (1 or 0): float32 scalars on the device.
+            The norm before scaling, and whether the step will be skipped (1 or 0): float32 scalars on the device.
         """
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
         if most:
@@ -129,7 +128,7 @@ class MasterAdam:
         self.clear()
 
     def is_finite(self) -> bool:
-        """Whether all weights and moments are numbers; waits for the device."""
+        """Whether all weights and moments are finite; waits for the device."""
         return all(bool(t.detach().isfinite().all()) for t in (self._master, self._mean, self._mean_of_squares))
 
     def clear(self) -> None:
@@ -166,7 +165,7 @@ class MasterAdam:
         return {"exp_avg": self._mean, "exp_avg_sq": self._mean_of_squares, **average}
 
     def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
-        """Take up where moments() was called after the given number of updates.
+        """Restore moments() after the given number of updates.
 
         Raises:
             CheckpointError: they are of another model, or no moments.
@@ -222,11 +221,7 @@ class MovingAverage:
         self._updates += 1
 
     def state(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What a checkpoint keeps: the average by parameter name, and the number of updates.
-
-        Args:
-            named: the parameters in the order in which they make up the flat tensor.
-        """
+        """What a checkpoint keeps: the average by parameter name, in the order of the flat tensor, and updates."""
         parts = torch.split(self._values, [p.numel() for p in named.values()])
         state = {
             f"{EMA_PREFIX}{name}": part.view(p.shape) for (name, p), part in zip(named.items(), parts, strict=True)
@@ -234,7 +229,7 @@ class MovingAverage:
         return {**state, _EMA_UPDATES: self._values.new_tensor([float(self._updates)])}
 
     def load(self, state: dict[str, Tensor], named: dict[str, Tensor]) -> None:
-        """Go on from what state() gave; a run that had no average begins one with its present weights.
+        """Restore state(); a run that had no average begins one with its present weights.
 
         Raises:
             CheckpointError: it is of another model.

@@ -29,12 +29,7 @@ _LEAST_UPDATES, _MOST_UPDATES, _ENOUGH_SECONDS = 3, 50, 20.0  # that a dry run m
 
 
 def check_data(data: PreparedData, recipe: Recipe) -> None:
-    """Make sure that there are training pairs, and that the network can read them.
-
-    Raises:
-        DataError: there are no pairs.
-        ConfigError: the recipe's network cannot take such data.
-    """
+    """Make sure that there are training pairs, and that the recipe's network can read them."""
     if len(data.train) == 0:
         raise DataError(f"{data.folder} has no training pairs", "look at the drops in its manifest.json")
     if data.separate_vocabs and recipe.model.share_embeddings == "all":
@@ -59,11 +54,7 @@ def check_data(data: PreparedData, recipe: Recipe) -> None:
 
 
 def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
-    """Make sure that a network fits into the device's memory, before it is built.
-
-    Raises:
-        AiaynError: weights, gradient and the optimizer's moments alone need more than is free.
-    """
+    """Make sure that weights, gradient and moments fit into the device's memory, before the network is built."""
     free = free_memory(device.device)
     try:
         model = build_empty(recipe.model, vocab_size)

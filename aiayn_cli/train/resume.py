@@ -11,7 +11,7 @@ from aiayn_cli import logs
 from aiayn_cli.checkpoint.format import load_checkpoint, load_training
 from aiayn_cli.checkpoint.run import resumable, set_aside_damaged, update_of
 from aiayn_cli.checkpoint.tensors import from_json
-from aiayn_cli.config import Recipe, TrainingConfig
+from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
 from aiayn_cli.errors import CheckpointError
 
@@ -20,17 +20,8 @@ _AT_MOST_ONCE_A_STEP = ("best_step", "worse_validations", "saves", "skipped", "s
 _MOST_DEVICES = 1 << 20  # that an update may be divided for
 
 # A change of these would make another experiment of the run: other weights, or other pairs in an update.
-_FIXED = {
-    "training.batch_tokens",
-    "training.seed",
-    *(
-        f"model.{name}"
-        for name in (
-            "kind", "n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "norm",
-            "positions", "max_positions", "attention_window", "share_embeddings", "kernel_size", "attention_bias",
-        )
-    ),
-}  # fmt: skip
+_FIXED = {f"model.{field.name}" for field in fields(ModelConfig) if "dropout" not in field.name}
+_FIXED |= {"training.batch_tokens", "training.seed"}
 
 
 @dataclass(frozen=True)
@@ -81,13 +72,10 @@ class TrainingState:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: Path) -> "TrainingState":
-        """The reverse of to_json().
+        """The reverse of to_json(), for what was read from `source`.
 
-        Args:
-            content: JSON values.
-            source: the file that they are from, for the message.
         Raises:
-            CheckpointError: they are no training state.
+            CheckpointError: it is no training state.
         """
         try:
             state = from_json(cls, {**_DEFAULTS, **content, "position": from_json(Position, content["position"])})
@@ -119,7 +107,7 @@ def load_newest(
 
     Args:
         run: its folder.
-        weights: float32, to copy the checkpoint's into.
+        weights: float32, overwritten by the checkpoint's.
         n_pairs: of the training data.
         touch: whether to rename damaged ones.
     Returns:
@@ -151,11 +139,7 @@ def load_newest(
 
 
 def _state(content: Mapping[str, Any], checkpoint: Path, step: int, n_pairs: int) -> TrainingState:
-    """The state of a checkpoint, which must be of its update and within the data.
-
-    Raises:
-        CheckpointError: it is not.
-    """
+    """The state of a checkpoint, which must be of its update and within the data."""
     path = checkpoint / "training" / "state.json"
     state = TrainingState.from_json(content, path)
     if state.step != step or step != update_of(checkpoint):
@@ -199,14 +183,8 @@ def changed_settings(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
 
 
 def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[str]]:
-    """The recipe to go on with: the new one, if every change can be applied to the run.
+    """The new recipe, if every change can be applied to the run, and its changes, such as "training.patience 0 -> 3".
 
-    Args:
-        old: what the run was started or last continued with.
-        new: what the command says now.
-        run: for the messages.
-    Returns:
-        The recipe, and what it changes, such as "training.patience 0 -> 3".
     Raises:
         CheckpointError: some changes cannot be applied; all of these are named.
     """

@@ -26,20 +26,12 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0
 
 @dataclass(frozen=True)
 class Due:
-    """What to do after an update.
+    """What to do after an update."""
 
-    Attributes:
-        log: write a record of the updates since the last one.
-        validate: measure loss and BLEU before saving.
-        save: write a checkpoint.
-        regular: it is one of the run's checkpoints and counts for averages; otherwise it only keeps the place of a run
-            that is stopped.
-    """
-
-    log: bool
-    validate: bool
+    log: bool  # write a record of the updates since the last one
+    validate: bool  # measure loss and BLEU before saving
     save: bool
-    regular: bool
+    regular: bool  # the checkpoint counts for averages; otherwise it only keeps the place of a stopped run
 
 
 def due(config: TrainingConfig, step: int, saves: int, *, time_is_up: bool, signal: str, has_valid: bool) -> Due:

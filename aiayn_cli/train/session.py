@@ -174,11 +174,7 @@ def signals() -> Iterator[Callable[[], str]]:
 
 
 class Session:
-    """One call of `aiayn train` on one run.
-
-    Raises:
-        AiaynError: the run cannot be started or continued with this recipe, data or device.
-    """
+    """One call of `aiayn train` on one run."""
 
     def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
         self._run, self._data, self._device, self._worker = run, data, device, worker
@@ -204,13 +200,7 @@ class Session:
         self._bleu: ValidationBleu | None = None
 
     def train(self, *, tensorboard: bool = False) -> TrainResult:
-        """Train until the end, or a signal.
-
-        Raises:
-            AiaynError: the run cannot go on; each reason is named.
-            Terminated: SIGTERM arrived; a checkpoint was saved.
-            KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
-        """
+        """Train until the end, or a signal."""
         config = self._recipe.training
         state = self._start_state(touch=True)
         if enough := finished(config, state):
@@ -254,11 +244,7 @@ class Session:
         return dry_run(partial(self._trainer, state=state), config, self._run, self._worker.world_size)
 
     def _start_state(self, *, touch: bool) -> TrainingState:
-        """Where to begin, with weights and moments in every process's optimizer.
-
-        Args:
-            touch: whether to repair what a crash left in the run's folder.
-        """
+        """Where to begin, with weights and moments in every optimizer; touch repairs what a crash left behind."""
         found = self._load(touch=touch)
         if touch and self._worker.rank == 0 and found is not None:
             finish_saving(self._run, found.best_step, self._recipe.training.keep_checkpoints)

@@ -30,32 +30,20 @@ _PLANNED_AHEAD = 16  # updates, if the device is not the host: they take longer 
 
 @dataclass(frozen=True)
 class Done:
-    """What the host knows of an update without asking the device.
-
-    Attributes:
-        step: its number.
-        tgt_tokens: target tokens with end tokens, without padding.
-        pairs: sentence pairs.
-        flops: operations, as model/cost.py counts them.
-        rate: learning rate.
-    """
+    """What the host knows of an update without asking the device."""
 
     step: int
-    tgt_tokens: int
+    tgt_tokens: int  # with end tokens, without padding
     pairs: int
-    flops: int
+    flops: int  # as model/cost.py counts them
     rate: float
 
 
 class Meter:
-    """Sums over the updates since the last record.
-
-    Args:
-        matmul_rate: FLOP/s of large matrix products on all devices together; NaN where unknown.
-    """
+    """Sums over the updates since the last record."""
 
     def __init__(self, matmul_rate: float) -> None:
-        self._matmul_rate = matmul_rate
+        self._matmul_rate = matmul_rate  # FLOP/s of large matrix products on all devices together; NaN if unknown
         self._nll, self._tokens, self._pairs, self._flops = 0.0, 0, 0, 0
         self._norm, self._rate = math.nan, math.nan
         self._seconds, self._clock = 0.0, time.perf_counter()
@@ -149,18 +137,7 @@ class Hooks:
 
 
 class Trainer:
-    """Trains one model on one store.
-
-    Args:
-        model: on its device, in its dtype.
-        optimizer: holds the model's weights.
-        store: the training pairs.
-        config: the recipe's training section, with max_tokens already chosen.
-        worker: this process among others.
-        metrics: where records go.
-        hooks: saving, validation, interruption.
-        state: where to go on from.
-    """
+    """Trains one model on one store from a state on; max_tokens of the config is chosen already."""
 
     def __init__(
         self,
@@ -253,14 +230,7 @@ class Trainer:
         return self._gradient.largest(self._max_tokens)
 
     def _halve(self, tokens: int, *, hopeless: bool) -> None:
-        """Make micro-batches half as large, after memory ran out.
-
-        Args:
-            tokens: that were too many.
-            hopeless: whether it was in a single pair.
-        Raises:
-            AiaynError: it was.
-        """
+        """Make micro-batches half as large as `tokens`, for which memory ran out; hopeless for a single pair."""
         before = self._max_tokens
         if hopeless:
             _, src, tgt = self.largest_batch()
@@ -354,10 +324,6 @@ class Trainer:
     def _save(self, *, validate: bool, regular: bool, signal: str = "") -> str:
         """Validate if that is due, then write the checkpoint.
 
-        Args:
-            validate: whether it is due.
-            regular: whether the checkpoint is one of the run's.
-            signal: that stops training, or "".
         Returns:
             Why training ends here: "patience", or the signal that left no time for the validation; "" if it does not.
         """

@@ -74,7 +74,7 @@ def validation_loss(
         longest: most tokens of a side with its end token; longer pairs are skipped.
         interrupted: gives the name of a signal that this process has received, or "".
     Raises:
-        Interrupted: any process received one before the last batch; the model is in evaluation mode.
+        Interrupted: any process received one; the model is in evaluation mode.
     """
     was_training = model.training
     model.eval()
@@ -113,12 +113,7 @@ class ValidationBleu:
     """Translates validation sentences with the present weights of a model, and scores them.
 
     Args:
-        model: on its device.
-        data: with validation text.
-        device: the model's.
-        decoding: how the recipe wants it to translate.
-        wanted: sentences, spread over the set, which may be in an order of topics.
-        worker: this process among others.
+        wanted: number of sentences, spread over the set, which may be ordered by topic.
     Raises:
         AiaynError: BLEU of the target language needs a package that is not installed.
     """
@@ -144,8 +139,6 @@ class ValidationBleu:
     def score(self, interrupted: Callable[[], str]) -> float:
         """BLEU of the model's translations, on every process.
 
-        Args:
-            interrupted: gives the name of a signal that this process has received, or "".
         Raises:
             Interrupted: any process received one before the translations were complete.
         """
@@ -186,28 +179,17 @@ class ValidationBleu:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a validation.
+    """The outcome of a validation."""
 
-    Attributes:
-        state: with the best so far.
-        best: whether this one is.
-        signal: that stopped the validation, with the state as it was; "" if none did.
-    """
-
-    state: TrainingState
-    best: bool = False
-    signal: str = ""
+    state: TrainingState  # with the best so far
+    best: bool = False  # this one is the best
+    signal: str = ""  # that stopped the validation; the state is as it was
 
 
 class Validation:
-    """Measures loss and BLEU on held-out pairs while a run trains, and counts for patience.
+    """Measures loss and BLEU on held-out pairs while a run trains; best_metric decides which is the best so far.
 
     Args:
-        model: on its device.
-        store: the held-out pairs.
-        config: the recipe's training section; its best_metric decides.
-        worker: this process among others.
-        metrics: where records go.
         bleu: None if no BLEU is wanted.
         interrupted: gives the name of a signal that this process has received, or "".
         longest: most tokens, with the end token, of a pair whose loss is measured.

@@ -28,22 +28,14 @@ _TIMES = ("seconds", "saved_seconds")  # of a state: what no two runs share
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What `aiayn train --verify-resume` prints.
+    """What `aiayn train --verify-resume` prints."""
 
-    Attributes:
-        updates: of each of the two runs.
-        killed_after: update that the killed run had done last.
-        resumed_from: update of the checkpoint that it went on from.
-        digest_unbroken, digest_resumed: SHA-256 of weights, optimizer's moments, state and losses of all updates.
-        losses: of the unbroken run's updates.
-    """
-
-    updates: int
-    killed_after: int
-    resumed_from: int
-    digest_unbroken: str
+    updates: int  # of each of the two runs
+    killed_after: int  # last update of the killed run
+    resumed_from: int  # update of the checkpoint that it went on from
+    digest_unbroken: str  # SHA-256 of weights, optimizer's moments, state and losses of all updates
     digest_resumed: str
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # of the unbroken run's updates
 
     def __str__(self) -> str:
         return (

@@ -20,7 +20,7 @@ from aiayn_cli.device import matmul_rate
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.train.compilation import compile_layers, is_compiled, problem_with_graphs
+from aiayn_cli.train.compilation import compile_layers, problem_with_graphs
 from aiayn_cli.train.resume import TrainingState
 
 GOALS = {"base": 0.40, "big": 0.50}  # MFU on one H100, as a share of its measured rate in large products
@@ -120,7 +120,7 @@ def graphs(setting: Setting) -> Figures:
         log = setting.folder / f"graphs-{compiled}.jsonl"
         a_trainer(model, without_dropout, store, config, setting, lambda: "", MetricsLog(log), math.nan).train()
         records[compiled] = [record for record in read_metrics(log) if record["event"] == "train"]
-        if is_compiled(model):
+        if model.is_compiled:
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()
     plain, with_graphs = (records[compiled] for compiled in wanted)
