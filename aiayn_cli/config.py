@@ -35,7 +35,6 @@ class TextConfig:
 
     @property
     def changes_text(self) -> bool:
-        """Whether anything is done at all."""
         return self.normalise_punctuation or self.moses_tokenise or self.trees
 
 
@@ -100,7 +99,6 @@ class DataConfig:
 
     @property
     def text(self) -> TextConfig:
-        """What is done to text before it is split into sub-words."""
         return TextConfig(
             normalise_punctuation=self.normalise_punctuation,
             moses_tokenise=self.moses_tokenise,

@@ -78,7 +78,6 @@ class Checkpoint:
 
     @property
     def vocab_path(self) -> Path:
-        """The vocabulary inside the checkpoint."""
         return self.path / "vocab.model"
 
     def weights(self, *, checked: bool = True) -> dict[str, Tensor]:

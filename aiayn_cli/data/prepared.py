@@ -108,19 +108,15 @@ class PreparedData:
         return Codec.load(self.folder, self.text, self.src_lang, self.tgt_lang)
 
     def valid_src_text(self) -> list[str]:
-        """Raw source sides of the validation pairs."""
         return self._text("valid", self.src_lang)
 
     def valid_tgt_text(self) -> list[str]:
-        """Raw target sides of the validation pairs."""
         return self._text("valid", self.tgt_lang)
 
     def test_src_text(self) -> list[str]:
-        """Raw source sides of the test pairs."""
         return self._text("test", self.src_lang)
 
     def test_tgt_text(self) -> list[str]:
-        """Raw target sides of the test pairs."""
         return self._text("test", self.tgt_lang)
 
     def _text(self, split: str, lang: str) -> list[str]:

@@ -53,7 +53,6 @@ class PrepareCommand(TyperCommand):
     """`--train A.en A.de`, repeatable: Typer has options with two values and options that repeat, but not both."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line."""
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")

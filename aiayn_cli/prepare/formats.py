@@ -54,15 +54,12 @@ class LinePairs:
     drift: Drift = "ignore"
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
-        """Give both files."""
         return ("src", self.src), ("tgt", self.tgt)
 
     def settings(self) -> dict[str, Any]:
-        """Say what bad bytes do."""
         return {"on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all pairs."""
         with self.src.open() as src, self.tgt.open() as tgt:
             yield from pair_up(
                 RecordReader(src, self.src.name, keep_going=self.drop_bad_bytes),
@@ -87,7 +84,6 @@ class TalkPairs(LinePairs):
     titles: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """Say whether titles are kept, too."""
         return {**super().settings(), "titles": self.titles}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
@@ -121,11 +117,9 @@ class SegmentPairs:
     tgt: Input
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
-        """Give both files."""
         return ("src", self.src), ("tgt", self.tgt)
 
     def settings(self) -> dict[str, Any]:
-        """Nothing more is to be said."""
         return {}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
@@ -196,11 +190,9 @@ class TsvPairs:
     drop_bad_bytes: bool = False
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
-        """Give the file."""
         return (("both", self.file),)
 
     def settings(self) -> dict[str, Any]:
-        """Say which columns, and what bad bytes do."""
         return {"columns": list(self.columns), "on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
@@ -259,11 +251,9 @@ class TreePairs:
     functions: bool = False
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
-        """Give the file."""
         return (("both", self.file),)
 
     def settings(self) -> dict[str, Any]:
-        """Say how the trees are reduced."""
         return {"format": "trees", "functions": self.functions}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:

@@ -62,11 +62,9 @@ class PrepareOptions:
     from_folder: Path | None = None
 
     def given_files(self) -> list[str]:
-        """The options that name files of pairs."""
         return [f"--{name}" for name in ("train", "tsv", "tmx", "valid", "test") if getattr(self, name)]
 
     def given_trees(self) -> list[str]:
-        """The options that name treebanks."""
         names = ("trees", "valid_trees", "test_trees")
         return ["--" + name.replace("_", "-") for name in names if getattr(self, name)]
 

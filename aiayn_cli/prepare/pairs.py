@@ -143,21 +143,17 @@ class LocalFile:
 
     @property
     def name(self) -> str:
-        """Give the path."""
         return display_name(self.path)
 
     def open(self) -> BinaryIO:
-        """Open it."""
         return open_text_bytes(self.path)
 
     def identity(self) -> dict[str, Any]:
-        """Give the SHA-256 of its bytes."""
         if not self._sha256:
             self._sha256.append(hash_file(self.path))
         return {"sha256": self._sha256[0]}
 
     def describe(self) -> dict[str, Any]:
-        """Add path and size."""
         return {"path": display_name(self.path), "bytes": self.path.stat().st_size, **self.identity()}
 
 
@@ -177,11 +173,9 @@ class ArchiveMember:
 
     @property
     def name(self) -> str:
-        """Name the archive and the member."""
         return f"{self.archive.file}:{self.member}" if self.member else self.archive.file
 
     def open(self) -> BinaryIO:
-        """Open it; the archive must have been fetched."""
         path = self.downloads.path(self.archive)
         return open_member(path, self.member) if self.member else open_text_bytes(path)
 
@@ -210,13 +204,10 @@ class MadeText:
     content: bytes
 
     def open(self) -> BinaryIO:
-        """Open it."""
         return BytesIO(self.content)
 
     def identity(self) -> dict[str, Any]:
-        """Give its SHA-256."""
         return {"made": self.name, "sha256": hashlib.sha256(self.content).hexdigest()}
 
     def describe(self) -> dict[str, Any]:
-        """Say the same."""
         return self.identity()

@@ -279,7 +279,6 @@ class _Shard:
         self._origins: list[Counter[str]] = [Counter() for _ in range(n_origins)]
 
     def add(self, piece: Piece, chunk: EncodedChunk) -> None:
-        """Count a piece's pairs."""
         self._dropped[piece.origin]["too_many_tokens"] += chunk.too_many_tokens
         self._dropped[piece.origin]["length_ratio"] += chunk.length_ratio
         self._origins[piece.origin]["pairs_kept"] += piece.weight * chunk.n_pairs
@@ -289,7 +288,6 @@ class _Shard:
         self._totals["unknown_tokens"] += piece.weight * chunk.unknown
 
     def describe(self, writer: TokenStoreWriter) -> dict[str, Any]:
-        """Give all counts."""
         tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}
         return {
             "pairs_kept": writer.n_pairs,

@@ -38,11 +38,9 @@ class TmxPairs:
     tgt_lang: str
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
-        """Give the file."""
         return (("both", self.file),)
 
     def settings(self) -> dict[str, Any]:
-        """Nothing more is to be said."""
         return {}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
@@ -118,16 +116,13 @@ class _UnitParser:
         self._parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
 
     def feed(self, piece: bytes, at_end: bool) -> None:
-        """Parse some more."""
         self._parser.Parse(piece, at_end)
 
     def take(self) -> list[tuple[str, str]]:
-        """Give the pairs found since the last call."""
         pairs, self._pairs = self._pairs, []
         return pairs
 
     def position(self) -> tuple[int, int]:
-        """Give line and column, from 1 on."""
         return self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

@@ -73,7 +73,6 @@ class TrainingText:
 
     @property
     def n_parts(self) -> int:
-        """Into how many parts the text is divided."""
         return len(self._parts)
 
     def collect(
@@ -163,7 +162,6 @@ class TrainingText:
         return src, tgt
 
     def drop_repeats(self) -> None:
-        """Drop each pair that came before."""
         self._drop("repeated", self._find_repeats())
 
     def save_selection(self) -> tuple[dict[str, Any], list[Path]]:
@@ -194,7 +192,6 @@ class TrainingText:
         return list(self._pieces(part, ~self._out))
 
     def remove(self, part: int) -> None:
-        """Delete the text of a part."""
         for kind in ("text", "raw"):
             for side in SIDES:
                 (self._steps.scratch / file_name(kind, part, side)).unlink(missing_ok=True)
