@@ -19,7 +19,7 @@ from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.aids.alignment import Links, align_words, join_links, word_numbers
-from aiayn_cli.translate.translation import Details, Part, Translation
+from aiayn_cli.translate.translation import Details, ModelPass, Translation
 
 MOST_LOGITS = 1 << 24  # next-token scores held at once: 64 MB in float32
 MOST_WEIGHTS = 1 << 24  # of attention, held at once: 64 MB in float32; a line of 1 MB has 16 times as many
@@ -198,7 +198,7 @@ class SecondPass:
             found.append(Details(tuple(tokens), join_links(links)))
         return found
 
-    def _forced(self, parts: Sequence[Part], *, with_attention: bool) -> Iterator[Forced]:
+    def _forced(self, parts: Sequence[ModelPass], *, with_attention: bool) -> Iterator[Forced]:
         """What the models think of some passes; no more attention is held at once than memory has room for."""
         start = 0
         while start < len(parts):
@@ -210,7 +210,7 @@ class SecondPass:
             yield from self.force(pairs, with_attention=with_attention)
             start = end
 
-    def attention_size(self, part: Part) -> int:
+    def attention_size(self, part: ModelPass) -> int:
         """How many weights attention() gives for a pass; 0 where the model is no Transformer."""
         model = self._models[0]
         if not isinstance(model, Transformer):
@@ -220,7 +220,7 @@ class SecondPass:
         decoder = len(model.decoder_layers) * tgt_len * (tgt_len + src_len)
         return heads * (len(model.encoder_layers) * src_len**2 + decoder)
 
-    def attention(self, part: Part) -> tuple[AttentionMaps, list[str], list[str]]:
+    def attention(self, part: ModelPass) -> tuple[AttentionMaps, list[str], list[str]]:
         """Where the (first) model looks in one pass, and the sub-words of its source and output.
 
         Raises:
@@ -236,12 +236,12 @@ class SecondPass:
             maps = attention_maps(model, src, None, tgt_in)
         return maps, self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
 
-    def _tokens(self, part: Part, forced: Forced | None) -> list[tuple[str, float]]:
+    def _tokens(self, part: ModelPass, forced: Forced | None) -> list[tuple[str, float]]:
         if forced is None:
             return [(f"{BLANK_MARK}{part.word}", 0.0)]
         return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], forced.token_log_probs, strict=True))
 
-    def _links(self, part: Part, forced: Forced | None) -> tuple[Links, int, int]:
+    def _links(self, part: ModelPass, forced: Forced | None) -> tuple[Links, int, int]:
         if forced is None:
             return ((0, 0),), 1, 1
         src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)

@@ -13,7 +13,7 @@ _SHORTEST_SENTENCE = 10  # tokens: an abbreviation's full stop soon after the la
 
 
 def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Iterator[tuple[str, bool]]:
-    """Part the words of a text that are too long for one pass from what stands between them.
+    """Separate words that are too long for one pass from the rest of a text.
 
     Such a word (a key, a blob of base64, a cat on a keyboard) has no place where it could be cut, and pieces of it mean
     nothing. Scripts without blanks between words have no such words.

@@ -9,7 +9,7 @@ from aiayn_cli.translate.options import SearchOptions
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPass:
     """One pass through the model: a whole line, or a part of one that is too long.
 
     Attributes:
@@ -40,7 +40,7 @@ class Translation:
     text: str
     log_prob: float
     score: float
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ModelPass, ...] = ()
     is_left_out: bool = False
 
 

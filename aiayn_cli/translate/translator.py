@@ -18,9 +18,9 @@ from aiayn_cli.translate.forced_decoding import SecondPass
 from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint
-from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchSetup, SentenceSearch, Source
+from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup, SentenceSearch
 from aiayn_cli.translate.split import WITHOUT_BLANKS, segments, split_points
-from aiayn_cli.translate.translation import Part, Translation
+from aiayn_cli.translate.translation import ModelPass, Translation
 from aiayn_cli.translate.trust.notices import LineNotice, LineNotices
 
 _NO_OPTIONS, _NO_SETUP = SearchOptions(), SearchSetup()
@@ -148,7 +148,7 @@ class Translator:
 
     def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The best output for each source, as ids without special tokens; no source is split."""
-        found = self._search.search([Source(list(ids)) for ids in sources])
+        found = self._search.search([SearchInput(list(ids)) for ids in sources])
         return [hypotheses[0].tokens for hypotheses in found]
 
     def second_pass(self) -> SecondPass:
@@ -181,7 +181,7 @@ class Translator:
                 phrases = self._phrases(part, text if len(parts) == 1 else None)
                 # A part of a sentence has no tree of its own.
                 words = words_of(text) if self._writes_trees and len(parts) == 1 else None
-                source = Source(part, prefix, phrases, words)
+                source = SearchInput(part, prefix, phrases, words)
                 passes.append(_Pass(number, source))
                 prefix = []
         return passes
@@ -247,11 +247,11 @@ class Translator:
             outputs.append(Translation(self._joiner.join(filter(None, texts)), log_prob, score, parts))
         return outputs + [Translation("", -math.inf, -math.inf)] * (self.options.n_best - count)
 
-    def _part(self, each: "_Pass", found: Hypothesis | None) -> Part:
+    def _part(self, each: "_Pass", found: Hypothesis | None) -> ModelPass:
         if each.source is None or found is None:
-            return Part((), (), is_cut=False, word=each.word)
+            return ModelPass((), (), is_cut=False, word=each.word)
         is_cut = len(found.tokens) + 1 >= self._search.max_length(each.source)
-        return Part(tuple(each.source.ids), found.tokens, is_cut)
+        return ModelPass(tuple(each.source.ids), found.tokens, is_cut)
 
 
 @dataclass
@@ -266,6 +266,6 @@ class _Pass:
     """
 
     line: int
-    source: Source | None = None
+    source: SearchInput | None = None
     word: str = ""
     found: list[Hypothesis] = field(default_factory=list)

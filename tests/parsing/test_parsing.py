@@ -151,18 +151,18 @@ def test_the_search_of_a_run_is_free_where_its_recipe_or_the_command_says_so(
 def test_another_engine_or_a_vocabulary_over_blanks_searches_freely_and_says_so(
     parser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(UsageError, match="--engine ctranslate2 knows no rules for trees, as --tree-rules asks for"):
+    with pytest.raises(UsageError, match="--engine ctranslate2 knows no rules for trees, as --tree-rules requires"):
         run_translate(translate_options([parser], engine="ctranslate2", tree_rules=True))
     path = tmp_path / "model"
     shutil.copytree(find_model(parser), path)
-    free = "the search is free, and trees are repaired where they must be: "
+    free = "the search is free, and trees are repaired where necessary: "
     run_export(path)
     _, report = parse(path, ["the dog sees a cat ."] * 2, tmp_path, engine="ctranslate2")
     assert free + "--engine ctranslate2 knows no rules for trees" in capfd.readouterr().err
     assert "tree_repaired" in report[0]["flags"]
     monkeypatch.setattr("aiayn_cli.text.codec.Codec.tgt_written", lambda self: None)
     parse(path, ["the dog sees a cat ."], tmp_path)
-    assert free + "its vocabulary has sub-words that reach over blanks" in capfd.readouterr().err
+    assert free + "its vocabulary has sub-words that contain blanks" in capfd.readouterr().err
     parse(path, ["the dog sees a cat ."], tmp_path, tree_rules=False)
     assert free not in capfd.readouterr().err  # nothing else was asked for
 
@@ -170,7 +170,7 @@ def test_another_engine_or_a_vocabulary_over_blanks_searches_freely_and_says_so(
 def parse(parser: Path, lines: list[str], folder: Path, **options: object) -> tuple[list[str], list[dict[str, Any]]]:
     """The trees of some lines, and the report on them."""
     (folder / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    files = {"source": str(folder / "in"), "output": folder / "out", "report": folder / "report"}
+    files = {"source": str(folder / "in"), "path": folder / "out", "report": folder / "report"}
     run_translate(translate_options([parser], device="cpu", precision="fp32", **files, **options))  # type: ignore[arg-type]
     trees, report = ((folder / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("out", "report"))
     return trees, [json.loads(record) for record in report]
@@ -221,7 +221,7 @@ def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path
     trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="empty")
     assert trees == ["", ""]
     assert [record["replaced_by"] for record in records] == ["empty", "empty"]
-    with pytest.raises(UsageError, match=r"--min-length 300 asks for more tokens, but .* writes trees"):
+    with pytest.raises(UsageError, match=r"--min-length 300 needs more tokens, but .* writes trees"):
         parse(parser, lines, tmp_path, min_length=300)
     free = {"tree_rules": False, "max_length": 40}
     ratios = [parse(parser, lines[1:], tmp_path, **free, min_length=n)[1][0]["length_ratio"] for n in (0, 40)]

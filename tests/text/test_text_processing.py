@@ -64,6 +64,7 @@ class Tokenised:
     def __post_init__(self) -> None:
         self.size = max(self.src.size, self.tgt.size)
         self.encode, self.pieces = self.src.encode, self.src.pieces
+        self.text, self.tgt_lang = TextConfig(), "de"
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         return self.tgt.decode(sequences)

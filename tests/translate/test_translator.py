@@ -18,7 +18,7 @@ from aiayn_cli.translate.forced_decoding import Forced, SecondPass
 from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stopped
-from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchSetup, Source
+from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup
 from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
 from aiayn_cli.translate.trust.flags import OutputChecks
@@ -78,7 +78,7 @@ def test_no_line_is_cut_that_is_as_short_as_those_of_training(
     translator = Translator([make_model()], vocab, cpu, DECODING, trained_length=trained)
     passes: list[int] = []
 
-    def search(sources: Sequence[Source]) -> list[list[Hypothesis]]:
+    def search(sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         passes.extend(len(source.ids) for source in sources)
         return [[Hypothesis((), -1.0, -1.0)] for _ in sources]
 

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Source:
+class SearchInput:
     """What goes through the model in one pass."""
 
     ids: list[int]  # without EOS
@@ -69,7 +69,7 @@ class SearchSetup:
 class _Share:
     """The work of one thread or process: sentences, all with phrases or all without, and how to search them."""
 
-    sources: list[Source]
+    sources: list[SearchInput]
     decoding: DecodingConfig
     options: SearchOptions
 
@@ -125,7 +125,7 @@ class SentenceSearch:
         """The longest forced beginning of an output, in tokens."""
         return min(LONGEST_PASS, self.max_positions) - 1  # room for EOS
 
-    def max_length(self, source: Source) -> int:
+    def max_length(self, source: SearchInput) -> int:
         """The longest output of a source, in tokens with EOS."""
         longest = max(len(source.ids) + self.decoding.max_extra, self.options.min_length) + 1
         longest = min(longest, LONGEST_PASS)
@@ -133,7 +133,7 @@ class SentenceSearch:
             longest = min(longest, self.options.max_length + 1)
         return min(max(longest, len(source.prefix) + phrase_tokens(source.phrases) + 1), self.max_positions)
 
-    def search(self, sources: Sequence[Source]) -> list[list[Hypothesis]]:
+    def search(self, sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         """Search n_best outputs for each source, best first; fewer if no others have a probability above 0.
 
         Args:
@@ -162,7 +162,7 @@ class SentenceSearch:
                     found[number] = hypotheses
         return found
 
-    def _search_with(self, engine: SearchEngine, sources: Sequence[Source]) -> list[list[Hypothesis]]:
+    def _search_with(self, engine: SearchEngine, sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         alpha = self.decoding.alpha
         results = engine.search(
             [source.ids for source in sources],
@@ -184,7 +184,7 @@ class SentenceSearch:
     def _on_cpu(self) -> bool:
         return self.device.type == "cpu"
 
-    def _search_side_by_side(self, shares: Sequence[list[Source]]) -> list[list[list[Hypothesis]]]:
+    def _search_side_by_side(self, shares: Sequence[list[SearchInput]]) -> list[list[list[Hypothesis]]]:
         """Search each share in a thread or process of its own."""
         work = [_Share(share, self.decoding, self.options) for share in shares]
         if self._forks is not None and len(work) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS:
@@ -210,7 +210,7 @@ class SentenceSearch:
                 found[number] = outputs
         return found
 
-    def _search_band(self, sources: Sequence[Source], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
+    def _search_band(self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
         """Search sentences in one thread, the longest first, at_once together."""
         sampling = self.options.sampling
         with torch.inference_mode():
@@ -228,7 +228,7 @@ class SentenceSearch:
             )
         return results
 
-    def _beam_search(self, sources: Sequence[Source], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
+    def _beam_search(self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
         groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
         scorers = (self._scorer(group, cancelled) for group in groups)
         return beam_search(
@@ -242,7 +242,9 @@ class SentenceSearch:
             at_once=at_once,
         )
 
-    def _constrained_search(self, sources: Sequence[Source], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
+    def _constrained_search(
+        self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop
+    ) -> list[list[Hypothesis]]:
         glossary = self._setup.glossary
         assert glossary is not None
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -263,7 +265,7 @@ class SentenceSearch:
                 found[number] = hypotheses
         return found
 
-    def _sample(self, sources: Sequence[Source], sampling: Sampling, cancelled: Stop) -> list[list[Hypothesis]]:
+    def _sample(self, sources: Sequence[SearchInput], sampling: Sampling, cancelled: Stop) -> list[list[Hypothesis]]:
         return sample(
             self._scorer(sources, cancelled),
             list(map(self.max_length, sources)),
@@ -274,20 +276,20 @@ class SentenceSearch:
             restrictions=self._restrictions(sources),
         )
 
-    def _scorer(self, sources: Sequence[Source], cancelled: Stop) -> ModelScorer:
+    def _scorer(self, sources: Sequence[SearchInput], cancelled: Stop) -> ModelScorer:
         stop = self._setup.stop
         return ModelScorer(
             self.models, *self._padded(sources), cancelled if stop is None else lambda: cancelled() or stop()
         )
 
-    def _padded(self, sources: Sequence[Source]) -> tuple[Tensor, Tensor | None]:
+    def _padded(self, sources: Sequence[SearchInput]) -> tuple[Tensor, Tensor | None]:
         """The sources of a batch and their mask, padded to one of few widths; see batch_size()."""
         rows = [[*source.ids, EOS_ID] for source in sources]
         width = min(-(-max(map(len, rows)) // _WIDTHS) * _WIDTHS, self.max_positions)
         src = torch.tensor([row + [PAD_ID] * (width - len(row)) for row in rows], device=self.device)
         return src, None if min(map(len, rows)) == width else src != PAD_ID
 
-    def _restrictions(self, sources: Sequence[Source]) -> Restrictions:
+    def _restrictions(self, sources: Sequence[SearchInput]) -> Restrictions:
         longest = list(map(self.max_length, sources))
         grammar = self._setup.tree_grammar if self.decoding.tree_rules else None
         rules = None if grammar is None else TreeRules(grammar, [source.words for source in sources], longest)

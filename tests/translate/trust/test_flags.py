@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.special_tokens import UNK_ID
-from aiayn_cli.translate.translation import Part, Translation
+from aiayn_cli.translate.translation import ModelPass, Translation
 from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks, is_looping, lost_addresses, lost_numbers
 
 
 def translation(
     text: str, src: tuple[int, ...] = (5, 6, 7), tgt: tuple[int, ...] = (8, 9), is_cut: bool = False
 ) -> Translation:
-    return Translation(text, -1.0, -1.0, (Part(src, tgt, is_cut),))
+    return Translation(text, -1.0, -1.0, (ModelPass(src, tgt, is_cut),))
 
 
 @pytest.fixture(scope="module")

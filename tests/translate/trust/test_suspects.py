@@ -7,14 +7,14 @@ import pytest
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
 from aiayn_cli.translate.options import Sampling, SearchOptions
-from aiayn_cli.translate.translation import Part, Translation
+from aiayn_cli.translate.translation import ModelPass, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.report import SuspectCounts, report_record
 from aiayn_cli.translate.trust.suspects import Judge, Judged, OnSuspect
 
 
 def translation(text: str, tokens: Sequence[int] = (8, 9), src: Sequence[int] = (5, 6, 7)) -> Translation:
-    return Translation(text, -2.0, -1.5, (Part(tuple(src), tuple(tokens), False),))
+    return Translation(text, -2.0, -1.5, (ModelPass(tuple(src), tuple(tokens), False),))
 
 
 GOOD, LOOP, EMPTY = translation("zwei Hunde"), translation("zwei zwei", [8] * 9), translation("")
