@@ -14,7 +14,7 @@ from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.prepare.encoding import make_processor
 from aiayn_cli.prepare.options import PrepareOptions, option_of
-from aiayn_cli.prepare.sources import Source, make_source
+from aiayn_cli.prepare.sources import PairSource, make_source
 from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe, read_overrides
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
@@ -54,7 +54,7 @@ class PreparePlan:
     corpus: str | None
     src_lang: str
     tgt_lang: str
-    source: Source
+    source: PairSource
     config: DataConfig
     vocab: Path | None
     vocab_sha256: str

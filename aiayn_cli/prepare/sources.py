@@ -52,7 +52,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Source:
+class PairSource:
     """Pairs for training, and perhaps for validation and test.
 
     Attributes:
@@ -151,7 +151,7 @@ class Source:
 
 
 def identity_of(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Reduce what `Source.describe` gave to what `Source.identity` gives."""
+    """Reduce what `PairSource.describe` gave to what `PairSource.identity` gives."""
     return [{key: value for key, value in entry.items() if key not in _WHERE} for entry in entries]
 
 
@@ -199,7 +199,7 @@ def make_source(
     langs: tuple[str, str],
     config: DataConfig,
     downloads: Downloads,
-) -> Source:
+) -> PairSource:
     """Put together what is read: first the corpora, then the files.
 
     Validation and test pairs are the files given for them, else those of the first corpus that has some.
@@ -244,7 +244,7 @@ def make_source(
             raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
         for i in names[name]:
             train[i] = replace(train[i], weight=weight)
-    return Source(train, valid, test, valid_every, downloads)
+    return PairSource(train, valid, test, valid_every, downloads)
 
 
 def _parts(corpus: Corpus, care: tuple[bool, Drift], downloads: Downloads) -> dict[str, list[Origin]]:

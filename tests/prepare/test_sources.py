@@ -11,7 +11,7 @@ from aiayn_cli.corpora.corpus import Amount
 from aiayn_cli.prepare import formats
 from aiayn_cli.prepare.formats import TsvPairs
 from aiayn_cli.prepare.pairs import LocalFile, MadeText, ReadCounts
-from aiayn_cli.prepare.sources import Origin, Source, identity_of
+from aiayn_cli.prepare.sources import Origin, PairSource, identity_of
 
 Pair = tuple[str, str]
 
@@ -21,7 +21,7 @@ def origin(pairs: list[Pair], name: str = "made", **options: Any) -> Origin:
     return Origin(name, TsvPairs(MadeText(name, text.encode())), **options)
 
 
-def read(source: Source) -> tuple[list[tuple[str, Pair]], ReadCounts]:
+def read(source: PairSource) -> tuple[list[tuple[str, Pair]], ReadCounts]:
     counts = ReadCounts()
     chunks = source.read_train(counts)
     found = [(source.train[i].name, pair) for i, chunk in chunks for pair in zip(*chunk, strict=True)]
@@ -34,13 +34,13 @@ def numbered(n: int, name: str) -> list[Pair]:
 
 def test_origins_are_read_one_after_the_other() -> None:
     parts = {"a": numbered(3, "a"), "b": numbered(2, "b")}
-    found, counts = read(Source([origin(pairs, name) for name, pairs in parts.items()]))
+    found, counts = read(PairSource([origin(pairs, name) for name, pairs in parts.items()]))
     assert found == [(name, pair) for name, pairs in parts.items() for pair in pairs]
     assert counts.pairs == 5
 
 
 def test_what_is_scored_is_joined_and_may_be_missing() -> None:
-    source = Source([origin([])], valid=[origin(numbered(2, "v")), origin(numbered(3, "w"))])
+    source = PairSource([origin([])], valid=[origin(numbered(2, "v")), origin(numbered(3, "w"))])
     counts = ReadCounts()
     chunk = source.scored("valid", counts)
     assert chunk is not None
@@ -53,7 +53,7 @@ def test_what_is_scored_is_joined_and_may_be_missing() -> None:
 def test_each_nth_pair_over_all_origins_is_for_validation(sizes: list[int], n: int, chunk: int) -> None:
     parts = [origin(numbered(size, "xyzw"[i]), "xyzw"[i]) for i, size in enumerate(sizes)]
     everything = [pair for i, size in enumerate(sizes) for pair in numbered(size, "xyzw"[i])]
-    source = Source(parts, valid_every=n)
+    source = PairSource(parts, valid_every=n)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "CHUNK_PAIRS", chunk)
         valid_counts = ReadCounts()
@@ -65,22 +65,22 @@ def test_each_nth_pair_over_all_origins_is_for_validation(sizes: list[int], n: i
     assert (counts.pairs, valid_counts.pairs) == (len(train), len(taken))
 
 
-def changed(pairs: list[Pair], **options: Any) -> Source:
-    return Source([origin(pairs, **options)])
+def changed(pairs: list[Pair], **options: Any) -> PairSource:
+    return PairSource([origin(pairs, **options)])
 
 
 def test_two_sources_are_the_same_exactly_if_they_give_the_same_pairs(tmp_path: Path) -> None:
     pairs = numbered(4, "a")
-    same = Source([origin(pairs, expected=Amount(4))])
+    same = PairSource([origin(pairs, expected=Amount(4))])
     assert changed(pairs).identity() == same.identity()
     text = MadeText("made", "".join(f"{src}\t{tgt}\n" for src, tgt in pairs).encode())
     others = [
         changed(pairs[:-1]),
         changed(pairs, weight=2),
-        Source([origin(pairs)], valid=[origin(pairs)]),
-        Source([origin(pairs)], valid_every=3),
-        Source([Origin("made", TsvPairs(text, (2, 1)))]),
-        Source([origin(pairs), origin(pairs)]),
+        PairSource([origin(pairs)], valid=[origin(pairs)]),
+        PairSource([origin(pairs)], valid_every=3),
+        PairSource([Origin("made", TsvPairs(text, (2, 1)))]),
+        PairSource([origin(pairs), origin(pairs)]),
     ]
     identities = [str(source.identity()) for source in [same, *others]]
     assert len(set(identities)) == len(identities)
@@ -90,7 +90,7 @@ def test_a_file_is_the_same_wherever_it_is(tmp_path: Path) -> None:
     sources = []
     for name in ("one.tsv", "two.tsv"):
         (tmp_path / name).write_bytes(b"a\tb\n")
-        sources.append(Source([Origin(name, TsvPairs(LocalFile(tmp_path / name)))]))
+        sources.append(PairSource([Origin(name, TsvPairs(LocalFile(tmp_path / name)))]))
     assert sources[0].identity() == sources[1].identity()
     descriptions = [source.describe() for source in sources]
     assert [entry["path"] for entries in descriptions for entry in entries] == [
