@@ -1,4 +1,4 @@
-"""The weights of every attention of a model, for people to look at; computed beside the model's own pass."""
+"""The weights of every attention of a model, to look at; computed in addition to the model's own pass."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -25,15 +25,10 @@ _Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Counts the operations of one network.
-
-    Attributes:
-        shape: of the network.
-        vocab_size: rows of the pre-softmax matrix.
-    """
+    """Counts the operations of one network."""
 
     shape: ModelConfig
-    vocab_size: int
+    vocab_size: int  # rows of the pre-softmax matrix
 
     def update_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
         """Operations of learning from some pairs once: forward and backward, exact.
@@ -77,7 +72,7 @@ def time_flops(device_seconds: float, matmul_rate: float) -> float:
 
 
 def beside_the_paper(flops: float) -> str:
-    """A number of operations beside the paper's two, such as "1.1e+17 FLOPs (paper: base 3.3e18, big 2.3e19)"."""
+    """A number of operations next to the paper's two, such as "1.1e+17 FLOPs (paper: base 3.3e18, big 2.3e19)"."""
     return f"{flops:.2g} FLOPs (paper: base 3.3e18, big 2.3e19)"
 
 

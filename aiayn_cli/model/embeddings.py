@@ -27,12 +27,7 @@ class Embeddings:
 
 
 def make_embeddings(config: ModelConfig, vocab_size: int) -> Embeddings:
-    """Make what `config.share_embeddings` asks for.
-
-    Args:
-        config: width, and what is shared.
-        vocab_size: rows, special tokens included.
-    """
+    """Make the matrices, shared as `config.share_embeddings` says; vocab_size includes special tokens."""
     src = nn.Embedding(vocab_size, config.d_model)
     tgt = src if config.share_embeddings == "all" else nn.Embedding(vocab_size, config.d_model)
     output = nn.Embedding(vocab_size, config.d_model) if config.share_embeddings == "none" else tgt
@@ -57,8 +52,7 @@ def embed(
 
     Args:
         tokens: int64 [batch, length].
-        embedding: of the language.
-        positions: of the language.
+        embedding, positions: of the language.
         start: position of the first token, one for all or one for each sequence.
         probability: of dropout on the sum (Section 5.4); 0 for none.
     Returns:
@@ -71,17 +65,7 @@ def embed(
 def embed_packed(
     tokens: Tensor, packing: Packing, embedding: nn.Embedding, positions: PositionTable, probability: float
 ) -> Tensor:
-    """embed() for packed sequences.
-
-    Args:
-        tokens: int64 [packing.rows].
-        packing: of the sequences.
-        embedding: of the language.
-        positions: of the language.
-        probability: of dropout on the sum; 0 for none.
-    Returns:
-        [packing.rows, d_model].
-    """
+    """embed() for packed sequences: int64 [packing.rows] -> [packing.rows, d_model]."""
     table = positions(0, int(packing.positions.max()) + 1)
     places = functional.embedding(packing.positions, table)
     x = torch.add(places, embedding(tokens), alpha=math.sqrt(embedding.embedding_dim))

@@ -51,7 +51,6 @@ class Transformer(TranslationModel):
 
     @property
     def max_positions(self) -> int:
-        """See TranslationModel."""
         return longest_sequence(self.src_positions, self.tgt_positions)
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
@@ -64,7 +63,6 @@ class Transformer(TranslationModel):
         return self.encoder_norm(x)  # type: ignore[no-any-return]
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
-        """See TranslationModel."""
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
         # Padding stands at the end, so what is causal hides it from every real position.
         mask = self._causal()
@@ -79,7 +77,6 @@ class Transformer(TranslationModel):
         return all(m.d_k == m.d_v for m in self.modules() if isinstance(m, MultiHeadAttention))
 
     def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
-        """See TranslationModel."""
         padding = SharedMask(src_packing.padding_mask())
         src_mask, tgt_mask = padding, SharedMask(self._causal().mask(tgt_packing.length, src.device))
         if self.attention_window:
@@ -102,7 +99,6 @@ class Transformer(TranslationModel):
         return DecoderCache([layer.start(memory) for layer in self._decoder()], src_mask, self.attention_window)
 
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
-        """See TranslationModel."""
         assert isinstance(cache, DecoderCache), "it comes from start()"
         rows, new_len = tokens.shape
         n_beams = rows // len(cache.lengths)

@@ -14,18 +14,7 @@ from aiayn_cli.model.cpu.dropout import kept_mask, lose, rounded_probability, sc
 def fused_feed_forward(
     x: Tensor, w_1: Tensor, b_1: Tensor, w_2: Tensor, b_2: Tensor, dropout_probability: float
 ) -> Tensor:
-    """Dropout(max(0, x W1 + b1)) W2 + b2.
-
-    Args:
-        x: [rows, d_model].
-        w_1: [d_ff, d_model].
-        b_1: [d_ff].
-        w_2: [d_model, d_ff].
-        b_2: [d_model].
-        dropout_probability: of losing an element of the hidden layer.
-    Returns:
-        [rows, d_model].
-    """
+    """Dropout(max(0, x W1 + b1)) W2 + b2, [rows, d_model] -> the same shape; w_1 is [d_ff, d_model]."""
     return _FeedForward.apply(x, w_1, b_1, w_2, b_2, dropout_probability)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -61,7 +50,7 @@ def _sum_of_rows(x: Tensor) -> Tensor:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """x W^T + b, and a ReLU if asked for, in one call of oneDNN where torch has it for the type."""
+    """x W^T + b, with or without a ReLU, in one call of oneDNN where torch has it for the type."""
     if x.dtype in _ONEDNN_TYPES:
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation, [], "")  # type: ignore[no-any-return]
     y = functional.linear(x, weight, bias)

@@ -17,7 +17,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.layers import DecoderLayer, FeedForward
 from aiayn_cli.model.translation_model import TranslationModel
 
-_HINT = "leave --int8 away"
+_HINT = "translate without --int8"
 _ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first, for many rows
 # FBGEMM starts sooner: for four rows it takes between a third and 0.8 of oneDNN's time, for 1,000 up to 1.3.
 _FEW_ROWS, _ENGINE_OF_FEW = 64, "fbgemm"
@@ -26,15 +26,10 @@ _BY_AVX512 = ("x86", "fbgemm")  # what smaller processors have instead is not us
 
 @dataclass(frozen=True)
 class _Packed:
-    """Weights as one engine multiplies them.
+    """Weights as one engine multiplies them."""
 
-    Attributes:
-        parts: torch's own objects, no tensors: they are neither moved nor saved with the module.
-        reduce_range: whether what is multiplied takes one bit less, so that no sum overflows.
-    """
-
-    parts: Mapping[tuple[int, int], object]
-    reduce_range: bool
+    parts: Mapping[tuple[int, int], object]  # torch's own objects, no tensors: neither moved nor saved with the module
+    reduce_range: bool  # whether what is multiplied takes one bit less, so that no sum overflows
 
 
 class Int8Linear(nn.Module):

@@ -1,6 +1,6 @@
 """Multi-head attention over packed sequences, for CPUs, with its gradients written out.
 
-Beside the products there is one gather before and one after the grid (packing.py), and no other copy. The softmax
+Apart from the products it copies twice: a gather before the grid (packing.py) and one after it. The softmax
 runs in float32: with fewer numbers a row than a vector register holds, torch's bf16 softmax takes one at a time, and
 so takes longer than the products.
 """

@@ -99,18 +99,15 @@ class ConvolutionalCache:
         self.lengths = [0] * len(memory)
 
     def reorder(self, rows: Tensor) -> None:
-        """See DecodingCache."""
         self.recent = [None if recent is None else recent[rows] for recent in self.recent]
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """See DecodingCache."""
         self.reorder(rows)
         self.memory = self.memory[sentences]
         self.src_mask = None if self.src_mask is None else self.src_mask[sentences]
         self.lengths = [self.lengths[sentence] for sentence in sentences.tolist()]
 
     def take(self, places: Tensor, other: Self, chosen: slice) -> None:
-        """See DecodingCache."""
         for recent, another in zip(self.recent, other.recent, strict=True):
             assert recent is not None, "both have taken a step"
             assert another is not None, "both have taken a step"
@@ -152,7 +149,6 @@ class ConvolutionalModel(TranslationModel):
 
     @property
     def max_positions(self) -> int:
-        """See TranslationModel."""
         return longest_sequence(self.src_positions, self.tgt_positions)
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
@@ -170,15 +166,12 @@ class ConvolutionalModel(TranslationModel):
         return torch.cat((x, (x + embedded) * _HALF), dim=2)
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
-        """See TranslationModel."""
         return self._run(tgt_in, self.start(memory, src_mask))
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> ConvolutionalCache:
-        """See TranslationModel."""
         return ConvolutionalCache(memory, src_mask, len(self.decoder_layers))
 
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
-        """See TranslationModel."""
         assert isinstance(cache, ConvolutionalCache), "it comes from start()"
         return self.project(self._run(tokens, cache)[:, -1])
 

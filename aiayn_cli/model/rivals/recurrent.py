@@ -67,17 +67,14 @@ class RecurrentCache:
         self.memory, self.keys, self.src_mask, self.states = memory, keys, src_mask, states
 
     def reorder(self, rows: Tensor) -> None:
-        """See DecodingCache."""
         self.states = [(hidden[:, rows], cell[:, rows]) for hidden, cell in self.states]
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """See DecodingCache."""
         self.reorder(rows)
         self.memory, self.keys = self.memory[sentences], self.keys[sentences]
         self.src_mask = None if self.src_mask is None else self.src_mask[sentences]
 
     def take(self, places: Tensor, other: Self, chosen: slice) -> None:
-        """See DecodingCache."""
         n_beams = self.states[0][0].shape[1] // len(self.memory)
         rows, new = rows_of(places, n_beams), slice(chosen.start * n_beams, chosen.stop * n_beams)
         for states, others in zip(self.states, other.states, strict=True):
@@ -109,7 +106,6 @@ class RecurrentModel(TranslationModel):
         self.dropout = dropout
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """See TranslationModel."""
         x = self._embed(src, self.src_embedding)
         # The lengths tell the direction from right to left where each sentence begins.
         lengths = None if src_mask is None else src_mask.sum(dim=1).cpu()
@@ -123,19 +119,16 @@ class RecurrentModel(TranslationModel):
         return x
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
-        """See TranslationModel."""
         hidden, _ = self._run(
             tgt_in, memory, self.attention.w_key(memory), src_mask, self._first_states(memory, src_mask)
         )
         return hidden
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> RecurrentCache:
-        """See TranslationModel."""
         keys = self.attention.w_key(memory)
         return RecurrentCache(memory, keys, src_mask, self._first_states(memory, src_mask))
 
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
-        """See TranslationModel."""
         assert isinstance(cache, RecurrentCache), "it comes from start()"
         n_beams = len(tokens) // cache.states[0][0].shape[1]
         if n_beams > 1:  # the first step, where a sentence may have several rows at once
