@@ -14,10 +14,10 @@ from aiayn_cli.errors import DataError
 
 _zstd: Any
 try:
-    from compression import zstd as _zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14 and later
+    from compression import zstd as _zstd  # type: ignore  # Python 3.14 and later
 except ImportError:
     try:
-        from backports import zstd as _zstd  # type: ignore[no-redef,unused-ignore]  # an extra of this package
+        from backports import zstd as _zstd  # an extra of this package
     except ImportError:
         _zstd = None
 

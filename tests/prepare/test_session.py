@@ -543,14 +543,14 @@ def test_unequal_files_stop_with_both_counts(here: Path) -> None:
 def test_the_demo_needs_nothing_but_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
 ) -> None:
-    from aiayn_cli.corpora.demo import ToyCorpus
+    from aiayn_cli.corpora.demo import DemoCorpus
     from aiayn_cli.prepare import sources as prepare_source
 
     seeds = []
 
-    def generate(seed: int) -> ToyCorpus:
+    def generate(seed: int) -> DemoCorpus:
         seeds.append(seed)
-        return ToyCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
+        return DemoCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
 
     monkeypatch.setattr(prepare_source, "generate", generate)
     result = run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4}))
