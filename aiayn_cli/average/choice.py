@@ -18,30 +18,16 @@ _STEPS = re.compile(r"(\d*)-(\d*)")
 
 @dataclass(frozen=True, kw_only=True)
 class AverageOptions:
-    """What `aiayn average` was told.
+    """What `aiayn average` was told; UsageError where options contradict each other."""
 
-    Attributes:
-        last: how many of a run's newest checkpoints.
-        steps: a range of a run's checkpoints, such as "3000-6000"; either end may be missing.
-        best: how many of a run's best checkpoints by validation.
-        ema: the moving average that training kept, of the newest checkpoint.
-        search: try several averages on the validation set, and keep the best; `last` or `steps` say among which
-            checkpoints.
-        data: prepared data for the search; None = what the run was trained on, as its manifest says.
-        device: of the search, as in choose_device().
-        out: directory for the result; None = RUN/averaged.
-    Raises:
-        UsageError: some of them contradict each other.
-    """
-
-    last: int | None = None
-    steps: str | None = None
-    best: int | None = None
-    ema: bool = False
-    search: bool = False
-    data: Path | None = None
-    device: str = "auto"
-    out: Path | None = None
+    last: int | None = None  # how many of a run's newest checkpoints
+    steps: str | None = None  # a range of a run's checkpoints, such as "3000-6000"; either end may be missing
+    best: int | None = None  # how many of a run's best checkpoints by validation
+    ema: bool = False  # the moving average that training kept, of the newest checkpoint
+    search: bool = False  # try several averages on the validation set; `last` or `steps` say among which checkpoints
+    data: Path | None = None  # for the search; None = what the run was trained on, as its manifest says
+    device: str = "auto"  # of the search
+    out: Path | None = None  # directory for the result; None = RUN/averaged
 
     def __post_init__(self) -> None:
         if self.search and (self.ema or self.best is not None):
@@ -57,7 +43,6 @@ class AverageOptions:
 
     @property
     def chosen(self) -> list[str]:
-        """The options that choose among a run's checkpoints."""
         ways = {"--last": self.last, "--steps": self.steps, "--best": self.best}
         return [name for name, value in ways.items() if value is not None]
 
@@ -72,15 +57,9 @@ class Choice:
 
 
 def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
-    """Find the checkpoints.
+    """Find the checkpoints: those of `paths`, or of the run that it names, or of the newest run of the working folder.
 
-    Args:
-        paths: checkpoints, or one run; nothing = the newest run of the working folder.
-        options: which of a run's checkpoints; without `last`, `steps` and `best` a search takes all, other averages the
-            recipe's average_last newest ones.
-    Raises:
-        CheckpointError: they are missing, or of different runs, shapes or vocabularies.
-        UsageError: named checkpoints contradict the options.
+    Without `last`, `steps` and `best` a search takes all, other averages the recipe's average_last newest ones.
     """
     if len(paths) > 1 or (paths and (paths[0] / "model.json").is_file()):
         if options.chosen:
@@ -120,11 +99,7 @@ def _nothing_to_average(run: Path) -> CheckpointError:
 
 
 def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Path]:
-    """The best `wanted` of a run's checkpoints by the recipe's metric, as metrics.jsonl has it.
-
-    Raises:
-        CheckpointError: none of them was validated.
-    """
+    """The best `wanted` of a run's checkpoints by the recipe's metric, as metrics.jsonl has it."""
     metric = load_recipe(str(run / "recipe.yaml")).training.best_metric
     path = run / "metrics.jsonl"
     # A step that was repeated after a crash has its last record; null stands for a value that is not finite.

@@ -9,32 +9,23 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.average.choice import AverageOptions, Choice, choose
-from aiayn_cli.checkpoint.format import Checkpoint, at, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.score.result import text_table
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One average of a search.
+    """One average of a search."""
 
-    Attributes:
-        name: such as "last 5", "best 3" or "moving average".
-        checkpoints: in the order of their steps.
-        bleu: of the whole validation set.
-        difference: to the last checkpoint alone.
-        p: probability of such a difference by chance, paired bootstrap; None for the last checkpoint itself.
-    """
-
-    name: str
-    checkpoints: tuple[str, ...]
-    bleu: float
-    difference: float = 0.0
-    p: float | None = None
+    name: str  # such as "last 5", "best 3" or "moving average"
+    checkpoints: tuple[str, ...]  # in the order of their steps
+    bleu: float  # of the whole validation set
+    difference: float = 0.0  # to the last checkpoint alone
+    p: float | None = None  # of such a difference by chance, paired bootstrap; None for the last checkpoint itself
 
     @staticmethod
     def table(trials: "Sequence[Trial]") -> str:
-        """One row for each, and what the numbers mean."""
         rows = [["average", "checkpoints", "BLEU", "difference", "p"]]
         for trial in trials:
             tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
@@ -44,19 +35,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class AverageResult:
-    """What `aiayn average` prints.
+    """What `aiayn average` prints."""
 
-    Attributes:
-        model: the directory of the averaged model.
-        checkpoints: names of those averaged, in the order of their steps; "NAME/ema" is a moving average.
-        trials: of a search; empty without one.
-        verdict: of a search, in words; "" without one.
-    """
-
-    model: Path
-    checkpoints: tuple[str, ...]
-    trials: tuple[Trial, ...] = ()
-    verdict: str = ""
+    model: Path  # the directory of the averaged model
+    checkpoints: tuple[str, ...]  # names of those averaged, in the order of their steps; "NAME/ema" is a moving average
+    trials: tuple[Trial, ...] = ()  # of a search
+    verdict: str = ""  # of a search, in words
 
     def __str__(self) -> str:
         line = f"{self.model}: {self.checkpoints[0]}"
@@ -67,14 +51,7 @@ class AverageResult:
 
 
 def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
-    """Average the weights of checkpoints, without a search.
-
-    Args:
-        paths: checkpoints, or one run; nothing = the newest run of the working folder.
-        options: which of a run's checkpoints.
-    Raises:
-        AiaynError: they are missing, or of different runs, shapes or vocabularies.
-    """
+    """Average the weights of checkpoints or one run (nothing = the newest run), without a search."""
     if options.ema:
         if len(paths) > 1:
             raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
@@ -82,7 +59,12 @@ def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult
             options = replace(options, ema=False, last=1)  # a damaged checkpoint before the newest does not matter
         choice = choose_free(paths, options)
         newest = choice.checkpoints[-1]
-        return save_average(choice, _moving_average(newest), (f"{newest.path.name}/ema",))
+        if not (weights := newest.moving_average()):
+            raise CheckpointError(
+                f"{newest.path} holds no moving average",
+                "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
+            )
+        return save_average(choice, weights, (f"{newest.path.name}/ema",))
     choice = choose_free(paths, options)
     names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
     return save_average(choice, mean_weights(choice.checkpoints), names)
@@ -105,19 +87,9 @@ def choose_free(paths: Sequence[Path], options: AverageOptions) -> Choice:
 
 def save_average(choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...]) -> AverageResult:
     newest = choice.checkpoints[-1]
-    result = at(newest, choice.target, parents=parents)
+    result = replace(newest, path=choice.target, parents=parents)
     save_checkpoint(result, weights, newest.vocab_path)
     return AverageResult(result.path, parents)
-
-
-def _moving_average(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    weights = checkpoint.moving_average()
-    if not weights:
-        raise CheckpointError(
-            f"{checkpoint.path} holds no moving average",
-            "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
-        )
-    return weights
 
 
 def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
@@ -146,11 +118,6 @@ class WeightSum:
         self.count = 0
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Add a checkpoint's weights.
-
-        Raises:
-            CheckpointError: it is damaged, has weights that are not finite, or has others than those before.
-        """
         weights = checkpoint.weights()
         if self.count and weights.keys() != self._total.keys():
             odd = min(weights.keys() ^ self._total.keys())

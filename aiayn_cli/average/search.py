@@ -31,11 +31,7 @@ _ALL_UP_TO = 6  # windows of 1 to so many checkpoints are all tried; longer ones
 
 
 def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
-    """Try several averages of a run on the validation set, and keep the best.
-
-    Raises:
-        AiaynError: checkpoints or data are missing, or do not belong together.
-    """
+    """Try several averages of a run on the validation set, and keep the best."""
     choice = choose_free(paths, options)
     search = CheckpointSearch(choice, options.data, options.device)
     trials, winner = search.run()
@@ -44,11 +40,7 @@ def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
 
 
 class CheckpointSearch:
-    """Tries averages of a run's checkpoints.
-
-    Raises:
-        AiaynError: the data is missing, other than the run's, or without validation pairs.
-    """
+    """Tries averages of a run's checkpoints on the validation pairs of its data."""
 
     def __init__(self, choice: Choice, data: Path | None, device: str) -> None:
         if choice.run is None:
@@ -98,7 +90,6 @@ class CheckpointSearch:
         return _mean([by_name[name] for name in trial.checkpoints])
 
     def verdict(self, winner: Trial) -> str:
-        """The winner in words."""
         last = self._checkpoints[-1].path.name
         if winner.p is None:
             return f"no average is better than {last} alone on the {len(self._sources):,} validation pairs"
@@ -121,10 +112,7 @@ class CheckpointSearch:
         newest = self._checkpoints[-1]
         model = build_empty(newest.model, newest.vocab_size).eval()
         put_into(model, weights)
-        translator = Translator(
-            [model], self._codec, self._device, newest.decoding,
-            trained_length=newest.max_length,
-        )  # fmt: skip
+        translator = Translator([model], self._codec, self._device, newest.decoding, trained_length=newest.max_length)
         [statistics] = self._metric.statistics([translator.translate(self._sources)])
         self._statistics[name] = statistics
         trial = Trial(name, checkpoints, self._metric.score(statistics).score)

@@ -43,37 +43,22 @@ EMA_PREFIX = "ema."  # begins the names of a moving average's tensors among the 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What model.json says.
-
-    Attributes:
-        path: the directory.
-        step: updates of training.
-        model: shape of the network.
-        decoding: how the recipe wants it to translate.
-        vocab_size: rows of its embedding matrices.
-        vocab_sha256: of the vocab.model that it was trained with, or of the hashes of two.
-        data_sha256: of the prepared data's manifest.
-        src_lang, tgt_lang: language codes, such as "en" and "de".
-        run_id: what all checkpoints of one run share.
-        text: what is done to text before it is split into sub-words, and undone after.
-        max_length: sub-words of the longest side that training took (DataConfig.max_length).
-        parents: names of the checkpoints that it is an average of; empty for a trained one.
-        files: SHA-256 of every other file of the directory, by its name inside; filled in as it is saved.
-    """
+    """What model.json says."""
 
     path: Path
-    step: int
-    model: ModelConfig
-    decoding: DecodingConfig
-    vocab_size: int
-    vocab_sha256: str
-    data_sha256: str
-    src_lang: str
+    step: int  # updates of training
+    model: ModelConfig  # shape of the network
+    decoding: DecodingConfig  # how the recipe wants it to translate
+    vocab_size: int  # rows of its embedding matrices
+    vocab_sha256: str  # of the vocab.model that it was trained with, or of the hashes of two
+    data_sha256: str  # of the prepared data's manifest
+    src_lang: str  # language codes, such as "en" and "de"
     tgt_lang: str
-    run_id: str
-    text: TextConfig = field(default_factory=TextConfig)
-    max_length: int = 250
-    parents: tuple[str, ...] = ()
+    run_id: str  # what all checkpoints of one run share
+    text: TextConfig = field(default_factory=TextConfig)  # what is done before splitting into sub-words, undone after
+    max_length: int = 250  # sub-words of the longest side that training took (DataConfig.max_length)
+    parents: tuple[str, ...] = ()  # names of the checkpoints that it is an average of; empty for a trained one
+    # SHA-256 of every other file of the directory, by its name inside; filled in as it is saved
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -83,40 +68,25 @@ class Checkpoint:
     def weights(self, *, checked: bool = True) -> dict[str, Tensor]:
         """Float32 weights by parameter name, memory-mapped.
 
-        Args:
-            checked: read them all to see whether they are as they were written; if not, nothing but their names,
-                shapes and types is read before they are used.
-        Raises:
-            CheckpointError: the file is missing or damaged, or a number is not finite.
+        With `checked` all numbers are read, and must be finite and as they were written; without, only names, shapes
+        and types are read.
         """
         path = self.path / _WEIGHTS
         return finite(path, read_tensors(path, self.files.get(_WEIGHTS))) if checked else read_tensors(path)
 
     def moving_average(self) -> dict[str, Tensor]:
-        """The moving average of the weights by parameter name, float32; empty where the checkpoint has none.
-
-        Raises:
-            CheckpointError: the checkpoint is damaged.
-        """
+        """The moving average of the weights by parameter name, float32; empty where the checkpoint has none."""
         if not (self.path / _MOMENTS).exists():  # not saved to train on from, or kept without it to save space
             return {}
         found = finite(self.path / _MOMENTS, read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX))
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
     def load_into(self, model: nn.Module, *, checked: bool = True) -> None:
-        """Give the weights to a model of the same shape: see put_into(), and weights().
-
-        Raises:
-            CheckpointError: a weight is missing, left over, or of another shape or type.
-        """
+        """Give the weights to a model of the same shape: see put_into(), and weights()."""
         put_into(model, self._weights_for(dict(model.named_parameters()), checked=checked))
 
     def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
-        """Copy the weights into tensors of the same names and shapes, which need no gradient here.
-
-        Raises:
-            CheckpointError: a weight is missing, left over, or of another shape or type.
-        """
+        """Copy the weights into tensors of the same names and shapes, which need no gradient here."""
         weights = self._weights_for(parameters)
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
@@ -139,12 +109,7 @@ class Checkpoint:
 def put_into(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model of the same shape, whatever its dtype and device.
 
-    Where a parameter is on torch's device "meta", the weight itself takes its place, such as one in a memory-mapped
-    file.
-
-    Args:
-        model: such as build_empty() makes.
-        weights: by parameter name.
+    On torch's device "meta", a weight itself takes the parameter's place, such as one in a memory-mapped file.
     """
     with torch.no_grad():
         for name, parameter in dict(model.named_parameters()).items():
@@ -158,15 +123,10 @@ def put_into(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class TrainingSnapshot:
-    """What an exact continuation needs beside the weights.
+    """What an exact continuation needs in addition to the weights."""
 
-    Attributes:
-        state: JSON values: position in the data, best score so far and so on.
-        moments: the optimizer's tensors.
-    """
-
-    state: Mapping[str, Any]
-    moments: Mapping[str, Tensor]
+    state: Mapping[str, Any]  # JSON values: position in the data, best score so far and so on
+    moments: Mapping[str, Tensor]  # the optimizer's
 
 
 def save_checkpoint(
@@ -175,10 +135,8 @@ def save_checkpoint(
     """Write a checkpoint directory at checkpoint.path, replacing one of the same name.
 
     Args:
-        checkpoint: what model.json shall say.
         weights: by parameter name; stored as float32.
         vocab_file: copied into the directory, with the vocab.tgt.model beside it if there is one.
-        training: for a checkpoint that training can go on from.
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is still there.
     """
@@ -204,7 +162,9 @@ def save_checkpoint(
             file.relative_to(temporary).as_posix(): hash_of(file) for file in temporary.rglob("*") if file.is_file()
         }
         checkpoint = replace(checkpoint, files=dict(sorted(written.items())))
-        write_json(temporary / "model.json", {"format": FORMAT, "aiayn": __version__, **_to_json(checkpoint)})
+        content = asdict(checkpoint)
+        del content["path"]
+        write_json(temporary / "model.json", {"format": FORMAT, "aiayn": __version__, **content})
         for item in (*temporary.rglob("*"), temporary):
             flush_to_disk(item)
         for name, some in tensors.items():
@@ -221,11 +181,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read model.json of a checkpoint directory.
-
-    Raises:
-        CheckpointError: it is missing, damaged, or of a newer format.
-    """
+    """Read model.json of a checkpoint directory; CheckpointError if it is missing, damaged, or of a newer format."""
     path = path.resolve() if path.is_symlink() else path
     content = read_json(path / "model.json", "a checkpoint")
     try:
@@ -234,11 +190,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
                 f"{path}: written by aiayn {content['aiayn']} in format {content['format']}", "update aiayn"
             )
         named = {name: content[name] for name in Checkpoint.__dataclass_fields__ if name in content}
-        named["path"] = path
-        named["model"] = from_json(ModelConfig, content["model"])
-        named["decoding"] = from_json(DecodingConfig, content["decoding"])
-        named["text"] = from_json(TextConfig, content.get("text", {}))
-        named["parents"] = tuple(content["parents"])
+        named |= {"path": path, "parents": tuple(content["parents"]), "text": content.get("text", {})}
+        for name, kind in (("model", ModelConfig), ("decoding", DecodingConfig), ("text", TextConfig)):
+            named[name] = from_json(kind, named[name])
         return from_json(Checkpoint, named)
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(
@@ -247,23 +201,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def load_training(path: Path) -> TrainingSnapshot:
-    """Read what an exact continuation needs.
-
-    Raises:
-        CheckpointError: the checkpoint was not saved for that, or is damaged.
-    """
+    """Read what an exact continuation needs; a CheckpointError if the checkpoint was not saved for that."""
     hashes = load_checkpoint(path).files
     state = read_json(path / _STATE, "a checkpoint that training can go on from", hashes.get(_STATE))
     moments = finite(path / _MOMENTS, read_tensors(path / _MOMENTS, hashes.get(_MOMENTS)))
     return TrainingSnapshot(state, moments)
-
-
-def at(checkpoint: Checkpoint, path: Path, **changes: Any) -> Checkpoint:
-    """The same description for another directory, with some fields changed."""
-    return replace(checkpoint, path=path, **changes)
-
-
-def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
-    content = asdict(checkpoint)
-    del content["path"]
-    return content

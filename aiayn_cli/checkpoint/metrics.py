@@ -57,7 +57,6 @@ class MetricsLog:
     Args:
         path: the file; None writes nothing (ranks other than 0).
         listeners: called with each record, after it is in the file.
-
     Attributes:
         latest: the newest record of each event, also of earlier calls.
     """
@@ -72,11 +71,7 @@ class MetricsLog:
             self.latest = {record["event"]: record for record in standing(read_metrics(path))}
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one line: the event, the time in Unix seconds, and the values (NaN and infinity as null).
-
-        Raises:
-            OSError: it cannot be written; the file is named.
-        """
+        """Append one line: the event, the time in Unix seconds, and the values (NaN and infinity as null)."""
         if self._path is None:
             return
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
@@ -118,7 +113,6 @@ def is_complete(record: Record) -> bool:
 
 
 def _is_ours(record: Record) -> bool:
-    """Whether a record's values have the types of their names."""
     event = record.get("event")
     if not isinstance(event, str) or (event in ("resume", "rollback") and "step" not in record):
         return False
@@ -179,11 +173,6 @@ def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[s
 
 
 def load_tensorboard() -> Any:
-    """torch.utils.tensorboard, which needs the package tensorboard.
-
-    Raises:
-        AiaynError: it is not installed.
-    """
     try:
         importlib.import_module("tensorboard")
         return importlib.import_module("torch.utils.tensorboard")  # here, because it takes seconds and few need it
@@ -195,18 +184,12 @@ def load_tensorboard() -> Any:
 
 
 class TensorBoardLog:
-    """Listens to a MetricsLog and writes what TensorBoard draws.
-
-    Args:
-        folder: for `tensorboard --logdir`; made if it is not there.
-        after_step: updates done; what an earlier call drew of later ones goes from the picture.
-    """
+    """Listens to a MetricsLog and writes what TensorBoard draws, in place of what it drew after that update."""
 
     def __init__(self, folder: Path, after_step: int) -> None:
         self._writer = load_tensorboard().SummaryWriter(folder, purge_step=after_step + 1 if after_step else None)
 
     def write(self, record: Record) -> None:
-        """Draw the numbers of a train or validation record, and the translations of a samples record."""
         event, step = record["event"], record.get("step")
         for name in _DRAWN.get(event, ()):
             if record.get(name) is not None:

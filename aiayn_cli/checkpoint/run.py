@@ -22,7 +22,6 @@ def list_checkpoints(run: Path) -> list[Path]:
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
-    """Where a run keeps the checkpoint of an update."""
     return run / "checkpoints" / f"step-{step:08d}"
 
 
@@ -45,7 +44,6 @@ def resumable(run: Path) -> list[Path]:
 
 
 def update_of(path: Path) -> int:
-    """The update after which one of a run's checkpoints was saved, as its name says."""
     return int(path.name.rpartition("-")[2])
 
 
@@ -70,7 +68,6 @@ def remove_leftovers(run: Path) -> None:
 
 
 def mark_best(run: Path, path: Path) -> None:
-    """Point checkpoints/best at one of the run's checkpoints."""
     link, temporary = run / "checkpoints" / "best", run / "checkpoints" / f"{UNFINISHED}best"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(path.name)
@@ -100,11 +97,7 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
 
 
 def newest_run(runs: Path = Path("runs")) -> Path:
-    """The run in the working folder's runs/ whose newest checkpoint is the newest.
-
-    Raises:
-        CheckpointError: there is none.
-    """
+    """The run in the working folder's runs/ whose newest checkpoint is the newest."""
     newest = {run: path for run in sorted(runs.glob("*")) if (path := newest_resumable(run)) is not None}
     if not newest:
         raise CheckpointError(f"no trained model in {runs}/", "train one with `aiayn train`, or name a model's folder")
@@ -117,8 +110,6 @@ def find_model(path: Path | None = None) -> Path:
     Args:
         path: a checkpoint, or a run (its averaged model if there is one, else its best checkpoint, else its newest);
             None means the newest run of the working folder.
-    Raises:
-        CheckpointError: there is no model.
     """
     run = newest_run() if path is None else path
     if (run / "model.json").is_file():

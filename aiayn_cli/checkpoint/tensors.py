@@ -21,11 +21,7 @@ T = TypeVar("T")
 
 
 def read_json(path: Path, what: str, sha256: str | None = None) -> dict[str, Any]:
-    """Read one JSON object, which must have the given SHA-256 if one is given.
-
-    Raises:
-        CheckpointError: it is missing or damaged; `what` says what its folder was taken for.
-    """
+    """Read one JSON object with that SHA-256; a CheckpointError names `what` its folder was taken for."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError as error:
@@ -66,16 +62,11 @@ def _is_of(value: object, kind: Any) -> bool:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write one JSON object."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors: numbers with a fraction as float32, others as they are.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Write tensors: numbers with a fraction as float32, others as they are."""
     # Views of one flat tensor are stored as tensors of their own.
     content = {name: _as_stored(tensor).clone() for name, tensor in tensors.items()}
     path.touch()
@@ -88,15 +79,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dict[str, Tensor]:
-    """Read tensors, memory-mapped.
-
-    Args:
-        path: a safetensors file.
-        sha256: what its content must hash to; None does not look.
-        prefix: only tensors whose names begin so.
-    Raises:
-        CheckpointError: the file is missing or damaged.
-    """
+    """Read tensors whose names begin with prefix, memory-mapped; the file must have the SHA-256 if one is given."""
     try:
         if sha256 is not None and path.exists() and sha256 != hash_of(path):
             raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
@@ -108,14 +91,7 @@ def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dic
 
 
 def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors whose numbers, where they have a fraction, are all finite.
-
-    Args:
-        path: where they were read, for the message.
-        tensors: by name.
-    Raises:
-        CheckpointError: a number is not; it is named with its place.
-    """
+    """Tensors whose numbers, where they have a fraction, must all be finite; path is for the message."""
     for name, tensor in tensors.items():
         # The extremes are found without memory for a second tensor; NaN is both of them.
         if not tensor.is_floating_point() or tensor.numel() == 0:
@@ -131,11 +107,7 @@ def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Read tensors back.
-
-    Raises:
-        OSError: they are other than what was written.
-    """
+    """Read tensors back; OSError where they are other than what was written."""
     try:
         written = read_tensors(path)
     except CheckpointError as error:
@@ -150,5 +122,4 @@ def _as_stored(tensor: Tensor) -> Tensor:
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """What tensors take on disk."""
     return 4 * sum(tensor.numel() for tensor in tensors)

@@ -39,7 +39,6 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
         model: on its device, in its dtype.
         wanted: "on", "off" or "auto": on a GPU only. On a CPU, the compiled layers of small models were slower.
             "graphs": on a GPU, with its kernels recorded as CUDA graphs and replayed, if that works.
-        device: the model's.
     """
     if wanted == "graphs" and device.type != "cuda":
         logs.warning(

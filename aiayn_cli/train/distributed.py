@@ -42,30 +42,17 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class Worker:
-    """This process among the others.
-
-    Attributes:
-        rank: its number, from 0.
-        world_size: how many there are.
-        local_rank: its number on this machine, which picks its GPU.
-        attempt: times that the launcher has restarted all after a failure.
-        timeout_seconds: longest wait for the others in one operation (AIAYN_COLLECTIVE_SECONDS). Rank 0 may take as
-            long to read or write a checkpoint.
-    """
+    """This process among the others."""
 
     rank: int = 0
     world_size: int = 1
-    local_rank: int = 0
-    attempt: int = 0
-    timeout_seconds: float = 300.0
+    local_rank: int = 0  # its number on this machine, which picks its GPU
+    attempt: int = 0  # times that the launcher has restarted all after a failure
+    timeout_seconds: float = 300.0  # longest wait for others in one operation, and for rank 0's work on a checkpoint
 
     @classmethod
     def from_environment(cls) -> "Worker":
-        """Read what torchrun sets; without it this is the only process.
-
-        Raises:
-            AiaynError: a variable is missing or has an impossible value.
-        """
+        """Read what torchrun sets; without it this is the only process."""
         if "WORLD_SIZE" not in os.environ:
             return cls()
         world_size = _count("WORLD_SIZE", least=1)
@@ -86,11 +73,7 @@ class Worker:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Meet the other processes; inside, collective operations work, and an error of any process ends all.
-
-        Raises:
-            AiaynError: another process has failed, was lost or never came; it is named.
-        """
+        """Meet the other processes; inside, collective operations work, and an error of any process ends all."""
         if self.world_size == 1:
             yield
             return
@@ -146,14 +129,10 @@ class Worker:
         return gathered or []
 
     def share(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Rank 0's values, for all."""
         return self.from_rank_0(lambda: values)
 
     def from_rank_0(self, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Let rank 0 work for all, such as write a checkpoint; the others wait, timeout_seconds at most.
-
-        Returns the values on every rank.
-        """
+        """The values of rank 0's work, such as writing a checkpoint; the others wait, timeout_seconds at most."""
         values = [dict(work()) if self.rank == 0 else {}]
         if self.world_size > 1:
             with _collective():
@@ -171,14 +150,11 @@ class Worker:
                 )
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
         self.sum(torch.zeros(1))
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """Why all processes end."""
-
     ranks: Sequence[int]  # that failed or are lost
     names: str  # theirs, with their machines
     problem: str

@@ -93,7 +93,6 @@ class GradientOfUpdates:
         self._config, self._device, self._worker = config, model.output.weight.device, worker
 
     def max_tokens(self, state: TrainingState) -> int:
-        """Most padded tokens of one side in a micro-batch."""
         return state.max_tokens or self._config.max_tokens
 
     def largest(self, max_tokens: int) -> tuple[int, int, int]:
@@ -121,8 +120,6 @@ class GradientOfUpdates:
             time_is_up: what this process's clock says.
         Returns:
             What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
-        Raises:
-            AiaynError: another process is at another place.
         """
         step, max_tokens, division = state.step + 1, self.max_tokens(state), state.division
         # Every rank knows the whole update, so the token count that the loss is divided by needs no message.

@@ -27,13 +27,11 @@ def run_launch(options: TrainOptions, arguments: Sequence[str], processes: int, 
     """Train in several processes of this machine, after checks of what would fail in all of them.
 
     Args:
-        options: of the command.
         arguments: of `aiayn` in each process, from the command's name on.
         processes: how many; as many GPUs are needed, unless the device is the CPU.
         max_restarts: times that all are restarted when one has failed.
     Raises:
         SaidElsewhere: a process failed, or saved after SIGTERM, which was passed on; it has said so.
-        AiaynError: the recipe, the data or the devices are missing, or a process was killed.
         KeyboardInterrupt: Ctrl-C, which was passed on.
     """
     if "WORLD_SIZE" in os.environ:

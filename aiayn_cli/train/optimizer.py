@@ -101,7 +101,6 @@ class MasterAdam:
         return norm, self._skipped
 
     def step(self, learning_rate: float) -> None:
-        """Apply the gradient, then clear it."""
         # What torch.optim.Adam calls; to make one takes more than a second, since it loads torch.compile's parts.
         adam(
             [self._master.detach()],
@@ -132,7 +131,6 @@ class MasterAdam:
         return all(bool(t.detach().isfinite().all()) for t in (self._master, self._mean, self._mean_of_squares))
 
     def clear(self) -> None:
-        """Forget the gradient."""
         if self._dtype is torch.float32:
             self.gradient.zero_()  # now, since backward passes add to it
             return
@@ -141,7 +139,6 @@ class MasterAdam:
             p.grad = None
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take other float32 weights, by parameter name."""
         for name, mine in self.weights().items():
             mine.copy_(weights[name])
         self._computed.copy_(self._master.detach())
@@ -165,11 +162,7 @@ class MasterAdam:
         return {"exp_avg": self._mean, "exp_avg_sq": self._mean_of_squares, **average}
 
     def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
-        """Restore moments() after the given number of updates.
-
-        Raises:
-            CheckpointError: they are of another model, or no moments.
-        """
+        """Restore moments() after the given number of updates; CheckpointError if they are of another model."""
         for name, mine in (("exp_avg", self._mean), ("exp_avg_sq", self._mean_of_squares)):
             if name not in moments or moments[name].shape != mine.shape:
                 raise CheckpointError(
@@ -196,16 +189,11 @@ class MasterAdam:
 
 
 class MovingAverage:
-    """An exponential moving average of the weights, as an alternative to averaging checkpoints.
+    """An exponential moving average of float32 [parameters], as an alternative to averaging checkpoints.
 
-    average = decay * average + (1 - decay) * weights after each update, in float32.
-
-    While fewer than some 10 / (1 - decay) updates were made, the decay is (1 + n) / (10 + n) of n updates, so that the
-    initial weights are soon forgotten (TensorFlow's ExponentialMovingAverage with num_updates).
-
-    Args:
-        weights: float32 [parameters] to begin with.
-        decay: in (0, 1).
+    average = decay * average + (1 - decay) * weights after each update. While fewer than some 10 / (1 - decay) updates
+    were made, the decay is (1 + n) / (10 + n) of n updates, so that the initial weights are soon forgotten
+    (TensorFlow's ExponentialMovingAverage with num_updates).
     """
 
     def __init__(self, weights: Tensor, decay: float) -> None:
@@ -215,7 +203,6 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, weights: Tensor) -> None:
-        """Take up the weights after an update."""
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
         self._values.lerp_(weights, 1 - decay)
         self._updates += 1
@@ -229,11 +216,7 @@ class MovingAverage:
         return {**state, _EMA_UPDATES: self._values.new_tensor([float(self._updates)])}
 
     def load(self, state: dict[str, Tensor], named: dict[str, Tensor]) -> None:
-        """Restore state(); a run that had no average begins one with its present weights.
-
-        Raises:
-            CheckpointError: it is of another model.
-        """
+        """Restore state(); a run that had no average begins one with its present weights."""
         if _EMA_UPDATES not in state:
             return
         try:

@@ -103,39 +103,23 @@ def warn_of_disk(run: Path, weights: Iterable[Tensor], config: TrainingConfig) -
 
 @dataclass(frozen=True)
 class DryRunResult:
-    """What `aiayn train --dry-run` prints.
+    """What `aiayn train --dry-run` prints."""
 
-    Attributes:
-        batch_pairs, batch_src_tokens, batch_tgt_tokens: the largest micro-batch: pairs, and the longest of each side.
-        max_tokens: padded tokens of a micro-batch, so that the largest fits.
-        micro_batches: of the next update, on each device.
-        memory_bytes: peak of one process, on its device.
-        memory_free_bytes: still free there; None if unknown.
-        checkpoint_bytes: of one checkpoint.
-        disk_bytes: of all that are kept at once, with one being written.
-        disk_free_bytes: on the disk of the run's folder.
-        updates: measured.
-        tokens_per_second: target tokens without padding, over all devices.
-        seconds_per_update: without validation and checkpoints.
-        updates_left: of the run.
-        hours: that these take.
-    """
-
-    batch_pairs: int
+    batch_pairs: int  # of the largest micro-batch; its longest sides follow
     batch_src_tokens: int
     batch_tgt_tokens: int
-    max_tokens: int
-    micro_batches: int
-    memory_bytes: int
-    memory_free_bytes: int | None
-    checkpoint_bytes: int
-    disk_bytes: int
-    disk_free_bytes: int
-    updates: int
-    tokens_per_second: float
-    seconds_per_update: float
-    updates_left: int
-    hours: float
+    max_tokens: int  # padded tokens of a micro-batch, so that the largest fits
+    micro_batches: int  # of the next update, on each device
+    memory_bytes: int  # peak of one process, on its device
+    memory_free_bytes: int | None  # still free there; None if unknown
+    checkpoint_bytes: int  # of one
+    disk_bytes: int  # of all that are kept at once, with one being written
+    disk_free_bytes: int  # on the disk of the run's folder
+    updates: int  # measured
+    tokens_per_second: float  # target tokens without padding, over all devices
+    seconds_per_update: float  # without validation and checkpoints
+    updates_left: int  # of the run
+    hours: float  # that these take
 
     def __str__(self) -> str:
         free = "" if self.memory_free_bytes is None else f", {self.memory_free_bytes / 1e9:,.2f} GB are free"
@@ -161,11 +145,8 @@ def dry_run(
 
     Args:
         make_trainer: gives one at the run's present state.
-        config: the recipe's training section.
         run: the folder that checkpoints would go to.
         devices: that share an update.
-    Raises:
-        AiaynError: not even one pair fits into memory.
     """
     marks: list[tuple[float, int, int]] = []  # when each update ended: seconds, updates, target tokens
 
@@ -213,7 +194,6 @@ def dry_run(
 
 
 def _existing(path: Path) -> Path:
-    """The folder itself, or the nearest parent that exists."""
     path = path.absolute()
     while not path.exists():
         path = path.parent

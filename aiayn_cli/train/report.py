@@ -27,12 +27,7 @@ _SPEED = "target tokens/s, without padding"
 
 
 def write_report(run: Path) -> Path:
-    """Write or renew a run's report; the previous one stays whole until the new one is.
-
-    Raises:
-        OSError: it cannot be written.
-        AiaynError: the run's recipe or manifest is missing or damaged.
-    """
+    """Write or renew a run's report; the previous one stays whole until the new one is."""
     path = run / REPORT
     write_whole(path, report_html(run))
     return path
@@ -177,11 +172,7 @@ def _costs(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def by_the_papers_method(records: Sequence[Record]) -> tuple[float, float]:
-    """FLOPs as time x devices x sustained rate, and device seconds, over calls with perhaps other devices.
-
-    Args:
-        records: that stand, with a "start" record for each call.
-    """
+    """FLOPs as time x devices x sustained rate, and device seconds, over calls with perhaps other devices."""
     flops = device_seconds = seconds_before = 0.0
     start: Record = {}
     for record in records:

@@ -26,57 +26,33 @@ _FIXED |= {"training.batch_tokens", "training.seed"}
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Where a run stands; with weights and moments all that an exact continuation needs.
+    """Where a run stands; with weights and moments all that an exact continuation needs."""
 
-    Attributes:
-        step: updates done.
-        position: in the data.
-        best_value, best_step: best validation so far by the recipe's metric; None before the first.
-        worse_validations: in a row, for patience.
-        tgt_tokens: target tokens learnt from, with end tokens, without padding.
-        seconds: spent in updates, without validation and checkpoints.
-        saves: regular checkpoints written.
-        saved_seconds: `seconds` at the last of them.
-        skipped: updates skipped because their gradient was not finite or exploded.
-        skipped_in_a_row: the newest of them.
-        usual_norm: running mean of the gradient's norm; 0 before the first update.
-        rollbacks: times that training went back to a checkpoint.
-        max_tokens: most padded tokens of a micro-batch since memory ran out; 0 = the recipe's.
-        division: the number of micro-batches in an update is a multiple of this; dropout depends on the division.
-        flops: operations that learning took so far, counted as model/cost.py does.
-        pool_pairs: that are sorted by length together, which the order of pairs depends on; 0 = not chosen yet.
-        validation_due: whether a signal stopped the validation after this step, which comes before the next update.
-    """
-
-    step: int = 0
-    position: Position = field(default_factory=Position)
-    best_value: float | None = None
+    step: int = 0  # updates done
+    position: Position = field(default_factory=Position)  # in the data
+    best_value: float | None = None  # best validation so far by the recipe's metric
     best_step: int | None = None
-    worse_validations: int = 0
-    tgt_tokens: int = 0
-    seconds: float = 0.0
-    saves: int = 0
-    saved_seconds: float = 0.0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
-    usual_norm: float = 0.0
-    rollbacks: int = 0
-    max_tokens: int = 0
-    division: int = 1
-    flops: int = 0
-    pool_pairs: int = 0
-    validation_due: bool = False
+    worse_validations: int = 0  # in a row, for patience
+    tgt_tokens: int = 0  # target tokens learnt from, with end tokens, without padding
+    seconds: float = 0.0  # spent in updates, without validation and checkpoints
+    saves: int = 0  # regular checkpoints written
+    saved_seconds: float = 0.0  # `seconds` at the last of them
+    skipped: int = 0  # updates skipped because their gradient was not finite or exploded
+    skipped_in_a_row: int = 0  # the newest of them
+    usual_norm: float = 0.0  # running mean of the gradient's norm; 0 before the first update
+    rollbacks: int = 0  # times that training went back to a checkpoint
+    max_tokens: int = 0  # most padded tokens of a micro-batch since memory ran out; 0 = the recipe's
+    division: int = 1  # the number of micro-batches in an update is a multiple of this, on which dropout depends
+    flops: int = 0  # operations that learning took so far, counted as model/cost.py does
+    pool_pairs: int = 0  # sorted by length together, on which the order of pairs depends; 0 = not chosen yet
+    validation_due: bool = False  # a signal stopped the validation after this step, which comes before the next update
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: Path) -> "TrainingState":
-        """The reverse of to_json(), for what was read from `source`.
-
-        Raises:
-            CheckpointError: it is no training state.
-        """
+        """The reverse of to_json(), for what was read from `source`."""
         try:
             state = from_json(cls, {**_DEFAULTS, **content, "position": from_json(Position, content["position"])})
         except (KeyError, TypeError) as error:
@@ -106,7 +82,6 @@ def load_newest(
     """Read a run's newest checkpoint that is whole; damaged ones after it are set aside.
 
     Args:
-        run: its folder.
         weights: float32, overwritten by the checkpoint's.
         n_pairs: of the training data.
         touch: whether to rename damaged ones.
@@ -183,11 +158,7 @@ def changed_settings(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
 
 
 def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[str]]:
-    """The new recipe, if every change can be applied to the run, and its changes, such as "training.patience 0 -> 3".
-
-    Raises:
-        CheckpointError: some changes cannot be applied; all of these are named.
-    """
+    """The new recipe, if all its changes can be applied to the run, and these, such as "training.patience 0 -> 3"."""
     changes = changed_settings(old, new)
     refused = [f"{key} {before} -> {after}" for key, (before, after) in changes.items() if key in _FIXED]
     if refused:

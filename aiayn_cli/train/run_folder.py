@@ -32,9 +32,6 @@ def held(run: Path) -> Iterator[None]:
     """Hold a run's folder, so that no second process trains the same run meanwhile; make it if it is not there.
 
     What holds it goes with the process, even after kill -9. A new folder that nothing was put into goes again.
-
-    Raises:
-        DataError: another process holds it, or it cannot be made.
     """
     if run.exists() and not run.is_dir():
         yield  # for the message of check_is_free
@@ -56,11 +53,7 @@ def held(run: Path) -> Iterator[None]:
 
 
 def check_is_free(run: Path) -> None:
-    """Refuse to train into a folder that holds something else.
-
-    Raises:
-        DataError: it does.
-    """
+    """Refuse to train into a folder that holds something else."""
     if not run.exists() or _is_run(run):
         return
     if not run.is_dir() or any(not _is_leftover(path) for path in run.iterdir()):
@@ -68,12 +61,7 @@ def check_is_free(run: Path) -> None:
 
 
 def check_is_of(data: PreparedData, run: Path) -> str:
-    """Check that an existing run was started on this data; return the run's id.
-
-    Raises:
-        DataError: it was started on other data.
-        CheckpointError: its manifest is missing or damaged.
-    """
+    """Check that an existing run was started on this data; return the run's id."""
     manifest = read_json(run / "manifest.json", "a run")
     if manifest.get("data_sha256") != data.sha256:
         raise DataError(
@@ -95,7 +83,6 @@ def set_aside(run: Path) -> None:
 
 
 def write_run(run: Path, run_id: str, data: PreparedData, recipe: Recipe, parameters: int) -> None:
-    """Create a run's folder, or bring an existing one up to date."""
     run.mkdir(parents=True, exist_ok=True)
     manifest = {
         "format": 1,
@@ -111,13 +98,7 @@ def write_run(run: Path, run_id: str, data: PreparedData, recipe: Recipe, parame
 
 
 def finish_saving(run: Path, best_step: int | None, keep: int) -> None:
-    """Do what a crash may have kept the writer of the last checkpoint from.
-
-    Args:
-        run: its folder.
-        best_step: the best checkpoint's step, as the last checkpoint has it.
-        keep: checkpoints to keep beside the best one.
-    """
+    """Do what a crash may have kept the writer of the last checkpoint from; best_step as that checkpoint has it."""
     remove_leftovers(run)
     if best_step is not None and (best := checkpoint_path(run, best_step)).exists():
         mark_best(run, best)
@@ -145,7 +126,6 @@ def _is_leftover(path: Path) -> bool:
 
 
 def _manifest(path: Path) -> dict[str, Any] | None:
-    """What it says; None where it is missing or damaged."""
     with suppress(OSError, ValueError):
         content = json.loads(path.read_bytes())
         return content if isinstance(content, dict) else {}

@@ -13,14 +13,7 @@ _MOST_RETURNS = 3  # to one checkpoint, before training stops
 
 
 def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0) -> float:
-    """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5) (paper, Section 5.3).
-
-    Args:
-        step: update, counted from 1.
-        d_model: width of the model.
-        warmup_steps: updates of linear rise; the peak is at this step.
-        scale: factor on the whole schedule; 1 in the paper.
-    """
+    """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5) (paper, Section 5.3); steps count from 1."""
     return float(scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
@@ -35,18 +28,10 @@ class Due:
 
 
 def due(config: TrainingConfig, step: int, saves: int, *, time_is_up: bool, signal: str, has_valid: bool) -> Due:
-    """What is due after an update.
+    """What is due after an update, with so many regular checkpoints (`saves`) before it.
 
-    A checkpoint is due every save_every_steps updates or, if save_every_minutes is set, after so much training; and
-    after the last update. A signal at any other update saves the place.
-
-    Args:
-        config: the recipe's training section.
-        step: updates done.
-        saves: regular checkpoints before this update.
-        time_is_up: whether save_every_minutes of training have passed since the last of them.
-        signal: that stops training, or "".
-        has_valid: whether there are validation pairs.
+    A checkpoint is due every save_every_steps updates or, if save_every_minutes is set, after so much training (when
+    time_is_up); and after the last update. A signal at any other update saves the place.
     """
     last = step >= config.max_updates
     if config.save_every_minutes:
@@ -64,9 +49,8 @@ def due(config: TrainingConfig, step: int, saves: int, *, time_is_up: bool, sign
 class Rollback:
     """Returns to the newest checkpoint when update after update has no usable gradient, and counts how often.
 
-    Args:
-        load_newest: puts weights and moments of the newest checkpoint into the optimizer, and gives its state; None if
-            there is no checkpoint.
+    load_newest puts weights and moments of the newest checkpoint into the optimizer, and gives its state; None if there
+    is no checkpoint.
     """
 
     def __init__(self, load_newest: Callable[[], TrainingState | None]) -> None:
@@ -79,9 +63,6 @@ class Rollback:
     def from_state(self, now: TrainingState, *, weights_are_finite: bool = True) -> TrainingState:
         """Return to the weights of the newest checkpoint, to go on with the data that comes next.
 
-        Args:
-            now: where the run stands.
-            weights_are_finite: False if they are the reason.
         Returns:
             The checkpoint's state, but at the present position in the data, with the present counts of tokens, seconds
             and operations.
@@ -101,14 +82,5 @@ class Rollback:
         if returns > _MOST_RETURNS:
             raise AiaynError(f"{problem}, and again after {_MOST_RETURNS} returns to update {earlier.step}", hint)
         logs.warning(f"{problem}; back to the weights of update {earlier.step:,}, and on with other pairs")
-        return replace(
-            earlier,
-            position=now.position,
-            rollbacks=now.rollbacks + 1,
-            max_tokens=now.max_tokens,
-            division=now.division,
-            pool_pairs=now.pool_pairs,
-            tgt_tokens=now.tgt_tokens,
-            seconds=now.seconds,
-            flops=now.flops,
-        )
+        kept = ("position", "max_tokens", "division", "pool_pairs", "tgt_tokens", "seconds", "flops")
+        return replace(earlier, rollbacks=now.rollbacks + 1, **{name: getattr(now, name) for name in kept})

@@ -48,66 +48,38 @@ _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ") 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """What `aiayn train` was told.
+    """What `aiayn train` was told."""
 
-    Attributes:
-        recipe: a bundled recipe's name or a file.
-        overrides: "section.field=value".
-        data: prepared data; None = prepared/CORPUS of the recipe.
-        out: the run's folder; None = runs/RECIPE.
-        resume: go on with an existing run; False sets it aside and starts again.
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        tensorboard: also write what TensorBoard draws, into the run's folder.
-        dry_run: only measure what a run takes, and leave no trace.
-    """
-
-    recipe: str = "base"
-    overrides: Sequence[str] = ()
-    data: Path | None = None
-    out: Path | None = None
-    resume: bool = True
+    recipe: str = "base"  # a bundled recipe's name or a file
+    overrides: Sequence[str] = ()  # "section.field=value"
+    data: Path | None = None  # prepared data; None = prepared/CORPUS of the recipe
+    out: Path | None = None  # the run's folder; None = runs/RECIPE
+    resume: bool = True  # go on with an existing run; False sets it aside and starts again
     device: str = "auto"
-    tensorboard: bool = False
-    dry_run: bool = False
+    tensorboard: bool = False  # also write what TensorBoard draws, into the run's folder
+    dry_run: bool = False  # only measure what a run takes, and leave no trace
 
     @property
     def run(self) -> Path:
         return self.out if self.out is not None else Path("runs") / run_name(self.recipe)
 
     def load(self) -> tuple[Recipe, PreparedData]:
-        """The recipe and the prepared data.
-
-        Raises:
-            AiaynError: they are missing or cannot be used.
-        """
         recipe = load_recipe(self.recipe, self.overrides)
         return recipe, PreparedData.load(find_prepared(self.data if self.data is not None else recipe.data.corpus))
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What `aiayn train` prints.
-
-    Attributes:
-        run: the run's folder.
-        stopped_by: "max_updates", "patience", or "already done".
-        updates: done in all.
-        epochs: times the training data was read whole.
-        parameters: of the model.
-        train_seconds: in updates, over all calls, without validation and checkpoints.
-        tokens_per_second: target tokens without padding, over train_seconds.
-        flops: operations of training, counted as model/cost.py does.
-        best_metric, best_value, best_step: the best validation; None without validation data.
-    """
+    """What `aiayn train` prints."""
 
     run: Path
-    stopped_by: str
+    stopped_by: str  # "max_updates", "patience", or "already done"
     updates: int
-    epochs: int
-    parameters: int
-    train_seconds: float
-    tokens_per_second: float
-    flops: int
+    epochs: int  # times the training data was read whole
+    parameters: int  # of the model
+    train_seconds: float  # in updates, over all calls, without validation and checkpoints
+    tokens_per_second: float  # target tokens without padding, over train_seconds
+    flops: int  # operations of training, counted as model/cost.py does
     best_metric: str
     best_value: float | None
     best_step: int | None
@@ -123,13 +95,7 @@ class TrainResult:
 
 
 def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
-    """Train a model, or go on with an existing run exactly where it stopped.
-
-    Raises:
-        AiaynError: the recipe, data or an existing run cannot be used; each says which and why.
-        Terminated: SIGTERM arrived; a checkpoint was saved.
-        KeyboardInterrupt: Ctrl-C; a checkpoint was saved.
-    """
+    """Train a model, or go on with a run exactly where it stopped; Terminated or KeyboardInterrupt after a signal."""
     worker = Worker.from_environment()
     logs.set_rank(worker.rank)
     run = options.run
@@ -200,7 +166,6 @@ class Session:
         self._bleu: ValidationBleu | None = None
 
     def train(self, *, tensorboard: bool = False) -> TrainResult:
-        """Train until the end, or a signal."""
         config = self._recipe.training
         state = self._start_state(touch=True)
         if enough := finished(config, state):
@@ -237,7 +202,6 @@ class Session:
         return self._result(stopped_by, trainer.state)
 
     def try_out(self) -> DryRunResult:
-        """Measure a few updates, and leave no trace."""
         state, config = self._start_state(touch=False), self._recipe.training
         if enough := finished(config, state):
             logs.notice(f"{self._run} {enough}")
@@ -301,7 +265,6 @@ class Session:
         )
 
     def _open_run(self, state: TrainingState, tensorboard: bool) -> None:
-        """Create the run's folder, or bring the existing one up to date."""
         if self._worker.rank != 0:
             return
         write_run(self._run, self._run_id, self._data, self._written_recipe, count_parameters(self._model))

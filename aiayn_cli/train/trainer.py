@@ -49,7 +49,6 @@ class Meter:
         self._seconds, self._clock = 0.0, time.perf_counter()
 
     def add(self, done: Done, nll: float, norm: float) -> None:
-        """Add an update: the sum of its negative log-likelihoods, in nats, and the norm of its gradient."""
         self._nll += nll
         self._tokens += done.tgt_tokens
         self._pairs += done.pairs
@@ -160,12 +159,8 @@ class Trainer:
         self._rollback = Rollback(hooks.load_newest)
 
     def train(self, progress: logs.Progress = logs.SILENT) -> str:
-        """Train until max_updates, patience or a signal.
+        """Train until "max_updates", "patience" or a signal, and return which; in each case a checkpoint was written.
 
-        Args:
-            progress: is told of each update.
-        Returns:
-            Why it stopped: "max_updates", "patience" or the signal's name; in each case a checkpoint was written.
         Raises:
             AiaynError: update after update must be skipped, or not even a single pair fits into memory.
         """
@@ -209,7 +204,6 @@ class Trainer:
         return "max_updates"
 
     def _plan(self) -> Iterator[Update]:
-        """The updates from here on."""
         config, state = self._config, self.state
         updates = plan_updates(self.store, config.batch_tokens, config.seed, state.position, state.pool_pairs)
         # A GPU works while the host plans; a CPU's cores are busy with the update itself.

@@ -67,14 +67,10 @@ def validation_loss(
     """Loss of a model, with dropout off, on all pairs of a store; each process computes its share of the batches.
 
     Args:
-        model: left in the mode it was in.
-        store: the held-out pairs.
+        model: left in the mode it was in, but in evaluation mode after Interrupted.
         max_tokens: padded tokens of one side in a batch.
-        worker: this process among others.
         longest: most tokens of a side with its end token; longer pairs are skipped.
         interrupted: gives the name of a signal that this process has received, or "".
-    Raises:
-        Interrupted: any process received one; the model is in evaluation mode.
     """
     was_training = model.training
     model.eval()
@@ -105,18 +101,11 @@ def longest_validated(data: PreparedData, recipe: Recipe) -> int:
 
 
 def too_long(store: TokenStore, longest: int) -> int:
-    """How many pairs of a store have a side of more tokens, with the end token."""
     return sum(int(np.count_nonzero(np.maximum(src, tgt) + 1 > longest)) for src, tgt in store.length_chunks())
 
 
 class ValidationBleu:
-    """Translates validation sentences with the present weights of a model, and scores them.
-
-    Args:
-        wanted: number of sentences, spread over the set, which may be ordered by topic.
-    Raises:
-        AiaynError: BLEU of the target language needs a package that is not installed.
-    """
+    """Translates `wanted` sentences, spread over the validation set, with a model's weights, and scores them."""
 
     def __init__(
         self,
@@ -137,11 +126,7 @@ class ValidationBleu:
         bleu(self._references[:1], [self._references[:1]], tgt_lang=self._tgt_lang)  # a missing package is found now
 
     def score(self, interrupted: Callable[[], str]) -> float:
-        """BLEU of the model's translations, on every process.
-
-        Raises:
-            Interrupted: any process received one before the translations were complete.
-        """
+        """BLEU of the translations, on every process; Interrupted if any received a signal before."""
         shares = self._worker.gather(self._translate_share(interrupted))
         translations = [""] * len(self._sources)
         for rank, share in enumerate(shares):
