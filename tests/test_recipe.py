@@ -553,3 +553,14 @@ def test_big_is_the_paper_s_big_model() -> None:
     assert (big.data, big.decoding) == (base.data, base.decoding)
     written = yaml.safe_load((REPO_RECIPES / "big.yaml").read_text(encoding="utf-8"))
     assert {f"{section}.{key}" for section, keys in written.items() for key in keys} == set(FIELD_IDS)
+
+
+def test_a_setting_that_is_gone_is_passed_over_where_it_changed_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text("data:\n  bpe_dropout: 0.0\n  vocab_size: 500\n", encoding="utf-8")
+    assert load_recipe(str(path)).data == DataConfig(vocab_size=500)
+    path.write_text("data:\n  bpe_dropout: 0.1\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(str(path))
+    assert caught.value.problem == f"{path}:2: data.bpe_dropout is gone: prepare no longer splits words at random"
+    assert caught.value.hint == "remove the setting"

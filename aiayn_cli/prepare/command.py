@@ -61,7 +61,7 @@ class PrepareCommand(TyperCommand):
                 raise UsageError(f"{option} is gone", f"write --set data.{_RENAMED[option]}")
             if option == "--bpe-dropout":
                 raise UsageError(f"{option} is gone: prepare no longer splits words at random", "remove it")
-        for option in ("--train", "--tsv", "--tmx", "--trees"):
+        for option in ("--train", "--tsv", "--tmx", "--trees", "--set"):
             args = repeat_option(args, option)
         return super().parse_args(ctx, args)
 
@@ -75,7 +75,8 @@ def repeat_option(args: list[str], option: str) -> list[str]:
         if arg.startswith("-") and arg != "-":
             following = arg == option
         elif following and repeated[-1] != option:
-            repeated.append(option)
+            following = option != "--set" or "=" in arg  # else it is the corpus
+            repeated += [option] * following
         repeated.append(arg)
     return repeated
 

@@ -7,7 +7,8 @@ import pytest
 
 from aiayn_cli.app import main
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.prepare.command import repeat_option
+from aiayn_cli.prepare.command import _RENAMED, repeat_option
+from aiayn_cli.recipe import read_overrides
 
 SENTENCES = [(f"the house number {i} is big", f"das Haus Nummer {i} ist groß") for i in range(60)]
 
@@ -25,7 +26,7 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
     line = (
         "prepare --train a.en a.de --train b.en b.de --valid v.en v.de --test t.en t.de --langs en-de --out out "
         "--vocab-size 60 --max-length 40 --max-ratio 3 --no-dedupe --on-bad-bytes drop --workers 1 --seed 5 "
-        "--set data.max_words=30 --set data.drop_identical=false --set data.drop_no_letters=false "
+        "--set data.max_words=30 data.drop_identical=false --set data.drop_no_letters=false "
         "--set data.drop_wrong_script=false --set data.drop_overlap=false --set data.drift_alarm=false "
         "--set data.case_copies=0 --set data.normalise_punctuation=true --set data.moses_tokenise=true "
         "--set data.vocab_type=unigram --set data.separate_vocabs=true"
@@ -185,3 +186,17 @@ def test_mistakes_are_answered_with_a_problem_and_a_hint(
 )
 def test_an_option_is_put_before_each_of_its_values(typed: str, read: str) -> None:
     assert repeat_option(typed.split(), "--train") == read.split()
+
+
+def test_settings_may_follow_one_set_and_the_corpus_after_them_is_none() -> None:
+    typed = "--set data.seed=3 data.dedupe=false demo --workers 1"
+    assert repeat_option(typed.split(), "--set") == (
+        ["--set", "data.seed=3", "--set", "data.dedupe=false", "demo", "--workers", "1"]
+    )
+
+
+def test_each_option_of_earlier_versions_names_a_setting() -> None:
+    examples = {"N": "30", "SHARE": "0.1", "bpe|unigram": "unigram"}
+    for renamed in _RENAMED.values():
+        name, _, value = renamed.partition("=")
+        assert name in read_overrides("data", [f"data.{name}={examples.get(value, value)}"])

@@ -383,7 +383,7 @@ def test_what_is_done_is_not_done_again(here: Path, monkeypatch: pytest.MonkeyPa
         prepare(here, settings=settings)
     monkeypatch.undo()
     monkeypatch.chdir(here)
-    monkeypatch.setattr(sources.Source, "read_train", None)
+    monkeypatch.setattr(sources.PairSource, "read_train", None)
     result = prepare(here, settings=settings)
     assert contents(here / "out") == contents(here / "undisturbed")
     assert result.pairs_read == 300
@@ -756,3 +756,16 @@ def test_too_little_text_for_a_held_out_part_says_how_to_give_one(here: Path) ->
         "no training pair is left of 2 (1 overlap with validation or test text, 1 held out for validation)"
     )
     assert caught.value.hint == "give more training text, or validation text with --valid"
+
+
+def test_data_of_an_earlier_version_is_the_same_data_unless_its_words_were_split_at_random(here: Path) -> None:
+    prepare(here)
+    path = here / "out" / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["settings"]["bpe_dropout"] = 0.0
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    assert prepare(here).done_before
+    manifest["settings"]["bpe_dropout"] = 0.1
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(DataError, match=r"prepared otherwise \(bpe_dropout\)"):
+        prepare(here)
