@@ -98,7 +98,8 @@ def device_of_each(gpus: int | None, device: str) -> list[str]:
 def has_bf16() -> bool:
     """Whether the CPU multiplies bf16 in hardware and oneDNN may use that; emulated bf16 is slower than fp32."""
     limits = _limits(*_ONEDNN_LIMITS)
-    return _cpu_has("avx512_bf16", "amx_bf16", "bf16") and all("BF16" in x or "AMX" in x for x in limits)
+    with_bf16 = ("BF16", "FP16", "AMX")  # in the names of oneDNN's instruction sets that include bf16
+    return _cpu_has("avx512_bf16", "amx_bf16", "bf16") and all(any(name in x for name in with_bf16) for x in limits)
 
 
 def adds_8_bits_in_32(*, by_avx512: bool = False) -> bool:

@@ -138,10 +138,10 @@ def check_writable(path: Path) -> None:
         if path.is_dir():
             why, hint = "it is a folder", "name a file in it"
         elif missing is not None:
-            why = f"{missing} is no folder" if missing.exists() else f"there is no folder {missing}"
+            why = f"{missing} is not a folder" if missing.exists() else f"there is no folder {missing}"
             hint = "make it, or give another name"
         elif unfinished.is_dir():
-            why, hint = f"{unfinished} is a folder, and would be written first", "give another name"
+            why, hint = f"the temporary name {unfinished} is a folder", "give another name"
         elif not os.access(unfinished if unfinished.exists() else folder, os.W_OK):
             why, hint = "no permission", "give another name"
         else:
@@ -152,10 +152,10 @@ def check_writable(path: Path) -> None:
 
 
 def unfinished_path(path: Path) -> Path:
-    """Where a file is written until it is whole, and takes its place; a device or a named pipe is written to itself."""
+    """The temporary path of a file, renamed when complete; a device or a named pipe is its own."""
     if str(path.absolute()).startswith(_SPECIAL_FILES) or (path.exists() and not path.is_file()):
         return path
-    place = path.resolve()  # a symbolic link stays one
+    place = path.resolve()  # write through a symbolic link instead of replacing it
     return place.with_name(f"{place.name}.unfinished")
 
 
@@ -189,7 +189,7 @@ def write_output(path: Path, text: str, hint: str) -> None:
 
     Args:
         path: a file, a device or a named pipe.
-        text: what has no place in UTF-8 becomes a question mark.
+        text: characters that UTF-8 cannot encode become "?".
         hint: what to do where that is not possible.
     Raises:
         AiaynError: it cannot be written.
@@ -209,7 +209,7 @@ def write_output(path: Path, text: str, hint: str) -> None:
 
 
 def read_place(path: Path, inputs: Iterable[str | Path | None]) -> Path | None:
-    """Where writing a file would overwrite one of those that are read; None = nowhere.
+    """The path, if any, that would overwrite an input.
 
     Args:
         path: a file to write, which check_writable() allows.
@@ -232,7 +232,7 @@ def _is_read(path: Path, inputs: Iterable[str | Path | None]) -> bool:
 
 
 def _is_same(there: os.stat_result, name: str | Path) -> bool:
-    with suppress(OSError, ValueError):  # not there, or no file of the system
+    with suppress(OSError, ValueError):  # missing, or not a valid path
         found = os.fstat(sys.stdin.fileno()) if str(name) == "-" else Path(name).stat()
         return os.path.samestat(there, found)
     return False

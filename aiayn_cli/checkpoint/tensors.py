@@ -70,7 +70,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     # Views of one flat tensor are stored as tensors of their own.
     content = {name: _as_stored(tensor).clone() for name, tensor in tensors.items()}
     path.touch()
-    mode = path.stat().st_mode  # as the user's umask wants it; save_file's own file nobody else may read
+    mode = path.stat().st_mode  # honour the umask: save_file creates files that only the owner can read
     try:
         save_file(content, path)
     except SafetensorError as error:  # its own wrapping of an OSError
@@ -114,7 +114,7 @@ def check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(f"what was written cannot be read back: {error.problem}") from error
     for name, tensor in tensors.items():
         if not torch.equal(written[name].nan_to_num(), _as_stored(tensor).nan_to_num()):
-            raise OSError(f"{name} was read back other than it was written")
+            raise OSError(f"{name} differs when read back")
 
 
 def _as_stored(tensor: Tensor) -> Tensor:

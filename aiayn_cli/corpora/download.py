@@ -1,4 +1,4 @@
-"""Brings archives to this machine: from a folder where they are already, or from the first address that gives them.
+"""Brings archives to this machine: from a folder, or from the first URL that works.
 
 They are kept in one folder (prepared/.downloads in the working folder, unless told otherwise), so that each is
 fetched once for all corpora and languages; `rm -r` gives the space back when the data is prepared.
@@ -24,7 +24,7 @@ class Downloads:
     Args:
         folder: where they are kept.
         from_folder: where some are already, under the names of their addresses; nothing is written there.
-        network: how servers are spoken to.
+        network: timeouts and retries.
     """
 
     def __init__(self, folder: Path, from_folder: Path | None = None, network: Network | None = None) -> None:
@@ -37,7 +37,7 @@ class Downloads:
         """Bring archives here, one after the other, and check each.
 
         Raises:
-            DataError: one cannot be had, is not what it should be, or the disk has no space for all.
+            DataError: an archive cannot be fetched or fails its check, or the disk is too small.
         """
         if self._from_folder is not None and not self._from_folder.is_dir():
             raise DataError(f"{self._from_folder} is not a folder", "--from names a folder with archives")
@@ -54,7 +54,7 @@ class Downloads:
             self._download(archive)
 
     def path(self, archive: Archive) -> Path:
-        """Find an archive that was fetched: itself, or what was taken instead."""
+        """The file of a fetched archive, or of its substitute."""
         return self._checked[archive.file][0]
 
     def sha256(self, archive: Archive) -> str:
@@ -102,7 +102,7 @@ class Downloads:
         for candidate in _with_instead(archive):
             path = self._folder / candidate.file
             with PartFile(path) as part:
-                if self._is_here(archive):  # another process had it when this one looked first
+                if self._is_here(archive):  # another process fetched it meanwhile
                     return
                 for url in candidate.urls:
                     try:

@@ -21,12 +21,12 @@ MOST_REDIRECTS = 10
 
 @dataclass(frozen=True)
 class Network:
-    """How servers are spoken to.
+    """Network settings: timeouts and retries.
 
     Attributes:
         connect_seconds: to wait for a connection.
         read_seconds: to wait for the next piece of an answer.
-        attempts: tries at one address, one after the other, that bring nothing new.
+        attempts: consecutive attempts at one URL without progress.
         pause_seconds: before the second try; doubled before each further one.
         authorities: a file of certificates to trust; None takes those of certifi, or REQUESTS_CA_BUNDLE.
     """
@@ -43,7 +43,7 @@ class TransferError(Exception):
 
     Args:
         why: in a few words.
-        again: whether the same address may give it in a moment.
+        again: whether a retry may succeed.
         is_unknown: whether the server says that there is no such file.
     """
 
@@ -67,7 +67,7 @@ def get(
     """Ask for a file, and follow redirects.
 
     Raises:
-        TransferError: nothing was answered, or what cannot be trusted.
+        TransferError: no answer, or an untrusted one.
     """
     for _ in range(MOST_REDIRECTS + 1):
         try:
@@ -87,7 +87,7 @@ def get(
             is_name_unknown = "NameResolutionError" in repr(error)
             raise TransferError(f"no connection ({_innermost(error)})", again=not is_name_unknown) from error
         except ValueError as error:  # requests looks at where a redirect leads, even where it does not follow
-            raise TransferError(f"it leads to what is no address ({error})") from error
+            raise TransferError(f"it redirects to an invalid URL ({error})") from error
         with response:
             target = session.get_redirect_target(response)
             if target is None:

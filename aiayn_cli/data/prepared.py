@@ -156,7 +156,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{folder} is no prepared data: it has no {MANIFEST}", "run `aiayn prepare` first") from error
+        raise DataError(f"{folder} is not prepared data: it has no {MANIFEST}", "run `aiayn prepare` first") from error
     try:
         manifest = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -82,7 +82,7 @@ def run_export(
     checkpoint = load_checkpoint(find_model(model))
     folder = out or default_folder(checkpoint, int8)
     if folder.exists() and not (folder / EXPORTED).is_file():
-        raise UsageError(f"{folder} exists, and is no export", "give another --out")
+        raise UsageError(f"{folder} exists, and is not an export", "give another --out")
     logs.notice(f"model: {checkpoint.path}, step {checkpoint.step:,}")
     codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
     network = load_network(checkpoint)

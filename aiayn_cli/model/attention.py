@@ -31,7 +31,7 @@ def attend(
         mask: who may attend to whom (masks.py); Causal and Window for self-attention only.
         dropout_probability: of losing an attention weight.
         in_step: this is a step of incremental decoding, whose rounding may depend on the number of sentences.
-            Otherwise the choice looks at their lengths alone, so that a pair is scored the same in any company.
+            Otherwise the choice looks at their lengths alone, so that a pair's score does not depend on its batch.
     Returns:
         [batch, heads, tgt_len, d_v].
     """

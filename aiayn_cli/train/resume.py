@@ -56,14 +56,14 @@ class TrainingState:
         try:
             state = from_json(cls, {**_DEFAULTS, **content, "position": from_json(Position, content["position"])})
         except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{source} is no training state: {error}", "use another checkpoint") from error
+            raise CheckpointError(f"{source} is not a training state: {error}", "use another checkpoint") from error
         for name, value in [*state.__dict__.items(), *state.position.__dict__.items()]:
             least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
             if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
-                raise CheckpointError(f"{source} is no training state: {name} is {value}", "use another checkpoint")
+                raise CheckpointError(f"{source} is not a training state: {name} is {value}", "use another checkpoint")
         for name in _AT_MOST_ONCE_A_STEP:
             if (value := getattr(state, name) or 0) > state.step:
-                problem = f"{source} is no training state: {name} is {value:,} after {state.step:,} updates"
+                problem = f"{source} is not a training state: {name} is {value:,} after {state.step:,} updates"
                 raise CheckpointError(problem, "use another checkpoint")
         return state
 

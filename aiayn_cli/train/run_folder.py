@@ -3,10 +3,10 @@
 run/
   manifest.json    id of the run, and hashes of the data it is trained on
   recipe.yaml      every setting it was last trained with
-  metrics.jsonl    what was measured on the way; see metrics.py
-  report.html      all of it to look at; see run_report.py
+  metrics.jsonl    what was measured on the way; see checkpoint/metrics.py
+  report.html      all of it to look at; see report.py
   tensorboard/     where --tensorboard asked for it
-  checkpoints/     see checkpoint.py
+  checkpoints/     see checkpoint/run.py
 """
 
 import fcntl

@@ -268,7 +268,7 @@ def test_redirects_in_a_circle_end(tmp_path: Path, server: Loopback) -> None:
 @pytest.mark.parametrize("location", ["http://[::1", "/\xff", "http://[x]/"])
 def test_a_redirect_to_no_address_is_told(tmp_path: Path, server: Loopback, location: str) -> None:
     url = server.put("/corpus.tgz", Answer(status=302, headers={"Location": location}))
-    with pytest.raises(DataError, match="it leads to what is no address"):
+    with pytest.raises(DataError, match="it redirects to an invalid URL"):
         fetch(tmp_path, archive(url))
 
 

@@ -141,7 +141,7 @@ def test_a_manifest_without_a_key_is_damaged(folder: Path, key: str) -> None:
 
 
 def test_a_folder_without_manifest_is_no_prepared_data(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is no prepared data: it has no manifest\.json") as caught:
+    with pytest.raises(DataError, match=r"is not prepared data: it has no manifest\.json") as caught:
         PreparedData.load(tmp_path)
     assert caught.value.hint == "run `aiayn prepare` first"
 

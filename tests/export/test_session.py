@@ -147,7 +147,7 @@ def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> No
     run_export(path, out=tmp_path / "out")
     assert not (tmp_path / "out" / "left over").exists()
     (tmp_path / "letters").mkdir()
-    with pytest.raises(UsageError, match="letters exists, and is no export"):
+    with pytest.raises(UsageError, match="letters exists, and is not an export"):
         run_export(path, out=tmp_path / "letters")
     (tmp_path / "file").touch()
     with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):

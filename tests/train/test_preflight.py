@@ -210,7 +210,7 @@ def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_pa
     checkpoint = tmp_path / "run" / "checkpoints" / "step-00000004"
     (checkpoint / "training" / "state.json").write_bytes(content)
     hash_anew(checkpoint)  # else that is what is wrong
-    with pytest.raises(CheckpointError, match=r"state\.json is no training state") as error:
+    with pytest.raises(CheckpointError, match=r"state\.json is not a training state") as error:
         train()
     assert "another checkpoint" in error.value.hint
 

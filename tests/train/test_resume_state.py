@@ -40,7 +40,7 @@ def test_a_run_from_before_pools_had_sizes_keeps_its_order_of_pairs() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_state_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(CheckpointError, match=r"state\.json is no training state"):
+    with pytest.raises(CheckpointError, match=r"state\.json is not a training state"):
         TrainingState.from_json({**STATE.to_json(), **change}, Path("state.json"))
 
 
