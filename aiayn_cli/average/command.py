@@ -1,16 +1,11 @@
 """The command `aiayn average`."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
-
-if TYPE_CHECKING:
-    from aiayn_cli.average.choice import AverageOptions
-    from aiayn_cli.average.mean import AverageResult
 
 
 def average(
@@ -55,12 +50,7 @@ def average(
     options = AverageOptions(
         last=last, steps=steps, best=best, ema=ema, search=search, data=data, device=device, out=out
     )
-    result = _search(paths or (), options) if search else run_average(paths or (), options)
-    print_result(result, as_json)
-
-
-def _search(paths: Sequence[Path], options: "AverageOptions") -> "AverageResult":
-    with loading():  # here, because it imports translation
-        from aiayn_cli.average.search import run_search
-
-    return run_search(paths, options)
+    if search:
+        with loading():  # here, because it imports translation
+            from aiayn_cli.average.search import run_search as run_average
+    print_result(run_average(paths or (), options), as_json)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from aiayn_cli import logs
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from aiayn_cli.train.session import TrainOptions
 
 
 def train(
@@ -30,8 +27,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume/--fresh", help="Continue an existing run exactly, or set it aside and start anew."),
+        bool, typer.Option("--resume/--fresh", help="Continue an existing run exactly, or set it aside and start anew.")
     ] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of weights, order and dropout.", min=0)] = None,
     precision: Annotated[
@@ -52,8 +48,7 @@ def train(
         int | None, typer.Option(help="GPUs of this machine to train on; with --device cpu, processes.", min=1)
     ] = None,
     max_restarts: Annotated[
-        int,
-        typer.Option(help="With --gpus: restarts of all from the last checkpoint when one fails.", min=0),
+        int, typer.Option(help="With --gpus: restarts of all from the last checkpoint when one fails.", min=0)
     ] = 0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write what TensorBoard draws, into RUN/tensorboard.")
@@ -87,10 +82,16 @@ def train(
     )
     result: object
     if verify_resume:  # its runs are new ones in the folder of the run, --fresh or not
-        result = _verify_resume(options, [*arguments, *_as_arguments({"--gpus": gpus}, {})])
+        with loading():
+            from aiayn_cli.train.verify_resume import run_verify_resume
+
+        result = run_verify_resume([*arguments, *_as_arguments({"--gpus": gpus}, {})], options.run)
     elif gpus is not None:
         arguments += _as_arguments({"--out": out}, {"--fresh": not resume, "--quiet": quiet, "--json": as_json})
-        _launch(options, ["train", *arguments], gpus, max_restarts)
+        with loading():
+            from aiayn_cli.train.launch import run_launch
+
+        run_launch(options, ["train", *arguments], gpus, max_restarts)
         return
     else:
         result = run_train(options)
@@ -105,17 +106,3 @@ def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> l
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             words += [name, str(each)]
     return words + [name for name, is_given in flags.items() if is_given]
-
-
-def _verify_resume(options: "TrainOptions", arguments: list[str]) -> object:
-    with loading():  # here, because it imports torch
-        from aiayn_cli.train.verify_resume import run_verify_resume
-
-    return run_verify_resume(arguments, options.run)
-
-
-def _launch(options: "TrainOptions", arguments: list[str], gpus: int, max_restarts: int) -> None:
-    with loading():  # here, because it imports torch
-        from aiayn_cli.train.launch import run_launch
-
-    run_launch(options, arguments, gpus, max_restarts)

@@ -131,9 +131,9 @@ class Worker:
     def share(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return self.from_rank_0(lambda: values)
 
-    def from_rank_0(self, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    def from_rank_0(self, work: Callable[[], Mapping[str, Any] | None]) -> dict[str, Any]:
         """The values of rank 0's work, such as writing a checkpoint; the others wait, timeout_seconds at most."""
-        values = [dict(work()) if self.rank == 0 else {}]
+        values = [dict(work() or {}) if self.rank == 0 else {}]
         if self.world_size > 1:
             with _collective():
                 dist.broadcast_object_list(values, src=0)

@@ -51,7 +51,9 @@ class MasterAdam:
         self._skipped: Tensor | None = None  # 1 or 0 for the step at hand; None = not asked
         self._average = MovingAverage(self._master.detach(), config.ema_decay) if config.ema_decay else None
         self.usual_norm = torch.zeros((), device=device)
-        self._bind_gradients()
+        if self._dtype is torch.float32:
+            for p, part in zip(named.values(), torch.split(self.gradient, self._sizes), strict=True):
+                p.grad = part.view(p.shape)
 
     @property
     def gradient(self) -> Tensor:
@@ -181,11 +183,6 @@ class MasterAdam:
         self._steps.fill_(step)
         if self._average is not None:
             self._average.load(moments, self.weights())
-
-    def _bind_gradients(self) -> None:
-        if self._dtype is torch.float32:
-            for p, part in zip(self._named.values(), torch.split(self.gradient, self._sizes), strict=True):
-                p.grad = part.view(p.shape)
 
 
 class MovingAverage:

@@ -168,6 +168,7 @@ def dry_run(
     (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
     seconds = (ended - began) / max(last - first, 1)
     checkpoint, disk = disk_needed(trainer.optimizer.weights().values(), config)
+    existing = next(folder for folder in (run.absolute(), *run.absolute().parents) if folder.exists())
     left = max(0, config.max_updates - before.step)
     max_tokens = trainer.state.max_tokens or config.max_tokens
     update = next(
@@ -184,17 +185,10 @@ def dry_run(
         memory_free_bytes=free_memory(trainer.device),
         checkpoint_bytes=checkpoint,
         disk_bytes=disk,
-        disk_free_bytes=shutil.disk_usage(_existing(run)).free,
+        disk_free_bytes=shutil.disk_usage(existing).free,
         updates=last - first,
         tokens_per_second=(tokens_after - tokens_before) / (ended - began),
         seconds_per_update=seconds,
         updates_left=left,
         hours=left * seconds / 3600,
     )
-
-
-def _existing(path: Path) -> Path:
-    path = path.absolute()
-    while not path.exists():
-        path = path.parent
-    return path

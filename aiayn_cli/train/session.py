@@ -29,14 +29,7 @@ from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.preflight import (
-    DryRunResult,
-    check_data,
-    check_memory,
-    dry_run,
-    warn_of_disk,
-    with_max_tokens,
-)
+from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk, with_max_tokens
 from aiayn_cli.train.report import REPORT, write_report
 from aiayn_cli.train.resume import TrainingState, continued_recipe, finished, load_newest
 from aiayn_cli.train.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
@@ -253,16 +246,9 @@ class Session:
     def _validation(self, interrupted: Callable[[], str]) -> Validation | None:
         if self._valid is None:
             return None
-        return Validation(
-            self._model,
-            self._valid,
-            self._recipe.training,
-            self._worker,
-            self._metrics,
-            None if self._bleu is None else self._bleu.score,
-            interrupted,
-            longest_validated(self._data, self._recipe),
-        )
+        bleu = None if self._bleu is None else self._bleu.score
+        config, longest = self._recipe.training, longest_validated(self._data, self._recipe)
+        return Validation(self._model, self._valid, config, self._worker, self._metrics, bleu, interrupted, longest)
 
     def _open_run(self, state: TrainingState, tensorboard: bool) -> None:
         if self._worker.rank != 0:
@@ -304,11 +290,7 @@ class Session:
             logs.notice("no validation data: nothing says which checkpoint is the best")
 
     def _save(self, state: TrainingState, best: bool, regular: bool) -> None:
-        def on_rank_0() -> dict[str, Any]:
-            self._write_checkpoint(state, best, regular)
-            return {}
-
-        self._worker.from_rank_0(on_rank_0)
+        self._worker.from_rank_0(lambda: self._write_checkpoint(state, best, regular))
 
     def _write_checkpoint(self, state: TrainingState, best: bool, regular: bool) -> None:
         path = checkpoint_path(self._run, state.step) if regular else interrupted_path(self._run, state.step)

@@ -176,14 +176,8 @@ class Trainer:
             agreement = self._update(next(updates))
             progress.advance(1)
             step, last = self.state.step, self.state.step == config.max_updates
-            what = due(
-                config,
-                step,
-                self.state.saves,
-                time_is_up=agreement.time_is_up,
-                signal=agreement.signal,
-                has_valid=self._hooks.validation is not None,
-            )
+            signal, time_is_up, has_valid = agreement.signal, agreement.time_is_up, self._hooks.validation is not None
+            what = due(config, step, self.state.saves, time_is_up=time_is_up, signal=signal, has_valid=has_valid)
             self._record_results(meter, all_of_them=what.save or what.log)
             is_finite = not what.save or self.optimizer.is_finite()  # a checkpoint to return to must be
             if not is_finite or self._rollback.is_due(self.state):
@@ -196,11 +190,11 @@ class Trainer:
                 progress.show(self._log(meter))
                 meter = self._new_meter()
             if what.save:
-                if ended := self._save(validate=what.validate, regular=what.regular, signal=agreement.signal):
+                if ended := self._save(validate=what.validate, regular=what.regular, signal=signal):
                     return ended
                 meter.restart_clock()
-            if agreement.signal and not last:
-                return agreement.signal
+            if signal and not last:
+                return signal
         return "max_updates"
 
     def _plan(self) -> Iterator[Update]:

@@ -36,11 +36,7 @@ _SAMPLES = 6  # sentences whose translations the report shows
 
 
 class Interrupted(Exception):
-    """A process received a signal, and the validation is incomplete."""
-
-    def __init__(self, signal: str) -> None:
-        super().__init__(signal)
-        self.signal = signal
+    """A process received the signal that this names, and the validation is incomplete."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +201,7 @@ class Validation:
             ).loss
             bleu = None if self._bleu is None else self._bleu(self._interrupted)
         except Interrupted as stopped:
-            return Verdict(state, signal=stopped.signal)
+            return Verdict(state, signal=str(stopped))
         finally:
             self._model.train()
         higher_is_better = self._config.best_metric == "bleu" and bleu is not None
