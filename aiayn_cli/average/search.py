@@ -79,7 +79,10 @@ class CheckpointSearch:
                 name = f"{newest.path.name}/ema"
                 trials.append(self._try("moving average", (name,), newest.moving_average()))
                 progress.advance(1)
-        tested = [trials[0], *(self._tested(trials[0], trial) for trial in trials[1:])]
+        first, tested = self._statistics[trials[0].name], trials[:1]
+        for trial in trials[1:]:
+            p = bootstrap_p(self._metric, first, self._statistics[trial.name])
+            tested.append(replace(trial, difference=trial.bleu - trials[0].bleu, p=p))
         return tested, max(tested, key=lambda trial: trial.bleu)
 
     def weights(self, trial: Trial) -> dict[str, Tensor]:
@@ -118,10 +121,6 @@ class CheckpointSearch:
         trial = Trial(name, checkpoints, self._metric.score(statistics).score)
         logs.detail(f"{name}: BLEU {trial.bleu:.2f}")
         return trial
-
-    def _tested(self, last: Trial, trial: Trial) -> Trial:
-        p = bootstrap_p(self._metric, self._statistics[last.name], self._statistics[trial.name])
-        return Trial(trial.name, trial.checkpoints, trial.bleu, trial.bleu - last.bleu, p)
 
 
 def window_sizes(checkpoints: int) -> list[int]:

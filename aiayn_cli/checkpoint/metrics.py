@@ -151,20 +151,9 @@ def perplexity(loss: float) -> float:
 
 
 def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[str, Any] | None) -> list[str]:
-    """What the progress line says in addition to the number of updates.
-
-    Args:
-        epoch: of the data, from 0.
-        train: loss, perplexity, learning_rate, tokens_per_second and mfu, as in a train record.
-        validation: the last validation's record; None before the first.
-    """
-    facts = [
-        f"epoch {epoch + 1}",
-        f"loss {train['loss']:.3f}",
-        f"perplexity {train['perplexity']:.4g}",
-        f"rate {train['learning_rate']:.3g}",
-        f"{train['tokens_per_second']:,.0f} target tokens/s",
-    ]
+    """What the progress line says in addition to the number of updates; the epoch counts from 0."""
+    facts = [f"epoch {epoch + 1}", f"loss {train['loss']:.3f}", f"perplexity {train['perplexity']:.4g}"]
+    facts += [f"rate {train['learning_rate']:.3g}", f"{train['tokens_per_second']:,.0f} target tokens/s"]
     if math.isfinite(train["mfu"]):
         facts.append(f"MFU {100 * train['mfu']:.0f} %")
     if validation is not None and validation.get("bleu") is not None:

@@ -18,6 +18,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from aiayn_cli import logs
 from aiayn_cli.device import check_gpus
 from aiayn_cli.errors import AiaynError, SaidElsewhere, UsageError
+from aiayn_cli.processes import available_cores
 from aiayn_cli.train.session import TrainOptions
 
 _SAVING_SECONDS = 300  # for the processes to save after a signal, before they are killed
@@ -50,7 +51,7 @@ def _launch(arguments: Sequence[str], processes: int, max_restarts: int) -> None
         launcher_log.handlers = [_Failures() if max_restarts else logging.NullHandler()]
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # our message about a lost process is shorter
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _processors() // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // processes)))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     config = LaunchConfig(
         min_nodes=1,
@@ -91,7 +92,3 @@ def _explained(rank: int, failure: ProcessFailure, max_restarts: int) -> AiaynEr
         f"rank {rank} (process {failure.pid}) was ended by {name}{often}",
         "the kernel sends SIGKILL when memory runs out; the same command goes on from the last checkpoint",
     )
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -46,10 +46,6 @@ class ValidationLoss:
     loss: float
     tokens: int
 
-    @property
-    def perplexity(self) -> float:
-        return perplexity(self.loss)
-
 
 @torch.no_grad()
 def validation_loss(

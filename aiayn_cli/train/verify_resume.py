@@ -46,21 +46,27 @@ class VerifyResult:
         )
 
 
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """End as after Ctrl-C, so that the run at hand and the folder do not outlive the proof."""
+
+    def end(*_: object) -> None:
+        raise Terminated("stopped by SIGTERM", "nothing was proved, and nothing is left behind")
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@_sigterm_raises()
 def run_verify_resume(arguments: Sequence[str], run: Path) -> VerifyResult:
-    """Train twice in a folder that is removed afterwards, once unbroken and once killed with kill -9 on the way.
+    """Train twice in a folder next to the run, once unbroken and once killed with kill -9; nothing is left behind.
 
-    Args:
-        arguments: of `aiayn train`, without --out.
-        run: folder of the run that the proof is for; it is done in a new folder next to that.
-    Raises:
-        AiaynError: training failed, or the two runs differ.
-        Terminated: SIGTERM arrived; nothing is left behind.
+    The arguments are those of `aiayn train`, without --out.
     """
-    with _sigterm_raises():
-        return _verify(arguments, run.absolute().parent)
-
-
-def _verify(arguments: Sequence[str], parent: Path) -> VerifyResult:
+    parent = run.absolute().parent
     is_new = not parent.exists()
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".verify-resume-", dir=parent))
@@ -83,20 +89,6 @@ def _verify(arguments: Sequence[str], parent: Path) -> VerifyResult:
         f"{_UPDATES << _TRIES - 1} updates were over before they could be killed",
         "training is too fast for this proof: take a larger recipe",
     )
-
-
-@contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """End as after Ctrl-C, so that the run at hand and the folder do not outlive the proof."""
-
-    def end(*_: object) -> None:
-        raise Terminated("stopped by SIGTERM", "nothing was proved, and nothing is left behind")
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResult | None:
