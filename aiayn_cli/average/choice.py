@@ -157,7 +157,7 @@ def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
 
 
 def _related(paths: Sequence[Path]) -> list[Checkpoint]:
-    """Load descriptions, in the order of their steps, and check that they are of one run."""
+    """Load descriptions, in the order of their steps; they must be of one run."""
     checkpoints = sorted((load_checkpoint(path) for path in paths), key=lambda checkpoint: checkpoint.step)
     first = checkpoints[0]
     for other in checkpoints[1:]:

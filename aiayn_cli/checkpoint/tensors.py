@@ -93,9 +93,9 @@ def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dic
 def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Tensors whose numbers, where they have a fraction, must all be finite; path is for the message."""
     for name, tensor in tensors.items():
-        # The extremes are found without memory for a second tensor; NaN is both of them.
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
+        # The extremes are found without memory for a second tensor; NaN is both of them.
         if not all(extreme.isfinite() for extreme in tensor.float().aminmax()):
             flat = tensor.float().flatten()
             place = int((~flat.isfinite()).nonzero()[0])

@@ -29,7 +29,6 @@ _LEAST_UPDATES, _MOST_UPDATES, _ENOUGH_SECONDS = 3, 50, 20.0  # that a dry run m
 
 
 def check_data(data: PreparedData, recipe: Recipe) -> None:
-    """Make sure that there are training pairs, and that the recipe's network can read them."""
     if len(data.train) == 0:
         raise DataError(f"{data.folder} has no training pairs", "look at the drops in its manifest.json")
     if data.separate_vocabs and recipe.model.share_embeddings == "all":
@@ -82,7 +81,7 @@ def with_max_tokens(recipe: Recipe, device: Device) -> Recipe:
 
 
 def disk_needed(weights: Iterable[Tensor], config: TrainingConfig) -> tuple[int, int]:
-    """Bytes of one checkpoint with two moments for each weight, and of all at once: the best, and one being written."""
+    """Bytes of one checkpoint, and of all at once: the best, and one being written."""
     one = (4 if config.ema_decay else 3) * bytes_of(weights)  # perhaps a moving average too
     kept = config.keep_checkpoints
     if not config.save_every_minutes:  # a short run does not even make as many

@@ -34,7 +34,6 @@ def write_report(run: Path) -> Path:
 
 
 def report_html(run: Path) -> str:
-    """The page, made of what the run's folder holds now."""
     manifest = json.loads((run / "manifest.json").read_bytes())
     recipe = load_recipe(str(run / "recipe.yaml"))
     records = standing(read_metrics(run / "metrics.jsonl")) if (run / "metrics.jsonl").is_file() else []
@@ -84,7 +83,9 @@ def _summary(records: Sequence[Record], recipe: Recipe, manifest: Mapping[str, A
             facts.append(("time left", f"about {logs.clock((updates - step) * last['seconds'] / step)}"))
     best = [record for record in _all(records, "validation") if record.get("best")]
     if best:
-        facts.append(("best validation", f"{_validation_text(best[-1])}, at update {best[-1]['step']:,}"))
+        bleu = "" if best[-1].get("bleu") is None else f"BLEU {best[-1]['bleu']:.2f}, "
+        loss = _number(best[-1]["loss"], ".4f")
+        facts.append(("best validation", f"{bleu}loss {loss}, at update {best[-1]['step']:,}"))
     if resumes := _all(records, "resume"):
         facts.append(("resumed after update", ", ".join(f"{record['step']:,}" for record in resumes)))
     for record in _all(records, "rollback"):
@@ -145,7 +146,6 @@ def _without_repeats(outputs: Iterable[tuple[int, str]]) -> list[tuple[str, str]
 
 
 def _costs(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Operations counted and by the paper's method, and the paper's own to compare with."""
     train, start = _all(records, "train"), _latest(records, "start")
     if not train or not start:
         return None
@@ -196,7 +196,6 @@ def _data_manifest(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _origin(entry: Mapping[str, Any]) -> str:
-    """What one input of prepare was: a file, a member of an archive, or made text."""
     names = [str(entry[key]) for key in ("part", "path", "url", "archive", "member", "made") if entry.get(key)]
     return ", ".join(dict.fromkeys(names))
 
@@ -211,11 +210,6 @@ def _latest(records: Sequence[Record], event: str) -> Record:
 
 def _points(records: Sequence[Record], name: str) -> list[tuple[float, float]]:
     return [(record["step"], record[name]) for record in records if record.get(name) is not None]
-
-
-def _validation_text(record: Record) -> str:
-    text = f"loss {_number(record['loss'], '.4f')}"
-    return text if record.get("bleu") is None else f"BLEU {record['bleu']:.2f}, {text}"
 
 
 def _number(value: float | None, form: str) -> str:

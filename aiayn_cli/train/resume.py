@@ -114,7 +114,6 @@ def load_newest(
 
 
 def _state(content: Mapping[str, Any], checkpoint: Path, step: int, n_pairs: int) -> TrainingState:
-    """The state of a checkpoint, which must be of its update and within the data."""
     path = checkpoint / "training" / "state.json"
     state = TrainingState.from_json(content, path)
     if state.step != step or step != update_of(checkpoint):

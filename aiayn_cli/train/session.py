@@ -182,15 +182,11 @@ class Session:
             self._announce(state, rate)
             with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
                 stopped_by = trainer.train(progress)
+        where, hint = f"at update {trainer.state.step:,}; {self._run} is saved", "the same command goes on from there"
         if stopped_by == "SIGTERM":
-            raise Terminated(
-                f"stopped by SIGTERM at update {trainer.state.step:,}; {self._run} is saved",
-                "the same command goes on from there",
-            )
+            raise Terminated(f"stopped by SIGTERM {where}", hint)
         if stopped_by == "SIGINT":
-            logs.notice(
-                f"stopped at update {trainer.state.step:,}; {self._run} is saved: the same command goes on from there"
-            )
+            logs.notice(f"stopped {where}: {hint}")
             raise KeyboardInterrupt
         return self._result(stopped_by, trainer.state)
 
@@ -318,7 +314,6 @@ class Session:
         self._metrics.write("checkpoint", step=state.step, path=path.name)
 
     def _renew_report(self, record: Record) -> None:
-        """Bring report.html up to date with each checkpoint, and when a call begins."""
         if record["event"] not in ("start", "checkpoint"):
             return
         try:
