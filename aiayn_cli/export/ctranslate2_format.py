@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.embeddings import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from aiayn_cli.translate.ctranslate2_engine import SINUSOIDAL_POSITIONS, check_expressible, load_package

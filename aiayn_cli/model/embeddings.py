@@ -9,10 +9,78 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig
+from aiayn_cli.errors import DataError
 from aiayn_cli.model.cpu.dropout import dropout
-from aiayn_cli.model.cpu.packing import Packing
-from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions
+from aiayn_cli.model.cpu.packed_attention import Packing
 from aiayn_cli.model.translation_model import NO_LIMIT
+
+_LEAST_POSITIONS = 256  # of a table of sinusoids, so that it seldom grows
+
+
+def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> Tensor:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle.
+
+    Args:
+        length: positions, from 0.
+        d_model: an even width.
+    Returns:
+        float32 [length, d_model], sines and cosines interleaved.
+    """
+    # Angles in float64: float32 would be off by 1e-4 at position 2,000.
+    even = torch.arange(0, d_model, 2, dtype=torch.float64, device=device)
+    angles = torch.arange(length, dtype=torch.float64, device=device)[:, None] / 10_000.0 ** (even / d_model)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's fixed positions, at any length: the table grows when a longer sequence comes."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        # Not a parameter, and not saved: every entry follows from the formula.
+        # On the CPU even where a model is built without weights, on torch's device "meta"; empty until it is needed, so
+        # that a network too large for the memory can be built there.
+        self.register_buffer("table", torch.empty(0, d_model, device="cpu"), persistent=False)
+
+    def forward(self, start: int | Sequence[int], length: int) -> Tensor:
+        """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence."""
+        end = (start if isinstance(start, int) else max(start)) + length
+        if end > len(self.table):
+            longer = sinusoids(max(_LEAST_POSITIONS, 2 * end), self.table.shape[1], self.table.device)
+            self.table = longer.to(self.table.dtype)
+        return _rows(self.table, start, length)
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector per position (Table 3, row E); a sequence cannot be longer than the table."""
+
+    def __init__(self, max_positions: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
+
+    def forward(self, start: int | Sequence[int], length: int) -> Tensor:
+        """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence.
+
+        Raises:
+            DataError: the sequence is longer than the table.
+        """
+        end = (start if isinstance(start, int) else max(start)) + length
+        if end > len(self.weight):
+            raise DataError(
+                f"a sequence of {end} tokens is longer than the {len(self.weight)} learned positions",
+                "split it, or train with a larger model.max_positions or with positions: sinusoidal",
+            )
+        return _rows(self.weight, start, length)
+
+
+def _rows(table: Tensor, start: int | Sequence[int], length: int) -> Tensor:
+    if isinstance(start, int):
+        return table[start : start + length]
+    first = torch.tensor(start, device=table.device)[:, None]
+    return table[first + torch.arange(length, device=table.device)]
+
 
 PositionTable = SinusoidalPositions | LearnedPositions
 

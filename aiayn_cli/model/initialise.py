@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.positions import LearnedPositions
+from aiayn_cli.model.embeddings import LearnedPositions
 
 
 @torch.no_grad()

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
-from aiayn_cli.model.cpu.packed_attention import PackedPattern
-from aiayn_cli.model.cpu.packing import Packing
+from aiayn_cli.model.cpu.packed_attention import PackedPattern, Packing
 from aiayn_cli.model.embeddings import (
     Embeddings,
     PositionTable,

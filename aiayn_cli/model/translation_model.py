@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.model.cpu.packing import Packing
+from aiayn_cli.model.cpu.packed_attention import Packing
 
 NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
 # On a CPU a product begins by rearranging the weights. A matrix for a whole vocabulary has left the cache when it is

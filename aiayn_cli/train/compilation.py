@@ -17,7 +17,7 @@ from torch import nn
 from aiayn_cli import logs
 from aiayn_cli.config import Compile
 from aiayn_cli.data.collate import Shape
-from aiayn_cli.model.cpu.packing import rounded_up
+from aiayn_cli.model.cpu.packed_attention import rounded_up
 from aiayn_cli.model.translation_model import TranslationModel
 
 # Graphs of one layer's code: with and without padding, gradients and dropout, and batches of one pair or one token,

@@ -13,7 +13,7 @@ from aiayn_cli.data.collate import collate, flatten, shape_of
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.model.cpu.packing import Packing, pack
+from aiayn_cli.model.cpu.packed_attention import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes

@@ -19,7 +19,7 @@ from aiayn_cli.data.batches import Position, plan_updates, pool_pairs_for, split
 from aiayn_cli.data.collate import shape_of
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import SIDES, TokenStore
-from aiayn_cli.model.cpu.packing import pack
+from aiayn_cli.model.cpu.packed_attention import pack
 from aiayn_cli.train.compilation import few_shapes
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.positions import LearnedPositions
+from aiayn_cli.model.embeddings import LearnedPositions
 from aiayn_cli.model.transformer import Transformer, build_transformer
 
 _CONFIG = ModelConfig(

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.model.cpu.packing import pack
+from aiayn_cli.model.cpu.packed_attention import pack
 
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=30)
 

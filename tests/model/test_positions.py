@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from aiayn_cli.model.embeddings import LearnedPositions, SinusoidalPositions, sinusoids
 
 
 @pytest.mark.parametrize("position", [0, 1, 7, 255, 256, 511, 5_000])

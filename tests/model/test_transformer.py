@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, Norm, Positions, ShareEmbeddings
 from aiayn_cli.errors import DataError
-from aiayn_cli.model.positions import sinusoids
+from aiayn_cli.model.embeddings import sinusoids
 from aiayn_cli.model.transformer import Transformer, build_transformer
 from aiayn_cli.model.translation_model import count_parameters
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from aiayn_cli.model.cpu.packed_attention import PackedPattern, packed_attention, project_apart
-from aiayn_cli.model.cpu.packing import Packing, pack
+from aiayn_cli.model.cpu.packed_attention import PackedPattern, Packing, pack, packed_attention, project_apart
 from aiayn_cli.model.masks import SharedMask, causal_mask
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
