@@ -4,7 +4,6 @@ The sub-layers correspond one to one: CTranslate2 too keeps queries, keys and va
 in that order, and scales embeddings by sqrt(d_model). Positions are written as a table, whatever kind they are.
 """
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,11 +59,7 @@ def export(
     spec.validate()
     spec.optimize(quantization="int8" if int8 else None)
     folder.mkdir(parents=True)
-    try:
-        spec.save(str(folder))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    spec.save(str(folder))
 
 
 def _filled_up(pieces: Sequence[str], rows: int) -> list[str]:

@@ -41,21 +41,13 @@ LEAST_SAME = 0.95  # share of equal greedy translations, in float32
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What `aiayn export` prints.
+    """What `aiayn export` prints."""
 
-    Attributes:
-        folder: what ctranslate2.Translator reads.
-        int8: whether its weights have 8 bits.
-        check_sentences: translated with both engines, greedily.
-        same_translations: of them, those that came out the same.
-        largest_difference, mean_difference: of the natural log p that the engines give the same tokens.
-    """
-
-    folder: Path
-    int8: bool
-    check_sentences: int
+    folder: Path  # what ctranslate2.Translator reads
+    int8: bool  # whether its weights have 8 bits
+    check_sentences: int  # translated with both engines, greedily
     same_translations: int
-    largest_difference: float
+    largest_difference: float  # of the natural log p that the engines give the same tokens
     mean_difference: float
 
     def __str__(self) -> str:
@@ -96,11 +88,7 @@ def run_export(
             "format": 1,
             "aiayn": __version__,
             "weights_sha256": fingerprint(checkpoint),
-            "int8": int8,
-            "check_sentences": result.check_sentences,
-            "same_translations": result.same_translations,
-            "largest_difference": result.largest_difference,
-            "mean_difference": result.mean_difference,
+            **{name: value for name, value in vars(result).items() if name != "folder"},
         }
         (temporary / EXPORTED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return replace(result, folder=folder)

@@ -162,7 +162,6 @@ class BracketScore:
 
 
 def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
-    """Compare a bracketed tree with its reference; either may be blank."""
     a, b = _read(gold, rules), _read(test, rules)
     lost = len(_counted(a.brackets, rules)), len(_counted(b.brackets, rules))
     if not b.words:
@@ -201,7 +200,6 @@ def score_brackets(gold: Sequence[str], test: Sequence[str], rules: BracketRules
 
 
 def summarise(sentences: Sequence[SentenceScore]) -> BracketScore:
-    """Sum up as EVALB does."""
     valid = [each for each in sentences if each.status == _VALID]
     total = {each.name: sum(getattr(score, each.name) for score in valid) for each in fields(SentenceScore)}
     recall, precision = _percent(total["matched"], total["gold"]), _percent(total["matched"], total["test"])

@@ -373,6 +373,5 @@ def _category(label: bytes) -> bytes:
 
 
 def _by_tag(texts: Sequence[tuple[int, bytes]]) -> dict[TagKind, list[int]]:
-    """The sub-words that can begin a tag of each kind."""
     found = {kind: [token for token, text in texts if kind_of_tag(text) is kind] for kind in TagKind}
     return {**found, TagKind.ANY: [token for token, _ in texts]}

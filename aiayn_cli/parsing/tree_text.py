@@ -176,7 +176,6 @@ class _Builder:
         self._place(tag)
 
     def finish(self) -> Restored:
-        """Place the remaining words, and end all open constituents."""
         while self._next < len(self._words):
             self._repairs["word left out"] += 1
             self._place("")

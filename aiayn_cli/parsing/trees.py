@@ -78,7 +78,6 @@ def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterat
 
 
 def to_text(tree: Iterable[Event]) -> str:
-    """Write a tree on one line."""
     parts = []
     for event in tree:
         match event:
@@ -138,7 +137,6 @@ def category(label: str) -> str:
 
 
 def words(tree: Iterable[Event]) -> list[str]:
-    """The words of a tree, escaped."""
     return [event.word for event in tree if isinstance(event, Leaf)]
 
 
@@ -148,7 +146,6 @@ def escape(word: str) -> str:
 
 
 def unescape(word: str) -> str:
-    """Undo escape()."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 

@@ -1,6 +1,5 @@
 """Beam search by CTranslate2, an optional package whose C++ engine runs what `aiayn export` wrote."""
 
-import hashlib
 import importlib
 import json
 import os
@@ -14,6 +13,7 @@ from aiayn_cli.checkpoint.format import Checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.device import Device, adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError, CheckpointError
+from aiayn_cli.files import hash_of
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.options import SearchOptions
@@ -119,12 +119,18 @@ class CTranslate2Engine:
         decoding: DecodingConfig,
         options: SearchOptions,
     ) -> list[Found]:
-        """Find the best outputs for each source, best first; arguments as in SearchEngine.
+        """Find n_best outputs for each source, best first.
 
         Their log p is CTranslate2's: without EOS where an output is cut at its longest length, and normalised over
         the tokens that are allowed, so that it is a little higher than the model's own. So is its length penalty,
         n ** alpha.
 
+        Args:
+            sources: ids without EOS.
+            prefixes: how the outputs of each begin.
+            max_lengths: the longest output of each, in tokens with EOS, at least 1.
+            decoding: its beam_size and alpha count.
+            options: all but max_length and sampling count.
         Raises:
             AiaynError: CTranslate2 refuses, such as for what its environment variables say.
             MemoryError: there is none left.
@@ -214,24 +220,20 @@ def _hint(otherwise: str) -> str:
 
 
 def default_folder(checkpoint: Checkpoint, int8: bool) -> Path:
-    """Where a checkpoint is exported to, and looked for."""
     return checkpoint.path / ("ctranslate2-int8" if int8 else "ctranslate2")
 
 
 def source_pieces(codec: Codec) -> list[str]:
-    """What each source id stands for."""
     return codec.pieces(range(codec.src_size))
 
 
 def target_pieces(codec: Codec) -> list[str]:
-    """What each target id stands for."""
     return codec.tgt_pieces(range(codec.tgt_size))
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
     """SHA-256 of the weights, so that an export of others is noticed."""
-    with (checkpoint.path / "weights.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_of(checkpoint.path / "weights.safetensors")
 
 
 def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8: bool) -> tuple[CTranslate2Engine, str]:

@@ -29,15 +29,11 @@ Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target, without 
 
 @dataclass(frozen=True)
 class Forced:
-    """One pair, forced.
+    """One pair, forced."""
 
-    Attributes:
-        token_log_probs: natural log p of each target token, and of EOS at the end.
-        attention: [tgt_len + 1, src_len + 1], where the model looks to choose each of them, EOS last on both sides;
-            None if it was not requested.
-    """
-
-    token_log_probs: tuple[float, ...]
+    token_log_probs: tuple[float, ...]  # natural log p of each target token, and of EOS at the end
+    # [tgt_len + 1, src_len + 1], where the model looks to choose each of them, EOS last on both sides; None if it was
+    # not requested
     attention: npt.NDArray[np.float32] | None = None
 
     @property
@@ -87,11 +83,6 @@ def force_decode(
 
 
 def _check_shows_attention(models: Sequence[TranslationModel]) -> None:
-    """Refuse models that are no Transformers.
-
-    Raises:
-        AiaynError: one is none.
-    """
     if not all(isinstance(model, Transformer) for model in models):
         raise AiaynError("the model is no Transformer, and shows no attention", "drop --alignments and --attention")
 
@@ -112,7 +103,6 @@ def _force(
 
 
 def _mean_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
-    """Log of the mean of the probabilities that several models give, of the same shape."""
     if len(log_probs) == 1:
         return log_probs[0]
     return torch.stack(list(log_probs)).logsumexp(dim=0) - math.log(len(log_probs))
@@ -141,7 +131,6 @@ def _log_probs(model: TranslationModel, hidden: Tensor, tokens: Tensor) -> Tenso
 
 
 def _batches(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[int]]:
-    """Group pairs of similar length, the longest first."""
     longest = [max(len(src), len(tgt)) + 1 for src, tgt in pairs]
     order = sorted(range(len(pairs)), key=lambda number: -longest[number])
     start = 0
@@ -152,7 +141,6 @@ def _batches(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[int]]:
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Rows of ids, [rows, longest], filled up with PAD_ID."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows])
 
@@ -173,7 +161,6 @@ class SecondPass:
         self._models, self._codec, self._device, self._batch_tokens = models, codec, device, batch_tokens
 
     def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        """Score given outputs, [pairs] of ids without special tokens; see force_decode()."""
         return force_decode(
             self._models, pairs, device=self._device, batch_tokens=self._batch_tokens, with_attention=with_attention
         )

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from aiayn_cli.text.lines import is_blank, map_line_breaks
 from aiayn_cli.translate.options import FormatName, OutputStyle
@@ -19,20 +19,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class InputLine:
-    """One record of the input.
+    """One record of the input."""
 
-    Attributes:
-        number: of its line, from 1 on.
-        text: what to translate; "" where the record could not be read.
-        prefix: how the translation begins ("" = free); or the translation itself, where that is given.
-        error: why the record could not be read; "" where it could.
-        fields: for JSON, all its fields, or only the "id" where there is an error; None for a line of text.
-    """
-
-    number: int
-    text: str
-    prefix: str = ""
-    error: str = ""
+    number: int  # of its line, from 1 on
+    text: str  # what to translate; "" where the record could not be read
+    prefix: str = ""  # how the translation begins ("" = free); or the translation itself, where that is given
+    error: str = ""  # why the record could not be read; "" where it could
+    # for JSON, all its fields, or only the "id" where there is an error; None for a line of text
     fields: Mapping[str, Any] | None = None
 
 
@@ -48,23 +41,17 @@ class Output:
 
 @dataclass(frozen=True)
 class PairScore:
-    """What forced decoding says of a given translation.
+    """What forced decoding says of a given translation."""
 
-    Attributes:
-        log_prob: natural log p of all tokens; NaN without a score.
-        perplexity: per token.
-        tokens: each sub-word with its natural log p, "</s>" last; none without a score.
-    """
-
-    log_prob: float
-    perplexity: float
-    tokens: Sequence[tuple[str, float]]
+    log_prob: float  # natural log p of all tokens; NaN without a score
+    perplexity: float  # per token
+    tokens: Sequence[tuple[str, float]]  # each sub-word with its natural log p, "</s>" last; none without a score
 
 
-class LineFormat(Protocol):
-    """A format of input and output; a new one is a class and a row of FORMATS."""
+class TextFormat:
+    """Plain lines; scores stand before outputs, alignments behind, with a TAB between."""
 
-    is_strict: bool  # whether a record that cannot be read makes the command fail at its end
+    is_strict = False  # whether a record that cannot be read makes the command fail at its end
 
     def read(self, number: int, record: str | None, prefix: str, *, own_prefix: bool) -> InputLine:
         """Read one record.
@@ -75,37 +62,6 @@ class LineFormat(Protocol):
             prefix: that of a second file.
             own_prefix: whether a prefix in the record itself counts instead.
         """
-
-    def write(
-        self,
-        line: InputLine,
-        outputs: Sequence[Translation],
-        details: Sequence[Details | None],
-        style: OutputStyle,
-    ) -> list[str]:
-        """One record for each output of a line."""
-
-    def needs_details(self, style: OutputStyle) -> bool:
-        """Whether write() needs forced decoding of the outputs."""
-
-    def in_result(
-        self, records: Sequence[str], outputs: Sequence[Translation], details: Sequence[Details | None]
-    ) -> tuple[Output | Mapping[str, Any], ...]:
-        """The outputs of a line as --json shows them; `records` are what write() gave."""
-
-    def write_score(self, line: InputLine, score: PairScore) -> str:
-        """One record for the score of a given translation, the line's prefix."""
-
-    def score_in_result(self, line: InputLine, score: PairScore) -> tuple[float, float] | Mapping[str, Any]:
-        """The same as --json shows it."""
-
-
-class TextFormat:
-    """Plain lines; scores stand before outputs, alignments behind, with a TAB between."""
-
-    is_strict = False
-
-    def read(self, number: int, record: str | None, prefix: str, *, own_prefix: bool) -> InputLine:
         if record is None:
             return InputLine(number, "", prefix, _BAD_BYTES)
         return InputLine(number, "" if is_blank(record) else record, prefix)
@@ -218,6 +174,7 @@ class JsonLinesFormat:
         return result
 
 
+LineFormat = TextFormat | JsonLinesFormat
 FORMATS: dict[FormatName, LineFormat] = {"text": TextFormat(), "jsonl": JsonLinesFormat()}
 
 

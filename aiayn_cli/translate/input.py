@@ -134,7 +134,6 @@ _END = _End()
 
 @contextmanager
 def open_input(options: TextOptions, *, second_is_target: bool = False) -> Iterator[InputLines]:
-    """Open the input, and the second file where there is one; see InputLines."""
     with ExitStack() as files:
         file = files.enter_context(_opened(options.source))
         second = files.enter_context(_opened(options.prefix)) if options.prefix else None
@@ -152,7 +151,6 @@ def check_input(options: TextOptions) -> None:
 
 
 def is_typed(source: str) -> bool:
-    """Whether somebody types the lines: they are read from a terminal."""
     return source == "-" and sys.stdin.isatty()
 
 

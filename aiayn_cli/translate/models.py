@@ -17,31 +17,23 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, load_glossary
-from aiayn_cli.translate.ctranslate2_engine import load_exported
+from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine, load_exported
 from aiayn_cli.translate.options import Engine, TranslateOptions
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translation import SearchEngine
 from aiayn_cli.translate.translator import Translator
 from aiayn_cli.translate.trust.notices import LineNotices
 
 
 @dataclass(frozen=True)
 class LoadedModels:
-    """Models that are ready.
+    """Models that are ready."""
 
-    Attributes:
-        checkpoints: where they come from.
-        codec: their vocabulary.
-        translator: all of them, as an ensemble where there are several.
-        glossary: the terms that they must use.
-        confirm: to be called before the first output: waits for the check of their weights, and raises CheckpointError
-            where they are damaged.
-    """
-
-    checkpoints: Sequence[Checkpoint]
-    codec: Codec
-    translator: Translator
-    glossary: Glossary | None
+    checkpoints: Sequence[Checkpoint]  # where they come from
+    codec: Codec  # their vocabulary
+    translator: Translator  # all of them, as an ensemble where there are several
+    glossary: Glossary | None  # the terms that they must use
+    # to be called before the first output: waits for the check of their weights, and raises CheckpointError where
+    # they are damaged
     confirm: Callable[[], None]
 
     @property
@@ -91,7 +83,7 @@ def load_models(
         )
     check_in_background = check_in_background and not other and not engine.int8
     networks = [load_network(checkpoint, checked=not check_in_background) for checkpoint in checkpoints]
-    exported: SearchEngine | None = None
+    exported: CTranslate2Engine | None = None
     if other:
         exported, label = load_exported(first, codec, chosen, int8=engine.int8)
         logs.notice(label)
@@ -163,11 +155,7 @@ def _refuse_for_ctranslate2(options: TranslateOptions, n_models: int) -> None:
 def refuse_unsupported(checkpoints: Sequence[Checkpoint], options: TranslateOptions) -> None:
     """Refuse options for Transformers, for models of raw text, for models that write text, or for parsers.
 
-    Args:
-        checkpoints: of the models; several are an ensemble, of which the first one's attention is drawn.
-        options: all of them.
-    Raises:
-        AiaynError: a model cannot do it.
+    Of an ensemble, the first one's attention is drawn.
     """
     first, text, output = checkpoints[0], options.text, options.output
     shows_attention = {
@@ -213,7 +201,6 @@ def _refuse_for_trees(parser: Checkpoint, options: TranslateOptions) -> None:
 
 
 def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeGrammar | None:
-    """The grammar of a parser's outputs, where the search can follow one."""
     if not checkpoint.text.trees:
         return None
     reason = "--engine ctranslate2 knows no rules for trees" if engine == "ctranslate2" else ""

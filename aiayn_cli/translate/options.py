@@ -17,20 +17,14 @@ LONGEST_PASS = 1_000  # tokens of one pass on either side, whatever the options:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How the next token is drawn.
+    """How the next token is drawn."""
 
-    Attributes:
-        temperature: above 0; log p is divided by it: below 1 makes likely tokens likelier.
-        top_k: draw among the k likeliest tokens only; 0 = all.
-        top_p: draw among the likeliest tokens that together have this probability at least; 1 = all (Holtzman et al.
-            2020, "The Curious Case of Neural Text Degeneration"). Applied after temperature and top_k.
-        seed: another one gives other outputs.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
+    temperature: float = 1.0  # above 0; log p is divided by it: below 1 makes likely tokens likelier
+    top_k: int = 0  # draw among the k likeliest tokens only; 0 = all
+    # draw among the likeliest tokens that together have this probability at least; 1 = all (Holtzman et al. 2020,
+    # "The Curious Case of Neural Text Degeneration"). Applied after temperature and top_k.
     top_p: float = 1.0
-    seed: int = 0
+    seed: int = 0  # another one gives other outputs
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
@@ -44,21 +38,13 @@ class Sampling:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """What a search does beyond DecodingConfig.
+    """What a search does beyond DecodingConfig."""
 
-    Attributes:
-        n_best: outputs for each line.
-        min_length: fewest tokens of an output, without its end token, where the longest length allows it.
-        max_length: most tokens of an output, without its end token; 0 = only DecodingConfig's max_extra.
-        no_repeat_ngram: no output holds the same N tokens in a row twice; 0 = no ban.
-        sampling: draw the outputs instead of searching for the best ones.
-    """
-
-    n_best: int = 1
-    min_length: int = 0
-    max_length: int = 0
-    no_repeat_ngram: int = 0
-    sampling: Sampling | None = None
+    n_best: int = 1  # outputs for each line
+    min_length: int = 0  # fewest tokens of an output, without its end token, where the longest length allows it
+    max_length: int = 0  # most tokens of an output, without its end token; 0 = only DecodingConfig's max_extra
+    no_repeat_ngram: int = 0  # no output holds the same N tokens in a row twice; 0 = no ban
+    sampling: Sampling | None = None  # draw the outputs instead of searching for the best ones
 
     def __post_init__(self) -> None:
         if self.max_length and self.min_length > self.max_length:
@@ -104,82 +90,51 @@ class DecodingOverrides:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What computes.
+    """What computes; device and precision as in choose_device()."""
 
-    Attributes:
-        models: checkpoints or runs; several are an ensemble; none = the newest run of the working folder.
-        device, precision: as in choose_device().
-        gpus: processes that share the lines, one for each GPU, or on the CPU with device "cpu"; None = this one.
-        engine: what searches.
-        int8: multiply by 8-bit weights.
-    """
-
-    models: tuple[Path, ...] = ()
+    models: tuple[Path, ...] = ()  # checkpoints or runs; several are an ensemble; none = the newest run
     device: str = "auto"
-    gpus: int | None = None
+    gpus: int | None = None  # processes that share the lines, each on a GPU or ("cpu") the CPU; None = this one
     precision: Precision = "auto"
-    engine: Engine = "torch"
-    int8: bool = False
+    engine: Engine = "torch"  # what searches
+    int8: bool = False  # multiply by 8-bit weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """What is read.
+    """What is read."""
 
-    Attributes:
-        source: file, "-" for stdin; compressed bytes are unpacked, whatever the name.
-        format: of the source.
-        prefix: file with the beginning of each output, one a line.
-        markup: carry each tag, placeholder and address through, as in MarkupTranslator.
-        glossary: file of terms that outputs must use, as in load_glossary().
-    """
-
-    source: str = "-"
-    format: FormatName = "text"
-    prefix: Path | None = None
-    markup: bool = False
-    glossary: Path | None = None
+    source: str = "-"  # file, "-" for stdin; compressed bytes are unpacked, whatever the name
+    format: FormatName = "text"  # of the source
+    prefix: Path | None = None  # file with the beginning of each output, one a line
+    markup: bool = False  # carry each tag, placeholder and address through, as in MarkupTranslator
+    glossary: Path | None = None  # file of terms that outputs must use, as in load_glossary()
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputStyle:
-    """What is written for each output.
+    """What is written for each output."""
 
-    Attributes:
-        format: text, or jsonl with one object for each output.
-        scores: text: the score and a TAB before each output; jsonl: also log p of each sub-word.
-        alignments: text: a TAB and pairs such as 0-0 1-2 after each output; jsonl: the same as pairs of numbers.
-    """
-
-    format: FormatName = "text"
-    scores: bool = False
+    format: FormatName = "text"  # text, or jsonl with one object for each output
+    scores: bool = False  # text: the score and a TAB before each output; jsonl: also log p of each sub-word
+    # text: a TAB and pairs such as 0-0 1-2 after each output; jsonl: the same as pairs of numbers
     alignments: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Where results go.
+    """Where results go."""
 
-    Attributes:
-        path: file that appears under its name when all is done; None = stdout.
-        style: of its records.
-        report: file for a JSON object on each line's best output.
-        on_suspect: what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines
-            before.
-        attention: page of HTML to write, which draws where the model looked for the first outputs.
-        keep: give the outputs in the result; without a path they are then not written.
-    """
-
-    path: Path | None = None
-    style: OutputStyle = OutputStyle()
-    report: Path | None = None
+    path: Path | None = None  # file that appears under its name when all is done; None = stdout
+    style: OutputStyle = OutputStyle()  # of its records
+    report: Path | None = None  # file for a JSON object on each line's best output
+    # what to do about outputs that look wrong, as in Judge; "fail" ends with an error after the lines before
     on_suspect: OnSuspect = "keep"
-    attention: Path | None = None
-    keep: bool = False
+    attention: Path | None = None  # page of HTML to write, which draws where the model looked for the first outputs
+    keep: bool = False  # give the outputs in the result; without a path they are then not written
 
     @property
     def silent(self) -> bool:
-        """Whether outputs are only in the result."""
         return self.keep and self.path is None
 
 

@@ -24,33 +24,21 @@ _WARNINGS = 5  # pairs without a score named one by one
 
 @dataclass(frozen=True)
 class ScoreAgainstResult:
-    """What was scored.
+    """What was scored."""
 
-    Attributes:
-        models: the checkpoints that were used.
-        lines: pairs read and written.
-        unscored_lines: those with a blank, unreadable or very long side.
-        broken_records: those of JSON that could not be read.
-        log_prob: natural log of the probability of all scored translations together, end tokens included.
-        tokens: their sub-words and end tokens.
-        perplexity: exp(-log_prob / tokens).
-        stopped: why it ended before the last pair; None where it did not.
-        scores: log p and perplexity of each pair, where they are part of the result; where the output is JSON, the
-            objects that are written.
-    """
-
-    models: tuple[str, ...]
-    lines: int
-    unscored_lines: int
-    broken_records: int
-    log_prob: float
-    tokens: int
-    perplexity: float
-    stopped: str | None = None
+    models: tuple[str, ...]  # the checkpoints that were used
+    lines: int  # pairs read and written
+    unscored_lines: int  # those with a blank, unreadable or very long side
+    broken_records: int  # those of JSON that could not be read
+    log_prob: float  # natural log of the probability of all scored translations together, end tokens included
+    tokens: int  # their sub-words and end tokens
+    perplexity: float  # exp(-log_prob / tokens)
+    stopped: str | None = None  # why it ended before the last pair; None where it did not
+    # log p and perplexity of each pair, where they are part of the result; where the output is JSON, the objects that
+    # are written
     scores: tuple[tuple[float, float] | Mapping[str, Any], ...] | None = None
 
     def summary(self) -> str:
-        """One line for a person."""
         missing = f", {self.unscored_lines:,} without a score" if self.unscored_lines else ""
         return f"scored {self.lines:,} pairs: perplexity {self.perplexity:.4g} over {self.tokens:,} tokens{missing}"
 
@@ -123,7 +111,6 @@ class _PairScorer:
         self.log_prob = 0.0
 
     def score(self, group: Sequence[InputLine]) -> list[str]:
-        """The record of each pair."""
         src = self._codec.encode([line.text for line in group])
         targets = [line.prefix for line in group] if self._trees is None else list(map(self._trees.sequence, group))
         tgt = self._codec.encode_tgt(targets)

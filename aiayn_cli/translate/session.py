@@ -22,7 +22,7 @@ from aiayn_cli.translate.output import check_outputs, give_unfinished, open_writ
 from aiayn_cli.translate.score_against import run_score_against
 from aiayn_cli.translate.trust.flags import FLAGS
 from aiayn_cli.translate.trust.notices import LineNotice, LineNotices
-from aiayn_cli.translate.trust.report import SuspectCounts
+from aiayn_cli.translate.trust.suspects import SuspectCounts
 from aiayn_cli.translate.worker import Answer, ModelInfo, Task, WorkerPlace, start_worker
 
 __all__ = ["run_score_against", "run_translate"]
@@ -33,43 +33,26 @@ TakenTask = TypeVar("TakenTask")
 
 @dataclass(frozen=True)
 class TranslateResult:
-    """What was translated.
+    """What was translated."""
 
-    Attributes:
-        models: the checkpoints that were used.
-        lines: read and written (times n-best).
-        blank_lines: those of these that were blank and stayed so.
-        unreadable_lines: those with bytes that are not text, or broken JSON; their translation is blank.
-        broken_records: unreadable_lines, where the input is JSON.
-        split_lines: those too long for one pass.
-        suspect_lines: those whose best output has a flag (flags.FLAGS).
-        mended_lines: those that lost their flags in another search.
-        flags: how often each flag was raised.
-        repaired_lines: those with a tree that had to be repaired.
-        seconds: of work on lines, without loading and without waiting for lines.
-        lines_per_second: speed.
-        stopped: why it ended before the last line; None where it did not.
-        translations: the outputs for each line, where they are part of the result; where the output is JSON, the
-            objects that are written.
-    """
-
-    models: tuple[str, ...]
-    lines: int
-    blank_lines: int
-    unreadable_lines: int
-    broken_records: int
-    split_lines: int
-    suspect_lines: int
-    mended_lines: int
-    flags: Mapping[str, int]
-    repaired_lines: int
-    seconds: float
-    lines_per_second: float
-    stopped: str | None = None
+    models: tuple[str, ...]  # the checkpoints that were used
+    lines: int  # read and written (times n-best)
+    blank_lines: int  # those of these that were blank and stayed so
+    unreadable_lines: int  # those with bytes that are not text, or broken JSON; their translation is blank
+    broken_records: int  # unreadable_lines, where the input is JSON
+    split_lines: int  # those too long for one pass
+    suspect_lines: int  # those whose best output has a flag (flags.FLAGS)
+    mended_lines: int  # those that lost their flags in another search
+    flags: Mapping[str, int]  # how often each flag was raised
+    repaired_lines: int  # those with a tree that had to be repaired
+    seconds: float  # of work on lines, without loading and without waiting for lines
+    lines_per_second: float  # speed
+    stopped: str | None = None  # why it ended before the last line; None where it did not
+    # the outputs for each line, where they are part of the result; where the output is JSON, the objects that are
+    # written
     translations: tuple[tuple[Output | Mapping[str, Any], ...], ...] | None = None
 
     def summary(self) -> str:
-        """One line for a person."""
         remarks = (
             ("blank", self.blank_lines),
             ("unreadable", self.unreadable_lines),
@@ -135,7 +118,6 @@ def run_translate(
 def _workers(
     options: TranslateOptions, devices: list[str]
 ) -> Iterator[tuple[ModelInfo, Callable[[Iterable[Task]], Iterable[tuple[Task, Answer]]]]]:
-    """What translates: this process, or one for each device where there are several."""
     places = [WorkerPlace(device, rank, len(devices), logs.verbosity()) for rank, device in enumerate(devices)]
     if len(places) == 1:
         info, work = start_worker(options, places[0])
@@ -149,18 +131,7 @@ def _workers(
 
 
 class _AnswerWriter:
-    """Takes the answers in order: writes, reports, counts, draws.
-
-    Args:
-        options: where results go.
-        lines: the input.
-        info: on the models.
-        write: takes the records of the output.
-        write_report: takes those of the report.
-
-    Attributes:
-        picture: takes what attention is drawn.
-    """
+    """Takes the answers in order: writes, reports, counts, draws."""
 
     def __init__(
         self,
@@ -221,14 +192,12 @@ class _AnswerWriter:
         )
 
     def finish(self) -> None:
-        """Say what a person should know at the end, and write the page."""
         self._notices.sum_up()
         self._write_page()
         if summary := self._suspects.summary():
             logs.notice(summary)
 
     def finish_early(self, error: BaseException) -> None:
-        """Do the same after an error, which is what a person should know first."""
         try:
             if isinstance(error, BrokenPipeError):
                 self._write_page()
@@ -266,7 +235,6 @@ class WorkTime:
         self._since = self._before = 0.0
 
     def taken(self, tasks: Iterable[TakenTask]) -> Iterator[TakenTask]:
-        """Give the tasks; the work on each begins when it is taken."""
         for task in tasks:
             with self._lock:
                 if not self._open:
@@ -275,7 +243,6 @@ class WorkTime:
             yield task
 
     def finished(self) -> None:
-        """The answer to one of the tasks is written."""
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -283,6 +250,5 @@ class WorkTime:
 
     @property
     def seconds(self) -> float:
-        """How long there was work until now."""
         with self._lock:
             return self._before + (self._clock() - self._since if self._open else 0.0)

@@ -91,25 +91,20 @@ class Translator:
 
     @property
     def decoding(self) -> DecodingConfig:
-        """Beam, length penalty, longest output, batch size."""
         return self._search.decoding
 
     @property
     def max_positions(self) -> int:
-        """The longest sequence that the models can read or write, in tokens."""
         return self._search.max_positions
 
     @property
     def options(self) -> SearchOptions:
-        """What the search does beyond that."""
         return self._search.options
 
     def count_sub_words(self, line: str) -> int:
-        """How many sub-words the model reads for a line, without EOS."""
         return len(self._codec.encode([line])[0])
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """The best output for each line, in order."""
         return [outputs[0].text for outputs in self.translate_n_best(lines)]
 
     def translate_n_best(
@@ -152,11 +147,9 @@ class Translator:
         return [hypotheses[0].tokens for hypotheses in found]
 
     def second_pass(self) -> SecondPass:
-        """What finds out more about outputs with the same models."""
         return SecondPass(self._search.models, self._codec, self._search.device, self.decoding.batch_tokens)
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
-        """What is to be searched for lines, in order, and the words between that are not."""
         pieces = [
             (number, text, is_word)
             for number, line in enumerate(lines)
@@ -256,16 +249,9 @@ class Translator:
 
 @dataclass
 class _Pass:
-    """A part of a line.
+    """A part of a line."""
 
-    Attributes:
-        line: its position among the lines of one call.
-        source: what is searched; None for a word that is too long.
-        word: such a word.
-        found: outputs of the search.
-    """
-
-    line: int
-    source: SearchInput | None = None
-    word: str = ""
-    found: list[Hypothesis] = field(default_factory=list)
+    line: int  # its position among the lines of one call
+    source: SearchInput | None = None  # what is searched; None for a word that is too long
+    word: str = ""  # such a word
+    found: list[Hypothesis] = field(default_factory=list)  # outputs of the search

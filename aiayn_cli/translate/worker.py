@@ -13,7 +13,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.processes import available_cores
 from aiayn_cli.translate.aids.attention import draw_attention
-from aiayn_cli.translate.aids.markup_translator import MarkupTranslator
+from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.formats import FORMATS, InputLine, Output
 from aiayn_cli.translate.input import is_typed
 from aiayn_cli.translate.models import LoadedModels, load_models
@@ -21,77 +21,50 @@ from aiayn_cli.translate.options import TranslateOptions
 from aiayn_cli.translate.translation import Details, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.notices import LineNotice, RecordedNotices
-from aiayn_cli.translate.trust.report import report_record
-from aiayn_cli.translate.trust.suspects import AnyTranslator, Judge, Judged
+from aiayn_cli.translate.trust.suspects import AnyTranslator, Judge, Judged, report_record
 
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where a process stands among those that share the lines.
+    """Where a process stands among those that share the lines."""
 
-    Attributes:
-        device: as in choose_device().
-        rank: number of this process; only the first one says what was chosen.
-        processes: how many share this machine's processors.
-        verbosity: of logs.
-    """
-
-    device: str
-    rank: int
-    processes: int
-    verbosity: int
+    device: str  # as in choose_device()
+    rank: int  # number of this process; only the first one says what was chosen
+    processes: int  # how many share this machine's processors
+    verbosity: int  # of logs
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of the models once they are loaded.
+    """What is known of the models once they are loaded."""
 
-    Attributes:
-        models: the checkpoints.
-        title: what they are, for a heading.
-    """
-
-    models: tuple[str, ...]
-    title: str
+    models: tuple[str, ...]  # the checkpoints
+    title: str  # what they are, for a heading
 
 
 @dataclass(frozen=True)
 class Task:
-    """Lines to translate together.
+    """Lines to translate together."""
 
-    Attributes:
-        lines: in order, their numbers without gaps.
-        drawings: passes whose attention is drawn, at most; None = no page is written.
-    """
-
-    lines: Sequence[InputLine]
-    drawings: int | None = None
+    lines: Sequence[InputLine]  # in order, their numbers without gaps
+    drawings: int | None = None  # passes whose attention is drawn, at most; None = no page is written
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a task.
+    """What came of a task."""
 
-    Attributes:
-        records: what is written, for each line in order; where one looked suspect and the work stops there, only for
-            those before it.
-        report: what is reported, for each of these lines; empty without a report.
-        judged: these lines' outputs, and what is thought of the best one.
-        kept: these outputs as the result shows them; empty where it does not.
-        suspect: flags of the line where the work stops.
-        notices: what a person should know.
-        drawings: attention of the first passes, as encode_example() writes it.
-        undrawn: how many further passes there were, where any were drawn.
-    """
-
+    # what is written, for each line in order; where one looked suspect and the work stops there, only for those
+    # before it
     records: Sequence[Sequence[str]]
-    report: Sequence[str]
-    judged: Sequence[Judged]
+    report: Sequence[str]  # what is reported, for each of these lines; empty without a report
+    judged: Sequence[Judged]  # these lines' outputs, and what is thought of the best one
+    # these outputs as the result shows them; empty where it does not
     kept: Sequence[tuple[Output | Mapping[str, Any], ...]] = ()
-    suspect: tuple[str, ...] = ()
-    notices: Sequence[LineNotice] = ()
-    drawings: Sequence[str] = ()
-    undrawn: int = 0
+    suspect: tuple[str, ...] = ()  # flags of the line where the work stops
+    notices: Sequence[LineNotice] = ()  # what a person should know
+    drawings: Sequence[str] = ()  # attention of the first passes, as encode_example() writes it
+    undrawn: int = 0  # how many further passes there were, where any were drawn
 
 
 def start_worker(options: TranslateOptions, place: WorkerPlace) -> tuple[ModelInfo, Callable[[Task], Answer]]:
@@ -191,7 +164,6 @@ class _Worker:
         return report_record(line.number, line.text, judged, (line.fields or {}).get("id"), more)
 
     def _details(self, judged: Sequence[Judged]) -> list[list[Details | None]]:
-        """What forced decoding finds out about each output of each line; None where nothing shows it."""
         if not self._format.needs_details(self._style):
             return [[None] * len(each.outputs) for each in judged]
         outputs = [output for each in judged for output in each.outputs]

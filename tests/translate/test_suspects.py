@@ -113,9 +113,7 @@ def test_markup_comes_through_in_every_mode_and_is_flagged_where_it_does_not(
     for line, *outputs in zip(lines, out[::2], out[1::2], strict=True):
         assert [find_markup(output) for output in outputs] == [find_markup(line)] * 2
     assert "markup_lost" not in (tmp_path / "report").read_text(encoding="utf-8")
-    monkeypatch.setattr(
-        "aiayn_cli.translate.aids.markup_translator.put_back", lambda plain, items, output, links: output
-    )
+    monkeypatch.setattr("aiayn_cli.translate.aids.markup.put_back", lambda plain, items, output, links: output)
     run(model, options, data, monkeypatch, capsys)
     records = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
     assert ["markup_lost" in record["flags"] for record in records] == [True, False, True, False]

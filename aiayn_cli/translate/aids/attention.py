@@ -25,22 +25,14 @@ _BOS, _EOS = "<s>", "</s>"  # as SentencePiece writes them
 
 @dataclass(frozen=True)
 class AttentionExample:
-    """One pass through the model.
+    """One pass through the model."""
 
-    Attributes:
-        label: its name in the list of sentences, such as "line 3".
-        source, output: their text.
-        src: the source's sub-words, without EOS.
-        tgt: the output's sub-words, without BOS and EOS.
-        maps: of a batch of this pair alone, EOS at the end of the source and BOS at the start of what was read.
-    """
-
-    label: str
+    label: str  # its name in the list of sentences, such as "line 3"
     source: str
     output: str
-    src: Sequence[str]
-    tgt: Sequence[str]
-    maps: AttentionMaps
+    src: Sequence[str]  # the source's sub-words, without EOS
+    tgt: Sequence[str]  # the output's sub-words, without BOS and EOS
+    maps: AttentionMaps  # of this pair alone, EOS at the end of the source and BOS at the start of what was read
 
 
 def encode_example(example: AttentionExample) -> str:
@@ -136,7 +128,6 @@ class AttentionPicture:
                 self._left_out += 1
 
     def write(self, title: str) -> None:
-        """Write the page."""
         if self._path is None:
             return
         if not self._examples:

@@ -65,7 +65,6 @@ class Glossary:
         return found
 
     def constraints(self, text: str) -> list[Constraint]:
-        """The constraints on the translation of a text."""
         return [term.constraint for term in self.find(text) if term.constraint]
 
     def missing(self, source: str, translation: str) -> list[Term]:
@@ -151,7 +150,6 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
 
 
 def _entry(line: str, place: str) -> tuple[str, list[str]]:
-    """The source term and the translations in a line."""
     fields = [unicodedata.normalize("NFC", " ".join(field.split())) for field in line.split("\t")]
     while len(fields) > 2 and not fields[-1]:  # empty columns of a table
         fields.pop()
@@ -165,7 +163,6 @@ def _entry(line: str, place: str) -> tuple[str, list[str]]:
 
 
 def _constraints(targets: Sequence[Sequence[str]], codec: Codec, has_blanks: bool) -> list[Constraint]:
-    """Each entry's translations in sub-words, as far as the vocabulary can write them."""
     encoded = iter(codec.encode_tgt([target for each in targets for target in each]))
     found = []
     for each in targets:

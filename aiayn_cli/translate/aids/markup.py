@@ -7,10 +7,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
+from aiayn_cli.config import DecodingConfig
 from aiayn_cli.translate.aids.alignment import Links
+from aiayn_cli.translate.options import SearchOptions
+from aiayn_cli.translate.translation import Translation
+from aiayn_cli.translate.translator import Translator
 
 # Linear in the length of the text: no pattern rescans it from each of its characters.
 ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -135,7 +139,6 @@ class _Placement:
         return text + self._output[place:end]
 
     def _span(self, item: Item) -> tuple[int, int]:
-        """Where an item begins and ends in the output."""
         if not item.closing:
             place = self._place(item.offset)
             return place, place
@@ -152,7 +155,6 @@ class _Placement:
         return first, max(first, last)
 
     def _place(self, offset: int) -> int:
-        """The place in the output for an item at an offset of the source."""
         word = bisect_left(self._ends, offset)  # the first that ends there or later
         if word == len(self._src):
             return len(self._output)
@@ -200,3 +202,74 @@ def _give_up(stack: list[_Open]) -> None:
     """Treat an opening tag that is never closed as a single tag."""
     opened = stack.pop()
     stack[-1].children += [opened.item, *opened.children]
+
+
+class MarkupTranslator:
+    """Translates text without its markup, and puts that back by the alignment of words.
+
+    Placeholders and addresses are left in the text at first, since a sentence may need the word that they stand for.
+    Where the model does not bring each of them through, the line is translated again without them.
+    The translator's models have to be Transformers of raw text.
+    """
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+
+    @property
+    def decoding(self) -> DecodingConfig:
+        return self._translator.decoding
+
+    @property
+    def options(self) -> SearchOptions:
+        return self._translator.options
+
+    def count_sub_words(self, line: str) -> int:
+        """How many sub-words the model reads for a line without its markup."""
+        return self._translator.count_sub_words(take_out(line, placeholders=True)[0])
+
+    def variant(
+        self,
+        *,
+        decoding: DecodingConfig | None = None,
+        options: SearchOptions | None = None,
+        longest_source: int | None = None,
+    ) -> "MarkupTranslator":
+        return MarkupTranslator(
+            self._translator.variant(decoding=decoding, options=options, longest_source=longest_source)
+        )
+
+    def translate_n_best(
+        self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
+    ) -> list[list[Translation]]:
+        """Translate lines; see Translator. A line of nothing but markup comes out as it is."""
+        taken = [take_out(line, placeholders=False) for line in lines]
+        outputs = self._translator.translate_n_best([plain for plain, _ in taken], first_line, prefixes)
+        lost = [
+            number
+            for number, (plain, _) in enumerate(taken)
+            if (wanted := find_placeholders(plain))
+            and any(find_markup(each.text) != wanted for each in outputs[number])
+        ]
+        if lost:
+            for number in lost:
+                taken[number] = take_out(lines[number], placeholders=True)
+            again = self._translator.translate_n_best(
+                [taken[number][0] for number in lost], None, [prefixes[n] for n in lost] if prefixes else ()
+            )
+            for number, each in zip(lost, again, strict=True):
+                outputs[number] = each
+        return self._restored(taken, outputs)
+
+    def _restored(
+        self, taken: Sequence[tuple[str, tuple[Item, ...]]], outputs: list[list[Translation]]
+    ) -> list[list[Translation]]:
+        wanted = [number for number, (_, items) in enumerate(taken) if items]
+        flat = [each for number in wanted for each in outputs[number]]
+        details = iter(self._translator.second_pass().details(flat, with_alignment=True) if flat else ())
+        for number in wanted:
+            plain, items = taken[number]
+            outputs[number] = [
+                replace(each, text=put_back(plain, items, each.text, next(details).alignment))
+                for each in outputs[number]
+            ]
+        return outputs

@@ -326,7 +326,6 @@ class _Beams:
         self.log_probs = self.log_probs.masked_fill(self.done.unsqueeze(1), -torch.inf)
 
     def collect(self, found: list[list[Hypothesis]]) -> None:
-        """Write the outputs of finished sentences to their places in `found`."""
         done = self.done.nonzero().squeeze(1)
         kept = (self.best_scores[done].tolist(), self.best_log_probs[done].tolist(), self.best_tokens[done].tolist())
         for sentence, *outputs in zip(done.tolist(), *kept, strict=True):
@@ -337,7 +336,6 @@ class _Beams:
             ]
 
     def take(self, places: Tensor, other: "_Beams", chosen: slice) -> None:
-        """Replace the sentences at these places, [taken], with some of another search."""
         numbers = range(chosen.start, chosen.stop)
         for place, number in zip(places.tolist(), numbers, strict=True):
             self.sentences[place], self.n_steps[place] = other.sentences[number], other.n_steps[number]
@@ -348,7 +346,6 @@ class _Beams:
             getattr(self, name)[places] = getattr(other, name)[chosen]
 
     def keep(self, places: Tensor) -> None:
-        """Drop all sentences but those at these places, [kept]."""
         kept = places.tolist()
         self.sentences = [self.sentences[place] for place in kept]
         self.n_steps = [self.n_steps[place] for place in kept]
@@ -356,7 +353,6 @@ class _Beams:
             setattr(self, name, getattr(self, name)[places])
 
     def _make_room(self, steps: int) -> None:
-        """Pad `tokens` and `best_tokens` to so many steps, if they are shorter."""
         self.tokens, self.best_tokens = (
             functional.pad(tokens, (0, max(steps - tokens.shape[2], 0)), value=PAD_ID)
             for tokens in (self.tokens, self.best_tokens)

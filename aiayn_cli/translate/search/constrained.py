@@ -30,7 +30,6 @@ _MORE_PLACES, _WIDEST = 8, 32  # of a beam
 
 
 def phrase_tokens(constraints: Sequence[Constraint]) -> int:
-    """The most tokens that the phrases of some constraints take together."""
     return sum(max(map(len, alternatives)) for alternatives in constraints)
 
 
@@ -86,13 +85,11 @@ class PhraseRules:
         return PhraseState(met, frozenset(begun), matched=max((n for _, _, n in begun), default=0))
 
     def wanted(self, state: PhraseState) -> set[int]:
-        """The tokens that begin or continue a constraint that is not met."""
         tokens = {self.constraints[c][a][n] for c, a, n in state.begun}
         missing = (alternatives for c, alternatives in enumerate(self.constraints) if c not in state.met)
         return tokens | {phrase[0] for alternatives in missing for phrase in alternatives}
 
     def missing(self, state: PhraseState) -> int:
-        """The number of constraints that are not met."""
         return len(self.constraints) - len(state.met)
 
 
@@ -217,7 +214,6 @@ class _Sentence:
         return rows + [rows[0]] * (self.beam_size - len(rows))
 
     def last_tokens(self) -> list[int]:
-        """The token that each of beam_size rows read last."""
         tokens = [each.tokens[-1] for each in self.live]
         return tokens + [tokens[0]] * (self.beam_size - len(tokens))
 
@@ -287,7 +283,6 @@ class _Sentence:
         return _Live((*each.tokens, token), each.log_prob + log_prob, state, row, rank, owed)
 
     def _ended(self, each: _Live, log_prob: float) -> _Live:
-        """A hypothesis with EOS, of the given log p."""
         rank = each.rank + log_prob + (0.0 if each.state.completed >= 0 else each.owed)
         return replace(each, tokens=(*each.tokens, EOS_ID), log_prob=each.log_prob + log_prob, rank=rank)
 

@@ -27,6 +27,7 @@ from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.processes import Processes
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 from aiayn_cli.translate.aids.glossary import Glossary
+from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
 from aiayn_cli.translate.options import LONGEST_PASS, Sampling, SearchOptions
 from aiayn_cli.translate.search.batches import bands, batches, most_sentences
 from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty
@@ -34,7 +35,6 @@ from aiayn_cli.translate.search.constrained import Constraint, constrained_searc
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
 from aiayn_cli.translate.search.sampling import sample
 from aiayn_cli.translate.search.scorer import ModelScorer, Stop
-from aiayn_cli.translate.translation import SearchEngine
 
 LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer ones by default
 _FEWEST_IN_A_THREAD = 4  # sentences
@@ -60,7 +60,7 @@ class SearchSetup:
 
     glossary: Glossary | None = None  # the origin of the sources' phrases
     tree_grammar: TreeGrammar | None = None  # of outputs that are trees; used if decoding.tree_rules holds
-    engine: SearchEngine | None = None  # searches instead of the models
+    engine: CTranslate2Engine | None = None  # searches instead of the models
     in_processes: bool = False  # search many sentences in forked processes, where the system can
     stop: Stop | None = None  # asked before each step of a search by the models; None = go on
 
@@ -115,7 +115,6 @@ class SentenceSearch:
         self._forks = _Forks() if setup.in_processes and _can_fork() else None
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
-        """One with the same models that searches differently; None = as this one."""
         other = copy.copy(self)
         other.decoding, other.options = decoding or self.decoding, options or self.options
         return other
@@ -162,7 +161,7 @@ class SentenceSearch:
                     found[number] = hypotheses
         return found
 
-    def _search_with(self, engine: SearchEngine, sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
+    def _search_with(self, engine: CTranslate2Engine, sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         alpha = self.decoding.alpha
         results = engine.search(
             [source.ids for source in sources],
@@ -185,7 +184,6 @@ class SentenceSearch:
         return self.device.type == "cpu"
 
     def _search_side_by_side(self, shares: Sequence[list[SearchInput]]) -> list[list[list[Hypothesis]]]:
-        """Search each share in a thread or process of its own."""
         work = [_Share(share, self.decoding, self.options) for share in shares]
         if self._forks is not None and len(work) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS:
             found = self._forks.search(self, work)
@@ -197,7 +195,6 @@ class SentenceSearch:
         return run_in_threads([partial(self._search_share, share) for share in work], threads)
 
     def _search_share(self, share: _Share, cancelled: Stop) -> list[list[Hypothesis]]:
-        """Search the sentences of one thread or process, in batches of similar length."""
         search = self.variant(share.decoding, share.options)  # a forked process may have been told others before
         lengths = [len(source.ids) for source in share.sources]
         hypotheses = search.options.n_best if share.options.sampling else share.decoding.beam_size
@@ -211,7 +208,6 @@ class SentenceSearch:
         return found
 
     def _search_band(self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
-        """Search sentences in one thread, the longest first, at_once together."""
         sampling = self.options.sampling
         with torch.inference_mode():
             if sources[0].phrases:

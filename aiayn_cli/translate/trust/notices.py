@@ -40,14 +40,12 @@ class LineNotices:
         self.counts: Counter[Kind] = Counter()
 
     def take(self, notice: LineNotice) -> None:
-        """Count a notice, and log it unless enough of its kind were logged."""
         self.counts[notice.kind] += 1
         if self.counts[notice.kind] <= _NAMED:
             say = logs.warning if _IN_ALL[notice.kind] else logs.notice
             say(notice.text)
 
     def sum_up(self) -> None:
-        """Log the number of lines of each kind that was not logged in full."""
         for kind, count in self.counts.items():
             if count > _NAMED and _IN_ALL[kind]:
                 logs.warning(f"{count:,} {_IN_ALL[kind]}")
@@ -64,6 +62,5 @@ class RecordedNotices(LineNotices):
         self._kept.append(notice)
 
     def give(self) -> list[LineNotice]:
-        """The notices since the last call."""
         kept, self._kept = self._kept, []
         return kept

@@ -1,16 +1,19 @@
-"""What is done about a translation that looks wrong: kept, tried again in other ways, replaced, or refused."""
+"""What is done about a translation that looks wrong: kept, tried again, replaced or refused; and reports on that."""
 
+import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aiayn_cli.config import MOST_HYPOTHESES
-from aiayn_cli.translate.aids.markup_translator import MarkupTranslator
+from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.options import OnSuspect, SearchOptions
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE
 from aiayn_cli.translate.translation import Translation
 from aiayn_cli.translate.translator import Translator
-from aiayn_cli.translate.trust.flags import OutputChecks
+from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks
 
 AnyTranslator = Translator | MarkupTranslator
 
@@ -21,23 +24,14 @@ _SHORTEST_PART = 8  # sub-words into which a line is cut at least
 
 @dataclass(frozen=True)
 class Judged:
-    """The outputs for a line, and what is thought of the best one.
+    """The outputs for a line, and what is thought of the best one."""
 
-    Attributes:
-        outputs: of the line.
-        flags: names of flags.FLAGS; those of the last attempt that was kept.
-        first_flags: those of the first attempt.
-        tried: other searches that were made, in order.
-        helped: the one whose outputs these are; None = the first search.
-        replaced_by: "empty" or "copy" where no search's output was trusted.
-    """
-
-    outputs: Sequence[Translation]
-    flags: tuple[str, ...]
-    first_flags: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
-    helped: str | None = None
-    replaced_by: str | None = None
+    outputs: Sequence[Translation]  # of the line
+    flags: tuple[str, ...]  # names of flags.FLAGS; those of the last attempt that was kept
+    first_flags: tuple[str, ...] = ()  # those of the first attempt
+    tried: tuple[str, ...] = ()  # other searches that were made, in order
+    helped: str | None = None  # the one whose outputs these are; None = the first search
+    replaced_by: str | None = None  # "empty" or "copy" where no search's output was trusted
 
 
 class Judge:
@@ -82,7 +76,6 @@ class Judge:
         return [self._replaced(line, each) for line, each in zip(lines, judged, strict=True)]
 
     def _ladder(self) -> list[tuple[str, Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]]]:
-        """Ways to search again, the cheapest first."""
         translator = self._translator
         options = translator.options
         blocked = replace(
@@ -129,3 +122,60 @@ class Judge:
         # A score of the output that nobody sees would be taken for one of the text that stands there now.
         outputs = [Translation(text, -math.inf, -math.inf)] * len(judged.outputs)
         return replace(judged, outputs=outputs, replaced_by=self._on_suspect)
+
+
+def report_record(
+    number: int, source: str, judged: Judged, line_id: Any = None, more: Mapping[str, Any] | None = None
+) -> str:
+    """One line of the report.
+
+    Args:
+        number, source: of the line, from 1 on, and its text.
+        judged: its outputs; the report is about the best one.
+        line_id: the "id" of a JSON record.
+        more: further entries, in JSON's types.
+    """
+    best = judged.outputs[0]
+    src_tokens = sum(len(part.src) for part in best.parts)
+    tgt_tokens = sum(len(part.tgt) for part in best.parts)
+    record: dict[str, Any] = {"line": number}
+    if line_id is not None:
+        record["id"] = line_id
+    record |= {
+        "flags": list(judged.flags),
+        "score": round(best.score, 5) if math.isfinite(best.score) else None,
+        "log_prob": round(best.log_prob, 5) if math.isfinite(best.log_prob) else None,
+        "length_ratio": round(tgt_tokens / src_tokens, 3) if src_tokens else None,
+        "parts": len(best.parts),
+    }
+    if judged.tried:
+        record |= {"first_flags": list(judged.first_flags), "tried": list(judged.tried), "helped": judged.helped}
+    if judged.replaced_by:
+        record["replaced_by"] = judged.replaced_by
+    record |= {**(more or {}), "source": source, "translation": best.text}
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+
+@dataclass
+class SuspectCounts:
+    """How many lines looked wrong, and why."""
+
+    lines: int = 0  # judged so far
+    suspect: int = 0  # with a flag in the end
+    mended: int = 0  # without a flag thanks to another search
+    flags: Counter[str] = field(default_factory=Counter)  # raised in the end
+
+    def take(self, judged: Judged) -> None:
+        self.lines += 1
+        self.suspect += bool(judged.flags)
+        self.mended += bool(judged.first_flags and not judged.flags)
+        self.flags.update(judged.flags)
+
+    def summary(self) -> str:
+        parts = []
+        if self.suspect:
+            kinds = ", ".join(f"{self.flags[name]:,} {name.replace('_', ' ')}" for name in FLAGS if self.flags[name])
+            parts.append(f"{self.suspect:,} of {self.lines:,} lines look wrong: {kinds}")
+        if self.mended:
+            parts.append(f"{self.mended:,} were mended by another search")
+        return "; ".join(parts)

@@ -12,8 +12,7 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
-from aiayn_cli.translate.aids.markup import find_markup, put_back, take_out
-from aiayn_cli.translate.aids.markup_translator import MarkupTranslator
+from aiayn_cli.translate.aids.markup import MarkupTranslator, find_markup, put_back, take_out
 from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.translator import Translator
 
