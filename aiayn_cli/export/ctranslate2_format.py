@@ -35,10 +35,8 @@ def export(
 
     Args:
         model: with its weights, in float32.
-        config: its shape.
         src_pieces, tgt_pieces: [vocab], what each id stands for on either side.
         folder: to create; there is none of that name.
-        int8: store the weights in 8 bits.
     Raises:
         AiaynError: the model has something that the format cannot express, or ctranslate2 is not installed.
     """

@@ -19,21 +19,13 @@ def split_piece(text: bytes) -> tuple[bool, bytes] | None:
 
 
 class Pieces:
-    """Sub-words by what they write.
-
-    Args:
-        pieces: ids with what they write, without a blank before it.
-
-    Attributes:
-        tokens: the ids for a text.
-        longest: bytes of the longest one.
-    """
+    """Sub-words by what they write, given as ids with their text, without a blank before it."""
 
     def __init__(self, pieces: Iterable[tuple[int, bytes]]) -> None:
         self.tokens: defaultdict[bytes, list[int]] = defaultdict(list)
         for token, text in pieces:
             self.tokens[text].append(token)
-        self.longest = max(map(len, self.tokens), default=0)
+        self.longest = max(map(len, self.tokens), default=0)  # bytes
 
     def texts(self) -> list[tuple[int, bytes]]:
         """Those that can begin or continue a tag or a word: neither brackets nor empty."""
@@ -57,12 +49,7 @@ class Step(NamedTuple):
 
 
 class Spelling:
-    """The ways to write a known text.
-
-    Args:
-        text: without the blank before it.
-        starting: sub-words that begin a symbol.
-        inner: sub-words that continue one.
+    """The ways to write a known text, without the blank before it, by sub-words that begin or continue a symbol.
 
     Attributes:
         start: fewest tokens for the text and the blank before it.

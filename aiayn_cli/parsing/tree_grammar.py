@@ -223,13 +223,7 @@ class TreeGrammar:
         return self._row((part, opens, text, min(room, self._most_cost), goes_on)), tokens
 
     def _tokens_to_begin(self, place: Place, left: int, begun: bool) -> list[int]:
-        """The few tokens that may begin a symbol in addition to those in the table.
-
-        Args:
-            place: where it begins.
-            left: as in choices().
-            begun: whether its blank is written.
-        """
+        """The few tokens that may begin a symbol in addition to those in the table; begun = its blank is written."""
         tokens: list[int] = []
         for spelling in self._expected(place):
             most = left - place.need + spelling.start

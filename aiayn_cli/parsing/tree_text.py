@@ -60,11 +60,7 @@ class Restored:
 
 
 class TreeText:
-    """Turns bracketed trees into the sequences of a recipe, and sequences with their words into bracketed trees.
-
-    Args:
-        config: tree_tags: write the part of speech of each word; tree_words: write each word.
-    """
+    """Turns bracketed trees into the sequences of a recipe, and sequences with their words into bracketed trees."""
 
     def __init__(self, config: TextConfig) -> None:
         self._tags, self._words = config.tree_tags, config.tree_words
@@ -161,12 +157,7 @@ class _Builder:
         self._end()
 
     def leaf(self, tag: str, word: str | None) -> None:
-        """Place the next word.
-
-        Args:
-            tag: its part of speech; "" if none is written.
-            word: what was written for it; None if words are not written.
-        """
+        """Place the next word; its tag is "" if none is written, and it is None if words are not written."""
         if self._next == len(self._words):
             self._repairs["word too many"] += 1
             return

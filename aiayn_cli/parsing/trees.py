@@ -48,10 +48,8 @@ Tree = tuple[Event, ...]  # balanced; begins and ends with TOP's bracket, unless
 def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterator[Tree]:
     """Read the trees of a treebank's file, each on one line or over several.
 
-    Args:
-        records: the lines.
-        name: the file's name for messages.
-        first_line: number of the first record.
+    The file's name and the number of its first record are for messages.
+
     Raises:
         DataError: brackets do not match, or hold what a tree cannot, with the line where the tree begins.
     """

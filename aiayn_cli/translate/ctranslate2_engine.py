@@ -239,11 +239,8 @@ def fingerprint(checkpoint: Checkpoint) -> str:
 def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8: bool) -> tuple[CTranslate2Engine, str]:
     """Load what `aiayn export` made of a checkpoint, and say in one line what was chosen.
 
-    Args:
-        checkpoint: the one that was exported.
-        codec: its vocabulary.
-        device: where to run.
-        int8: in 8 bits; weights that were exported in float32 are then rounded while they are loaded.
+    With int8, weights that were exported in float32 are rounded while they are loaded.
+
     Raises:
         AiaynError: there is no export, or can be none, it is of other weights, or ctranslate2 is not installed.
     """

@@ -146,14 +146,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 class SecondPass:
-    """Looks at outputs with the models that made them.
-
-    Args:
-        models: in evaluation mode, on the device.
-        codec: their vocabulary.
-        device: theirs.
-        batch_tokens: padded tokens of the longer side that go through them together.
-    """
+    """Looks at outputs with the models that made them; see force_decode()."""
 
     def __init__(
         self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int

@@ -77,12 +77,7 @@ class InputLines:
                 yield group[start : start + size]
 
     def followed(self, answers: Iterable[tuple[int, Answer]], doing: str = "translating") -> Iterator[Answer]:
-        """Give the answers, and show how far it is: a prompt after each on a terminal, progress elsewhere.
-
-        Args:
-            answers: each with its number of lines.
-            doing: what the progress bar says.
-        """
+        """Give the answers, each of so many lines, and show progress: on a terminal a prompt after each."""
         if self._is_typed:
             yield from self._prompted(answers)
             return
@@ -141,11 +136,7 @@ def open_input(options: TextOptions, *, second_is_target: bool = False) -> Itera
 
 
 def check_input(options: TextOptions) -> None:
-    """Refuse stdin for two inputs.
-
-    Raises:
-        UsageError: both are "-".
-    """
+    """Refuse stdin for two inputs."""
     if options.source == "-" == str(options.prefix):
         raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
 

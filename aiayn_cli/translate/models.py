@@ -51,7 +51,6 @@ def load_models(
     """Load the named models, or the newest run's, and say what was chosen.
 
     Args:
-        options: what they have to do.
         device: instead of the options' own.
         notices: as in Translator.
         check_in_background: leave the check of the weights, which takes most of the time, to a thread

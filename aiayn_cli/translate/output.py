@@ -88,10 +88,7 @@ def give_unfinished(
 ) -> None:
     """Hand over the result of what was done before an error, since it stands nowhere else.
 
-    Args:
-        error: which is then raised.
-        result: makes the result, told why it is not whole.
-        take: prints it; None = nobody reads it.
+    `result` makes it, told why it is not whole, and `take` prints it; None = nobody reads it.
     """
     if take is None or isinstance(error, BrokenPipeError):
         return

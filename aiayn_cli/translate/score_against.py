@@ -94,17 +94,12 @@ def run_score_against(
 
 
 class _PairScorer:
-    """Scores pairs and counts them.
-
-    Attributes:
-        kept: the scores as the result shows them, where it does.
-        lines, unscored, unreadable, tokens, log_prob: as in ScoreAgainstResult.
-    """
+    """Scores pairs and counts them, as ScoreAgainstResult shows it."""
 
     def __init__(self, loaded: LoadedModels, output: OutputOptions, name: str) -> None:
         self._codec, self._second_pass = loaded.codec, loaded.translator.second_pass()
         self._longest = min(_LONGEST, loaded.translator.max_positions - 1)  # room for EOS
-        self._trees = _GivenTrees(TreeText(loaded.codec.text), name) if loaded.codec.text.trees else None
+        self._trees, self._name = TreeText(loaded.codec.text) if loaded.codec.text.trees else None, name
         self._format, self._keep = FORMATS[output.style.format], output.keep
         self.kept: list[tuple[float, float] | Mapping[str, Any]] = []
         self.lines = self.unscored = self.unreadable = self.tokens = 0
@@ -112,7 +107,7 @@ class _PairScorer:
 
     def score(self, group: Sequence[InputLine]) -> list[str]:
         src = self._codec.encode([line.text for line in group])
-        targets = [line.prefix for line in group] if self._trees is None else list(map(self._trees.sequence, group))
+        targets = [line.prefix if self._trees is None else self._sequence(self._trees, line) for line in group]
         tgt = self._codec.encode_tgt(targets)
         can_be_scored = [
             not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= self._longest
@@ -147,30 +142,14 @@ class _PairScorer:
             what = line.error or f"a side is blank, unreadable or of more than {self._longest:,} sub-words"
             logs.warning(f"line {line.number:,}: {what}")
 
-
-class _GivenTrees:
-    """Turns given trees into the sequences that a parser would have to write for them.
-
-    Args:
-        trees: writes these sequences.
-        name: of the file of trees, for messages.
-    """
-
-    def __init__(self, trees: TreeText, name: str) -> None:
-        self._trees, self._name = trees, name
-
-    def sequence(self, line: InputLine) -> str:
-        """The sequence for the tree that is given as the translation of a line; "" for a blank one.
-
-        Raises:
-            DataError: it is no tree, or a tree over other words than the line's.
-        """
+    def _sequence(self, trees: TreeText, line: InputLine) -> str:
+        """What a parser would have to write for the tree that is given for a line; "" for a blank one."""
         if is_blank(line.prefix):
             return ""
         tree = reduce_tree(from_text(line.prefix, self._name, line.number), functions=True)
         if not is_blank(line.text):
             self._check_words(words(tree), words_of(line.text), line.number)
-        return self._trees.linearise(tree) if tree else ""
+        return trees.linearise(tree) if tree else ""
 
     def _check_words(self, written: Sequence[str], given: Sequence[str], number: int) -> None:
         """Compare the words of a tree with its line's, also where the recipe's sequences hold none."""

@@ -18,12 +18,7 @@ def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Itera
     Such a word (a key, a blob of base64, a cat on a keyboard) has no place where it could be cut, and pieces of it mean
     nothing. Scripts without blanks between words have no such words.
 
-    Args:
-        text: any.
-        longest_word: sub-words that a word may have.
-        count: how many sub-words a word has.
-    Yields:
-        What the text is made of, in order, and whether that is such a word.
+    Yields what the text is made of, in order, and whether that is a word of more than `longest_word` sub-words.
     """
     start = 0
     # Every sub-word holds a character at least, unless a character is written as bytes, of which it has at most four.
@@ -52,12 +47,7 @@ def split_points(pieces: Sequence[str], limit: int) -> list[int]:
     Cuts come at the ends of sentences; where a sentence is too long itself, after the last clause that fits, else
     before the last word that fits, else wherever the limit is reached.
 
-    Args:
-        pieces: sub-words as SentencePiece writes them.
-        limit: longest part, at least 1.
-
-    Returns:
-        The end of each part, rising; the last one is len(pieces).
+    Returns the end of each part, rising; the last one is len(pieces).
     """
     ends = []
     start = 0

@@ -34,11 +34,6 @@ class Translator:
 
     Args:
         models: trained with the same vocabulary; the probabilities of several are averaged.
-        codec: their vocabulary.
-        device: where and in which precision they run.
-        decoding: beam, length penalty, longest output, batch size.
-        options: what the search does beyond that.
-        setup: what else takes part in the search.
         trained_length: sub-words of the longest side that the models were trained on: one pass takes as many, but at
             least LONGEST_SOURCE and at most LONGEST_PASS.
         notices: takes remarks on lines; None = they are logged at once.
@@ -77,12 +72,7 @@ class Translator:
         options: SearchOptions | None = None,
         longest_source: int | None = None,
     ) -> Self:
-        """A translator with the same models that searches in another way, and counts its own lines.
-
-        Args:
-            decoding, options: instead of this one's.
-            longest_source: sub-words of one pass, where that is fewer.
-        """
+        """A translator with the same models that searches in another way, and counts its own lines."""
         other = copy.copy(self)
         other._search = self._search.variant(decoding, options)
         other._longest_source = min(longest_source or LONGEST_PASS, self._longest_source)

@@ -68,11 +68,7 @@ class Answer:
 
 
 def start_worker(options: TranslateOptions, place: WorkerPlace) -> tuple[ModelInfo, Callable[[Task], Answer]]:
-    """Load the models on a device.
-
-    Raises:
-        AiaynError: as in load_models().
-    """
+    """Load the models on a device; see load_models()."""
     logs.setup(place.verbosity, place.rank)
     if place.processes > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(available_cores() // place.processes, 1))

@@ -29,12 +29,8 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
 def align_words(attention: npt.NDArray[np.float32], src_pieces: Sequence[str], tgt_pieces: Sequence[str]) -> Links:
     """Link each target word with the source word that its sub-words attend to most.
 
-    Args:
-        attention: [tgt_len + 1, src_len + 1]; EOS at the end of both is ignored.
-        src_pieces: [src_len] sub-words.
-        tgt_pieces: [tgt_len] sub-words.
-    Returns:
-        One link for each target word, in order; none if the source has no word.
+    The attention is [tgt_len + 1, src_len + 1]; EOS at the end of both is ignored. Each target word has one link, in
+    order; none has if the source has no word.
     """
     src_words, tgt_words = (np.array(word_numbers(p), np.int64) for p in (src_pieces, tgt_pieces))
     weights = np.zeros((tgt_words.max(initial=-1) + 2, src_words.max(initial=-1) + 2))  # the last of each: no word

@@ -69,7 +69,6 @@ def draw_attention(
 
     Args:
         second_pass: of the models whose attention is drawn; of an ensemble, the first one's.
-        lines, judged: the lines and their outputs.
         at_most: passes to draw; None = no page was requested.
     Returns:
         The first passes as encode_example() writes them, and how many more there were, including any that are too long
@@ -98,11 +97,7 @@ def _text(pieces: Sequence[str]) -> str:
 
 
 class AttentionPicture:
-    """Collects the attention of the first outputs, and writes the page at the end.
-
-    Args:
-        path: of the page; None = collect and write nothing.
-    """
+    """Collects the attention of the first outputs, and writes the page at the end; without a path nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

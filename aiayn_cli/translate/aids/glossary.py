@@ -31,12 +31,7 @@ class Term:
 
 
 class Glossary:
-    """Terms and their translations.
-
-    Args:
-        terms: the entries.
-        words: the vocabulary's sub-words by their place in a word.
-    """
+    """Terms and their translations."""
 
     def __init__(self, terms: Iterable[Term], words: WordPieces = _NO_WORDS) -> None:
         self.words = words
@@ -110,12 +105,8 @@ class _Lengths:
 def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
     """Read a glossary: each line has a source term, a TAB, and its translation, or several separated by "|".
 
-    All translations of a term that occurs several times count.
+    All translations of a term that occurs several times count. The file may be compressed.
 
-    Args:
-        path: the file, possibly compressed.
-        codec: turns translations into sub-words.
-        tgt_lang: tells whether words are separated by blanks.
     Raises:
         DataError: a line has another form; the file cannot be read.
     """

@@ -98,11 +98,7 @@ def put_back(plain: str, items: Sequence[Item], output: str, links: Links) -> st
     A pair encloses the words linked to those it enclosed. Any other item goes before the word linked to the one that
     followed it; if it was attached to the word before it, after the word linked to that.
 
-    Args:
-        plain: the source without the items.
-        items: removed from it.
-        output: the translation.
-        links: (source word, target word), where words are separated by blanks.
+    `plain` is the source without the items, and `links` are of words that blanks separate.
     """
     return _Placement(plain, output, links).render(items, 0, len(output))
 

@@ -231,13 +231,9 @@ class _Beams:
         return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
 
     def advance(self, next_log_probs: Tensor) -> Tensor:
-        """Take one step in every place.
+        """Take one step in every place, by log p [batch * beams, vocab], which is overwritten.
 
-        Args:
-            next_log_probs: [batch * beams, vocab], overwritten.
-
-        Returns:
-            [batch, beam_size], the scorer's row that each place continues.
+        Returns [batch, beam_size], the scorer's row that each place continues.
         """
         batch, beams = self.log_probs.shape
         device = self.tokens.device
@@ -263,12 +259,7 @@ class _Beams:
         return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
 
     def _keep_best(self, tokens: Tensor, log_probs: Tensor) -> None:
-        """Keep the best outputs.
-
-        Args:
-            tokens: new outputs with EOS, [batch, beams, most steps].
-            log_probs: theirs, [batch, beams]; -inf where there is none.
-        """
+        """Keep the best outputs, old ones and new ones with EOS: [batch, beams, most steps], log p [batch, beams]."""
         scores = log_probs / self._penalties(self.n_steps, log_probs).unsqueeze(1)
         self.best_scores, chosen = torch.cat([self.best_scores, scores], dim=1).topk(self.n_best)
         self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, chosen)
@@ -300,11 +291,7 @@ class _Beams:
     def _best_continuations(self, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best beam_size of all continuations of each sentence, best first.
 
-        Args:
-            next_log_probs: [batch, beams, vocab].
-
-        Returns:
-            [batch, beam_size] each: log p (-inf where there are fewer), last token, the beam it continues.
+        Returns [batch, beam_size] each: log p (-inf where there are fewer), last token, the beam it continues.
         """
         per_beam = min(self.beam_size, next_log_probs.shape[2])
         values, tokens = top_k(next_log_probs, per_beam)  # no beam can fill more places than there are

@@ -130,11 +130,7 @@ def constrained_search(
         scorer: has one row for each sentence, nothing read yet.
         max_lengths: [batch], the longest output of each in tokens with EOS.
         constraints: [batch], those on each output; possibly none.
-        beam_size: hypotheses followed for each sentence.
-        alpha: exponent of the length penalty, at least 0.
-        n_best: outputs returned for each sentence, at most beam_size.
-        restrictions: of the same sentences; None = only what is never produced.
-        words: see WordPieces.
+        beam_size, alpha, n_best, restrictions: as in beam_search().
 
     Returns:
         For each sentence its outputs, all different: those that miss the fewest constraints first, then by score; fewer

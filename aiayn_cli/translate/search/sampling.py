@@ -37,7 +37,6 @@ def sample(
         scorer: has one row for each sentence, nothing read yet.
         max_lengths: [batch], the longest output of each sentence in tokens with EOS, at least 1.
         keys: [batch], numbers that seed those of a sentence, such as its tokens.
-        sampling: how.
         alpha: exponent of the length penalty in the scores.
         n_samples: outputs for each sentence, drawn independently, so that some may be the same.
         restrictions: of the same sentences; None = only what is never produced.
@@ -111,7 +110,6 @@ def _draw(log_probs: Tensor, random: Tensor, sampling: Sampling) -> Tensor:
     Args:
         log_probs: [batch, rows, vocab]; -inf is never drawn.
         random: float64 [batch, rows], uniform from [0, 1).
-        sampling: how.
     Returns:
         int64 [batch, rows]; -1 if nothing can be drawn.
     """

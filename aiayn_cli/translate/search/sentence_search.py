@@ -83,15 +83,7 @@ class SentenceSearch:
     Args:
         models: trained with the same vocabulary; the probabilities of several are averaged.
         vocab_size: of the target side.
-        device: where and in which precision they run.
-        decoding: beam, length penalty, longest output, batch size.
         options: n_best is at most decoding.beam_size unless outputs are sampled.
-        setup: see SearchSetup.
-
-    Attributes:
-        models: on the device.
-        device: torch's.
-        max_positions: the longest sequence that the models can read or write, in tokens.
     """
 
     def __init__(
@@ -108,7 +100,7 @@ class SentenceSearch:
         self.decoding, self.options = decoding, options
         limits = [model.max_positions for model in self.models]
         limits += [] if setup.engine is None else [setup.engine.max_positions]
-        self.max_positions = min(limits, default=NO_LIMIT)
+        self.max_positions = min(limits, default=NO_LIMIT)  # tokens of the longest sequence that can be read or written
         self._vocab_size = vocab_size
         self.device, self._threads = device.device, device.threads
         self._setup = setup

@@ -30,14 +30,10 @@ class LineNotice:
 
 
 class LineNotices:
-    """Logs and counts notices.
-
-    Attributes:
-        counts: lines of each kind.
-    """
+    """Logs and counts notices."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Kind] = Counter()
+        self.counts: Counter[Kind] = Counter()  # lines
 
     def take(self, notice: LineNotice) -> None:
         self.counts[notice.kind] += 1

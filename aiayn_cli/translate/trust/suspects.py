@@ -56,13 +56,7 @@ class Judge:
     def judge(
         self, lines: Sequence[str], outputs: Sequence[Sequence[Translation]], prefixes: Sequence[str] = ()
     ) -> list[Judged]:
-        """Judge the outputs for some lines, in order.
-
-        Args:
-            lines: the sources.
-            outputs: for each line, the best one first.
-            prefixes: how the outputs had to begin, as the translator was told.
-        """
+        """Judge the outputs for some lines, the best one of each first; prefixes as the translator was told."""
         judged = []
         for line, each in zip(lines, outputs, strict=True):
             flags = self._checks.flags(line, each[0])
@@ -129,11 +123,7 @@ def report_record(
 ) -> str:
     """One line of the report.
 
-    Args:
-        number, source: of the line, from 1 on, and its text.
-        judged: its outputs; the report is about the best one.
-        line_id: the "id" of a JSON record.
-        more: further entries, in JSON's types.
+    It is about the best output; `line_id` is the "id" of a JSON record, `more` are further entries, in JSON's types.
     """
     best = judged.outputs[0]
     src_tokens = sum(len(part.src) for part in best.parts)
