@@ -27,7 +27,6 @@ GROUP_OF_MODULE = {
 MAY_IMPORT_WITHIN_ROW = {
     ("train", "translate"), ("train", "score"), ("average", "translate"), ("average", "score"), ("export", "translate"),
     *((group, "errors") for group in ("config", "logs", "files", "processes")), ("processes", "files"),
-    ("data", "corpora"),
 }  # fmt: skip
 LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}

@@ -1,11 +1,11 @@
-"""The archives of named corpora. Where sizes and hashes are from:
+"""The archives of named corpora. Sources of sizes and hashes:
 
 * statmt.org: the checksum files of TensorFlow Datasets; for the zips on the Hugging Face hub, which hold the same
   members, the old dataset_infos.json of Hugging Face's wmt14;
 * IWSLT 2017: MD5 from sacreBLEU's table; for the copies on the hub the dataset_infos.json of iwslt2017;
 * Multi30k: computed from the files.
 
-What is not published anywhere has no hash here, and no address without TLS; manifest.json then names what came.
+An archive whose hash nobody has published has none here, and no address without TLS; manifest.json records what came.
 """
 
 from aiayn_cli.corpora.corpus import Archive
@@ -29,115 +29,65 @@ def _hub_zip(path: str, size: int, sha256: str) -> Archive:
 
 
 def _file_name(path: str) -> str:
-    return f"{path.partition('/')[0]}-{path.rpartition('/')[2]}"  # such as wmt19-dev.tgz; there are many dev.tgz
+    return f"{path.partition('/')[0]}-{path.rpartition('/')[2]}"  # wmt19-dev.tgz: there are many dev.tgz
 
 
+# fmt: off
 EUROPARL_V7 = _statmt(
-    "wmt13/training-parallel-europarl-v7.tgz",
-    657_632_379,
-    "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-    instead=_hub_zip(
-        "wmt13/training-parallel-europarl-v7.zip",
-        658_092_427,
-        "5b2d8b32c2396da739b4e731871c597fcc6e75729becd74619d0712eecf7770e",
-    ),
+    "wmt13/training-parallel-europarl-v7.tgz", 657_632_379, "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+    _hub_zip("wmt13/training-parallel-europarl-v7.zip", 658_092_427, "5b2d8b32c2396da739b4e731871c597fcc6e75729becd74619d0712eecf7770e"),
 )
 COMMON_CRAWL = _statmt(
-    "wmt13/training-parallel-commoncrawl.tgz",
-    918_311_367,
-    "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-    instead=_hub_zip(
-        "wmt13/training-parallel-commoncrawl.zip",
-        918_734_483,
-        "5ffe980072ea29adfd84568d099bea366d9f72772b988e670794ae851b4e5627",
-    ),
+    "wmt13/training-parallel-commoncrawl.tgz", 918_311_367, "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+    _hub_zip("wmt13/training-parallel-commoncrawl.zip", 918_734_483, "5ffe980072ea29adfd84568d099bea366d9f72772b988e670794ae851b4e5627"),
 )
 UN = _statmt(
-    "wmt13/training-parallel-un.tgz",
-    2_365_634_246,
-    "29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
-    instead=_hub_zip(
-        "wmt13/training-parallel-un.zip",
-        2_366_237_633,
-        "74f07002e053c81bc7f73b4fdab58e7987e831338748f264cbda82a8b062d2e2",
-    ),
+    "wmt13/training-parallel-un.tgz", 2_365_634_246, "29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
+    _hub_zip("wmt13/training-parallel-un.zip", 2_366_237_633, "74f07002e053c81bc7f73b4fdab58e7987e831338748f264cbda82a8b062d2e2"),
 )
 GIGA_FREN = _statmt(
-    "wmt10/training-giga-fren.tar",
-    2_595_102_720,
-    "3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
-    instead=_hub_zip(
-        "wmt10/training-giga-fren.zip",
-        2_595_877_717,
-        "9439f86523e5dff3f923526dbf6c6929da1786c18dbf64436d2b7564b83aaba3",
-    ),
+    "wmt10/training-giga-fren.tar", 2_595_102_720, "3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
+    _hub_zip("wmt10/training-giga-fren.zip", 2_595_877_717, "9439f86523e5dff3f923526dbf6c6929da1786c18dbf64436d2b7564b83aaba3"),
 )
 NEWS_COMMENTARY_V9 = _statmt(
-    "wmt14/training-parallel-nc-v9.tgz",
-    80_418_416,
-    "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-    instead=_hub_zip(
-        "wmt14/training-parallel-nc-v9.zip",
-        80_462_375,
-        "ce199f93ec56ff480137ba29f0819f9a22e70d88be6d7458f112303d67d623d5",
-    ),
+    "wmt14/training-parallel-nc-v9.tgz", 80_418_416, "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+    _hub_zip("wmt14/training-parallel-nc-v9.zip", 80_462_375, "ce199f93ec56ff480137ba29f0819f9a22e70d88be6d7458f112303d67d623d5"),
 )
 NEWS_COMMENTARY_V11 = _statmt(
-    "wmt16/translation-task/training-parallel-nc-v11.tgz",
-    75_178_032,
-    "cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
+    "wmt16/translation-task/training-parallel-nc-v11.tgz", 75_178_032, "cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
 )
 NEWS_COMMENTARY_V12 = _statmt(
-    "wmt17/translation-task/training-parallel-nc-v12.tgz",
-    168_591_139,
-    "2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
+    "wmt17/translation-task/training-parallel-nc-v12.tgz", 168_591_139, "2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
 )
 NEWS_COMMENTARY_V13 = _statmt(
-    "wmt18/translation-task/training-parallel-nc-v13.tgz",
-    113_157_482,
-    "17992b7e919cfb754c60f4e754148bc23b80706ad0ed7b34150831a554b40c91",
+    "wmt18/translation-task/training-parallel-nc-v13.tgz", 113_157_482, "17992b7e919cfb754c60f4e754148bc23b80706ad0ed7b34150831a554b40c91",
 )
 WMT19_DEV = _statmt(
-    "wmt19/translation-task/dev.tgz",
-    38_654_961,
-    "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
-    instead=_hub_zip(
-        "wmt19/translation-task/dev.zip",
-        38_714_274,
-        "d796e363740fdc4261aa6f5a3d2f8223e3adaee7d737b7724863325b8956dfd1",
-    ),
+    "wmt19/translation-task/dev.tgz", 38_654_961, "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
+    _hub_zip("wmt19/translation-task/dev.zip", 38_714_274, "d796e363740fdc4261aa6f5a3d2f8223e3adaee7d737b7724863325b8956dfd1"),
 )
+# fmt: on
 
-IWSLT14_DE_EN = Archive(
-    "iwslt14-de-en.tgz",
-    ("https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",),
+IWSLT14_DE_EN = Archive("iwslt14-de-en.tgz", ("https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",))
+
+
+def _iwslt17(lang: str, size: int, md5: str, sha256: str) -> Archive:
+    """The archive of WIT3, of which only the MD5 is published; its size is that of the copy on the hub."""
+    name, path = f"iwslt17-{lang}-en", f"{lang}/en/{lang}-en.tgz"
+    copy = Archive(f"{name}-hub.tgz", (f"{_IWSLT17_ON_HUB}/{path}",), bytes=size, sha256=sha256)
+    return Archive(f"{name}.tgz", (f"{_WIT3}/{path}",), bytes=size, approximate=True, md5=md5, instead=copy)
+
+
+# fmt: off
+IWSLT17_DE_EN = _iwslt17(
+    "de", 16_751_373, "ca2b94d694150d4d6c5dc64c200fa589",
+    "ebcd53c53c8df742437e3a0fb964772e78764c3f6d4e38df0b6a2f71abc3a8b4",
 )
-IWSLT17_DE_EN = Archive(
-    "iwslt17-de-en.tgz",
-    (f"{_WIT3}/de/en/de-en.tgz",),
-    bytes=16_751_373,  # of the copy on the hub
-    approximate=True,
-    md5="ca2b94d694150d4d6c5dc64c200fa589",
-    instead=Archive(
-        "iwslt17-de-en-hub.tgz",
-        (f"{_IWSLT17_ON_HUB}/de/en/de-en.tgz",),
-        bytes=16_751_373,
-        sha256="ebcd53c53c8df742437e3a0fb964772e78764c3f6d4e38df0b6a2f71abc3a8b4",
-    ),
+IWSLT17_FR_EN = _iwslt17(
+    "fr", 26_872_507, "19927da9de0f40348cad9c0fc61642ac",
+    "a40ca3b9a0064bd1fd582df4ced260dd3e7ff9f6f7bf863f139f74b7a5cabd78",
 )
-IWSLT17_FR_EN = Archive(
-    "iwslt17-fr-en.tgz",
-    (f"{_WIT3}/fr/en/fr-en.tgz",),
-    bytes=26_872_507,  # of the copy on the hub
-    approximate=True,
-    md5="19927da9de0f40348cad9c0fc61642ac",
-    instead=Archive(
-        "iwslt17-fr-en-hub.tgz",
-        (f"{_IWSLT17_ON_HUB}/fr/en/fr-en.tgz",),
-        bytes=26_872_507,
-        sha256="a40ca3b9a0064bd1fd582df4ced260dd3e7ff9f6f7bf863f139f74b7a5cabd78",
-    ),
-)
+# fmt: on
 
 _MULTI30K_FILES: dict[tuple[str, str], tuple[int | None, str]] = {
     ("train", "en"): (568_929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
@@ -167,13 +117,7 @@ MULTI30K = {
 
 
 def opus_archive(corpus: str, version: str, pair: tuple[str, str]) -> Archive:
-    """Name the archive of a corpus at OPUS.
-
-    Args:
-        corpus: as OPUS spells it, such as TED2020.
-        version: likewise, such as v1.
-        pair: two language codes in alphabetical order.
-    """
+    """Name the archive of a corpus at OPUS, such as TED2020, v1 and (de, en): the languages in alphabetical order."""
     langs = "-".join(pair)
     url = f"{_OPUS}/OPUS-{corpus}/{version}/moses/{langs}.txt.zip"
     return Archive(f"opus-{corpus}-{version}-{langs}.txt.zip", (url,))

@@ -1,7 +1,7 @@
-"""Brings archives to this machine: from a folder, or from the first URL that works.
+"""Finds archives in a folder, or downloads them from the first responding mirror.
 
-They are kept in one folder (prepared/.downloads in the working folder, unless told otherwise), so that each is
-fetched once for all corpora and languages; `rm -r` gives the space back when the data is prepared.
+Downloads are kept in one folder (prepared/.downloads by default), so that each is fetched once for all corpora and
+languages; it can be removed when the data is prepared.
 """
 
 import shutil
@@ -10,9 +10,8 @@ from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.corpora.corpus import Archive
-from aiayn_cli.corpora.http import Network, TransferError
 from aiayn_cli.corpora.part_file import Fingerprint, PartFile
-from aiayn_cli.corpora.transfer import SPARE_BYTES, fetch
+from aiayn_cli.corpora.transfer import SPARE_BYTES, Network, TransferError, fetch
 from aiayn_cli.errors import DataError
 
 DOWNLOADS_FOLDER = Path("prepared") / ".downloads"  # in the working folder
@@ -22,9 +21,9 @@ class Downloads:
     """Archives on this machine, and those still to be fetched.
 
     Args:
-        folder: where they are kept.
-        from_folder: where some are already, under the names of their addresses; nothing is written there.
-        network: timeouts and retries.
+        folder: of downloads.
+        from_folder: has some archives already, under the file names of their URLs; it is only read.
+        network: timeouts, retries and trust.
     """
 
     def __init__(self, folder: Path, from_folder: Path | None = None, network: Network | None = None) -> None:
@@ -34,10 +33,10 @@ class Downloads:
         self._checked: dict[str, tuple[Path, str]] = {}  # by Archive.file: path and SHA-256
 
     def fetch(self, archives: Sequence[Archive]) -> None:
-        """Bring archives here, one after the other, and check each.
+        """Download the archives that are missing, and check all.
 
         Raises:
-            DataError: an archive cannot be fetched or fails its check, or the disk is too small.
+            DataError: one is not available or fails its check, or the disk lacks space for all.
         """
         if self._from_folder is not None and not self._from_folder.is_dir():
             raise DataError(f"{self._from_folder} is not a folder", "--from names a folder with archives")
@@ -54,15 +53,13 @@ class Downloads:
             self._download(archive)
 
     def path(self, archive: Archive) -> Path:
-        """The file of a fetched archive, or of its substitute."""
+        """The file of a fetched archive, or of what was taken instead."""
         return self._checked[archive.file][0]
 
     def sha256(self, archive: Archive) -> str:
-        """Give the hash of the file at `path`."""
         return self._checked[archive.file][1]
 
     def _is_here(self, archive: Archive) -> bool:
-        """Look for a whole file, and check it."""
         if archive.file in self._checked:
             return True
         for candidate in _with_instead(archive):
@@ -118,9 +115,7 @@ class Downloads:
                     return
         names = " or ".join(candidate.urls[0].rpartition("/")[2] for candidate in _with_instead(archive))
         way_out = (
-            "check the name of the corpus, its version and its languages"
-            if unknown
-            else "run this again: it goes on where it stopped"
+            "check the name of the corpus, its version and its languages" if unknown else "run this again: it resumes"
         )
         raise DataError(
             f"{archive.file} cannot be downloaded ({'; '.join(failures)})",
@@ -136,7 +131,7 @@ def _with_instead(archive: Archive) -> Iterator[Archive]:
 
 
 def _check(path: Path, archive: Archive) -> str:
-    """Compare a file with what it should be, and give its SHA-256."""
+    """Compare a file with its archive, and give its SHA-256."""
     fingerprint = Fingerprint(archive)
     fingerprint.add_file(path)
     if mismatch := fingerprint.mismatch():
@@ -149,8 +144,8 @@ def _check(path: Path, archive: Archive) -> str:
 def _remark_on_trust(archive: Archive, url: str, fingerprint: Fingerprint) -> None:
     if archive.sha256 or archive.md5:
         return
-    no_tls = "" if url.startswith("https:") else ", and it came without TLS"
-    logs.notice(f"{archive.file}: nobody has published its hash{no_tls}; it has SHA-256 {fingerprint.sha256}")
+    no_tls = "" if url.startswith("https:") else ", and it was transferred without TLS"
+    logs.notice(f"{archive.file}: no published hash to compare with{no_tls}; its SHA-256 is {fingerprint.sha256}")
 
 
 def _megabytes(size: int) -> str:

@@ -1,7 +1,7 @@
-"""Reads members of archives as streams: nothing is ever extracted, so nothing can land outside of a folder.
+"""Reads members of archives as streams: nothing is extracted, so nothing can be written outside of a folder.
 
-A member is named by its path in the archive. Where none has that very path, the one file of that name elsewhere in
-the archive is taken, since the same corpus comes packed with and without a folder around it.
+A member is named by its path in the archive. If no member has this path, the one file of that name elsewhere in the
+archive is taken: the same corpus is packed with and without a folder around it.
 """
 
 import io
@@ -26,11 +26,8 @@ def open_member(archive: Path, member: str) -> BinaryIO:
 
     Reading raises EOFError or OSError where the archive is cut short or damaged, as gzip does.
 
-    Args:
-        archive: its path; the suffix says what it is.
-        member: path inside.
     Raises:
-        DataError: it cannot be opened, has no such member or two of that name, or the member is a link.
+        DataError: it cannot be opened, has no such member or several of that name, or the member is a link.
     """
     try:
         opened = _open_in_zip(archive, member) if archive.suffix.lower() == ".zip" else _open_in_tar(archive, member)

@@ -1,7 +1,4 @@
-"""What has come so far of a download: FILE.part, and where it is from in FILE.part.json.
-
-The two survive every interruption, and go on from there the next time.
-"""
+"""The part of a download that is here so far, FILE.part, and its origin, FILE.part.json; both survive interruptions."""
 
 import errno
 import hashlib
@@ -19,14 +16,7 @@ _READ_BYTES = 1 << 20
 
 
 class Fingerprint:
-    """The hashes of a file, for comparison with what an archive should have.
-
-    Args:
-        archive: what the file is meant to be.
-
-    Attributes:
-        bytes: how many were hashed.
-    """
+    """The size and hashes of a file, for comparison with what an archive should have."""
 
     def __init__(self, archive: Archive) -> None:
         self.bytes = 0
@@ -35,25 +25,22 @@ class Fingerprint:
         self._md5 = hashlib.md5(usedforsecurity=False) if archive.md5 else None
 
     def update(self, piece: bytes) -> None:
-        """Hash some more."""
         self.bytes += len(piece)
         self._sha256.update(piece)
         if self._md5 is not None:
             self._md5.update(piece)
 
     def add_file(self, path: Path) -> None:
-        """Hash all of a file."""
         with path.open("rb") as file:
             while piece := file.read(_READ_BYTES):
                 self.update(piece)
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of all bytes so far."""
         return self._sha256.hexdigest()
 
     def mismatch(self) -> str:
-        """Say what differs from what the archive should have; empty where all agrees."""
+        """What differs from the archive; empty if nothing does."""
         expected = self._archive
         if expected.exact_bytes is not None and self.bytes != expected.exact_bytes:
             return f"has {self.bytes:,} bytes, not {expected.exact_bytes:,}"
@@ -65,16 +52,13 @@ class Fingerprint:
 
 
 class PartFile:
-    """What has come so far; locked, so that two processes never write the same.
-
-    Args:
-        path: of the whole file.
+    """The part that is here so far; locked, so that two processes never write the same file.
 
     Attributes:
-        bytes: how many have come.
-        origin: where from: "url", the server's "validator" (ETag or Last-Modified), "bytes" of the whole file.
+        bytes: how many are here.
+        origin: "url", the server's "validator" (ETag or Last-Modified) and "bytes" of the whole file.
     Raises:
-        DataError: another process has it.
+        DataError: another process is writing it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,24 +79,19 @@ class PartFile:
         self._file.close()
 
     def start_over(self, origin: dict[str, Any]) -> None:
-        """Forget what has come, and note where the next comes from."""
+        """Drop what is here, and record the origin of what follows."""
         self._file.truncate(0)
         self.bytes = 0
         self.origin = origin
         self._notes.write_bytes(json.dumps(origin).encode())
 
     def fingerprint(self, archive: Archive) -> Fingerprint:
-        """Hash what has come so far."""
         fingerprint = Fingerprint(archive)
         fingerprint.add_file(self.path)
         return fingerprint
 
     def write(self, piece: bytes) -> None:
-        """Append.
-
-        Raises:
-            DataError: the disk is full.
-        """
+        """Append; raises DataError if the disk is full."""
         rest = memoryview(piece)
         try:
             while rest:
@@ -124,11 +103,11 @@ class PartFile:
                 raise
             raise DataError(
                 f"{self.path}: no space is left on its disk after {self.bytes:,} bytes",
-                "free some space and run this again: it goes on from there; --downloads chooses another folder",
+                "free some space and run this again: it resumes; --downloads chooses another folder",
             ) from error
 
     def finish(self) -> None:
-        """Give the whole file its name; all of it is on the disk before."""
+        """Give the whole file its name, after flushing it to the disk."""
         os.fsync(self._file.fileno())
         self.path.rename(self._whole)
         self.bytes = 0

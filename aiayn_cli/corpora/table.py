@@ -1,13 +1,15 @@
-"""The named corpora, as a table. What the counts say was read in public scripts or counted; see `Part.approximate`.
+"""The named corpora as a table, and how they are found. Counts are from public scripts or our own; some approximate.
 
 `like` follows others in which corpora, which sub-words, which validation and test pairs and which limits they take.
 It does not follow their tokenisation: text stays raw, since SentencePiece needs no other.
 """
 
+import re
 from dataclasses import replace
 
 from aiayn_cli.corpora import archives
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
+from aiayn_cli.errors import DataError, UsageError, did_you_mean
 
 # Rules of ours that others do not have, for `like`; but text that is scored is never trained on.
 _UNCLEANED = {
@@ -229,15 +231,7 @@ def _multi30k(lang: str) -> Corpus:
 
 
 def opus_corpus(name: str, corpus: str, version: str, src_lang: str, tgt_lang: str) -> Corpus:
-    """Describe a corpus at OPUS: training pairs only; nothing is known of its size before it is downloaded.
-
-    Args:
-        name: what to call it.
-        corpus: as OPUS spells it.
-        version: likewise.
-        src_lang: code of the source language.
-        tgt_lang: code of the target language.
-    """
+    """Describe a corpus at OPUS, spelt as there: training pairs only, of unknown size."""
     first, second = sorted((src_lang, tgt_lang))
     archive = archives.opus_archive(corpus, version, (first, second))
     sides = {code: TextFile(archive, f"{corpus}.{first}-{second}.{code}") for code in (src_lang, tgt_lang)}
@@ -276,3 +270,72 @@ CORPORA = {
         _tatoeba("fr"),
     )
 }
+
+LIKE = ("paper", "t2t", "fairseq")  # values of --like; not every corpus has each
+OPUS = "opus:"
+
+_LANGS = re.compile(r"([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)-([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)")
+_OPUS_NAME = re.compile(r"opus:([A-Za-z0-9][A-Za-z0-9_.-]*)/([A-Za-z0-9][A-Za-z0-9_.-]*)")
+
+
+def find_corpus(name: str, langs: str | None = None, like: str | None = None) -> Corpus:
+    """Find a corpus by name.
+
+    Args:
+        name: a name of the table, perhaps with its languages exchanged, or "opus:CORPUS/VERSION".
+        langs: such as "en-de": needed for OPUS; elsewhere they must agree with the name.
+        like: whose preparation to follow, of LIKE; None follows ours.
+    Raises:
+        DataError: no corpus has this name; the nearest is named.
+        UsageError: the languages or `like` do not fit the corpus.
+    """
+    if name.startswith(OPUS):
+        corpus = _find_opus(name, langs)
+    else:
+        corpus = _find_named(name)
+        own_langs = f"{corpus.src_lang}-{corpus.tgt_lang}"
+        if langs is not None and parse_langs(langs) != (corpus.src_lang, corpus.tgt_lang):
+            raise UsageError(f"--langs is {langs}, but {name} is {own_langs}", "leave out --langs")
+    if like is None:
+        return corpus
+    if like not in corpus.like:
+        known = ", ".join(corpus.like) or "none"
+        raise UsageError(f"--like {like} is not known for {name}", f"known for it: {known}")
+    return corpus.like[like]
+
+
+def _find_named(name: str) -> Corpus:
+    directions = [
+        each for corpus in CORPORA.values() for each in ((corpus, corpus.reverse()) if corpus.train else (corpus,))
+    ]
+    known = {each.name: each for direction in directions for each in (direction, *direction.like.values())}
+    if name in known:
+        return known[name]
+    hint = did_you_mean(name, CORPORA, unlisted=known) + " (for files of your own give --train)"
+    raise DataError(f"unknown corpus {name!r}", hint)
+
+
+def _find_opus(name: str, langs: str | None) -> Corpus:
+    match = _OPUS_NAME.fullmatch(name)
+    if not match:
+        raise UsageError(f"{name!r} names no corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
+    if langs is None:
+        raise UsageError(f"{name} without --langs", "say which languages, such as --langs en-de")
+    corpus, version = match.groups()
+    src_lang, tgt_lang = parse_langs(langs)
+    return opus_corpus(name, corpus, version, src_lang, tgt_lang)
+
+
+def parse_langs(text: str) -> tuple[str, str]:
+    """Split "en-de" into source and target language.
+
+    Raises:
+        UsageError: not two different language codes.
+    """
+    match = _LANGS.fullmatch(text)
+    if not match:
+        raise UsageError(f"--langs is {text!r}, but must be source-target", "write it like en-de, or zh_Hans-en")
+    src, tgt = match.groups()
+    if src == tgt:
+        raise UsageError(f"--langs is {text!r}: source and target are the same", "write it like en-de")
+    return src, tgt

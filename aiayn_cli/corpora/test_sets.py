@@ -1,8 +1,7 @@
-"""The test sets that sacreBLEU knows, through our downloader: hashes are checked, and what broke off goes on.
+"""sacreBLEU's test sets through our downloader, which checks hashes and resumes.
 
 sacreBLEU's table says where a set is and what is in it; its own downloader reads whole archives into memory, extracts
-them all, and ends the process where a hash is wrong. Lines come out as from sacreBLEU: white space is collapsed where
-it does so.
+them all, and ends the process if a hash is wrong. Lines are as from sacreBLEU: white space is collapsed where it does.
 """
 
 import re
@@ -28,30 +27,19 @@ _ARCHIVES = (".tgz", ".tar.gz", ".zip", ".tar")
 
 @dataclass(frozen=True)
 class TestSet:
-    """A test set in one direction.
+    """A test set in one direction."""
 
-    Attributes:
-        name: sacreBLEU's, such as "wmt14/full".
-        langs: such as "en-de".
-        source: lines to translate.
-        references: by sacreBLEU's name of the field, "ref" or "ref:...": as many lines each.
-    """
-
-    name: str
-    langs: str
-    source: list[str]
-    references: dict[str, list[str]]
+    name: str  # sacreBLEU's, such as "wmt14/full"
+    langs: str  # such as "en-de"
+    source: list[str]  # lines to translate
+    references: dict[str, list[str]]  # as many lines each; by sacreBLEU's name of the field, "ref" or "ref:..."
 
 
 def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestSet:
-    """Bring a test set here, unless it is here already, and read it.
+    """Read a test set, downloaded if it is not here yet.
 
-    Args:
-        name: sacreBLEU's.
-        langs: such as "en-de".
-        downloads: where archives are kept.
     Raises:
-        DataError: there is no such set, or it cannot be had or read.
+        DataError: there is no such set, or it is not available or not readable.
         UsageError: it does not have these languages.
     """
     if name not in DATASETS:
@@ -107,7 +95,7 @@ def _read_field(
 def _cell(record: str, column: int, place: str) -> str:
     cells = record.split("\t")
     if column >= len(cells):
-        raise DataError(f"{place} has {len(cells)} columns, but column {column + 1} is asked for", "damaged? remove it")
+        raise DataError(f"{place} has {len(cells)} columns, but column {column + 1} is needed", "damaged? remove it")
     return cells[column].rstrip()
 
 

@@ -1,48 +1,136 @@
-"""Fetches one file from one address over HTTP(S), and goes on where an earlier try stopped.
+"""Fetches one file from one URL over HTTP(S), and resumes interrupted downloads.
 
-A server is asked for the rest (Range) only where the rest is sure to fit: where it has given a validator (ETag or
-Last-Modified, sent as If-Range) or a length that must be the same again, or where the hash of the whole file is
-known, which everything is compared with at the end.
+The rest of a file is requested (Range) only if it is sure to fit: the server gave a validator (ETag or Last-Modified,
+sent as If-Range) or a length that must be the same again, or the hash of the whole file is known. Certificates are
+always checked, and HTTPS never redirects to HTTP. Proxies (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) and further authorities
+(REQUESTS_CA_BUNDLE) are those of the environment.
 """
 
 import re
 import shutil
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import requests
+import urllib3
 
-from aiayn_cli import logs
+from aiayn_cli import __version__, logs
 from aiayn_cli.corpora.corpus import Archive
-from aiayn_cli.corpora.http import Network, TransferError, get, new_session, next_piece
 from aiayn_cli.corpora.part_file import Fingerprint, PartFile
 from aiayn_cli.errors import DataError
 
-SPARE_BYTES = 100_000_000  # of the disk; a download that would take them is not begun
-SLOWEST_BYTES_A_SECOND = 1_000  # a server that sends less for read_seconds is taken for one that does not answer
+CHUNK_BYTES = 1 << 18
+MOST_REDIRECTS = 10
+
+
+@dataclass(frozen=True)
+class Network:
+    """Timeouts, retries and trust."""
+
+    connect_seconds: float = 20.0  # to wait for a connection
+    read_seconds: float = 60.0  # to wait for the next piece of a response
+    attempts: int = 4  # consecutive ones at one URL that bring nothing new
+    pause_seconds: float = 2.0  # before the second attempt; doubled before each further one
+    authorities: Path | None = None  # file of certificates to trust; None: certifi's, or REQUESTS_CA_BUNDLE
+
+
+class TransferError(Exception):
+    """A URL did not give the file; `again`: a retry may help, `is_unknown`: the server says there is no such file."""
+
+    def __init__(self, why: str, *, again: bool = False, is_unknown: bool = False) -> None:
+        super().__init__(why)
+        self.again = again
+        self.is_unknown = is_unknown
+
+
+def new_session() -> requests.Session:
+    """Open a session that never requests compressed bytes."""
+    session = requests.Session()
+    session.headers.update({"User-Agent": f"aiayn/{__version__}", "Accept-Encoding": "identity"})
+    return session
+
+
+@contextmanager
+def get(
+    session: requests.Session, url: str, headers: Mapping[str, str], network: Network
+) -> Iterator[requests.Response]:
+    """Request a file and follow redirects; raises TransferError."""
+    for _ in range(MOST_REDIRECTS + 1):
+        try:
+            response = session.get(
+                url,
+                headers=dict(headers),
+                stream=True,
+                allow_redirects=False,
+                verify=True if network.authorities is None else str(network.authorities),
+                timeout=(network.connect_seconds, network.read_seconds),
+            )
+        except requests.exceptions.SSLError as error:
+            raise TransferError(f"its certificate cannot be trusted ({_innermost(error)})") from error
+        except requests.Timeout as error:
+            raise TransferError("the server does not respond", again=True) from error
+        except requests.RequestException as error:
+            is_name_unknown = "NameResolutionError" in repr(error)
+            raise TransferError(f"no connection ({_innermost(error)})", again=not is_name_unknown) from error
+        except ValueError as error:  # requests parses the target of a redirect, even if it does not follow
+            raise TransferError(f"it redirects to an invalid URL ({error})") from error
+        with response:
+            target = session.get_redirect_target(response)
+            if target is None:
+                yield response
+                return
+        target = urljoin(url, target)
+        if urlsplit(target).scheme not in ("https", urlsplit(url).scheme):
+            raise TransferError(f"it redirects to {target}, without TLS")
+        url = target
+    raise TransferError(f"more than {MOST_REDIRECTS} redirects")
+
+
+def next_piece(response: requests.Response) -> bytes:
+    """Read what has arrived of a body; nothing at its end. Raises TransferError."""
+    try:
+        # Undecoded: some servers declare the compression of a .tgz as one of the transfer.
+        piece = response.raw.read1(CHUNK_BYTES, decode_content=False)
+    except urllib3.exceptions.HTTPError as error:
+        raise TransferError(f"the connection broke ({_innermost(error)})", again=True) from error
+    return bytes(piece or b"")
+
+
+def _innermost(error: BaseException) -> str:
+    """Describe the cause of an error that HTTP libraries have wrapped, often several times."""
+    seen: BaseException = error
+    while True:
+        inner = getattr(seen, "reason", None) or (seen.args[0] if seen.args else None)
+        inner = inner if isinstance(inner, BaseException) else seen.__cause__
+        if inner is None:
+            break
+        seen = inner
+    return (isinstance(seen, OSError) and seen.strerror) or str(seen)
+
+
+SPARE_BYTES = 100_000_000  # that a download must leave free on the disk
+SLOWEST_BYTES_A_SECOND = 1_000  # a server that sends less for read_seconds counts as not responding
 MEGABYTE = 1_000_000
 _OK, _PARTIAL, _NO_SUCH_RANGE = 200, 206, 416
-_LATER = {408, 425, 429, 500, 502, 503, 504}  # statuses that may be others a moment later
+_LATER = {408, 425, 429, 500, 502, 503, 504}  # statuses for which a retry may help
 _UNKNOWN = {404, 410}
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-[0-9]+|\*)/([0-9]{1,18}|\*)")
 
 
 class _ChangedError(Exception):
-    """What has come so far is no beginning of what the server has."""
+    """What is here so far is not the beginning of what the server has."""
 
 
 def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
-    """Fetch what is missing of a file, and check the whole.
+    """Fetch what is missing of a file, and check that the hashes of the whole agree with the archive's.
 
-    Args:
-        url: where it is.
-        archive: what it should be.
-        part: what has come so far; at the end, the whole.
-        network: how long to wait, and how often to try.
-    Returns:
-        The hashes of the whole file, which agree with the archive's.
     Raises:
-        TransferError: this address does not give it; what has come is kept for the next try.
+        TransferError: this URL does not give it; what has arrived is kept for the next attempt.
         DataError: the disk is full, or would be.
     """
     in_vain = 0
@@ -102,9 +190,9 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
             )
     if mismatch := fingerprint.mismatch():
         if resume:
-            raise _ChangedError(f"what came in several parts {mismatch}")
+            raise _ChangedError(f"the file from several parts {mismatch}")
         part.start_over({})
-        raise TransferError(f"what came {mismatch}")
+        raise TransferError(f"the file {mismatch}")
     return fingerprint
 
 
@@ -123,7 +211,7 @@ def _origin(url: str, response: requests.Response, total: int | None) -> dict[st
 def _check_rest(response: requests.Response, archive: Archive, part: PartFile) -> None:
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     if not match or match[1] is None or int(match[1]) != part.bytes:
-        raise _ChangedError("the server gave another part than asked for")
+        raise _ChangedError("the server gave another part than requested")
     total = _total(response)
     for expected in (archive.exact_bytes, part.origin.get("bytes")):
         if None not in (expected, total) and expected != total:
@@ -131,7 +219,7 @@ def _check_rest(response: requests.Response, archive: Archive, part: PartFile) -
 
 
 def _total(response: requests.Response) -> int | None:
-    """Read the size of the whole file from the answer to a Range."""
+    """Read the size of the whole file from the response to a Range."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     return int(match[2]) if match and match[2] != "*" else None
 
@@ -144,7 +232,7 @@ def _length(response: requests.Response) -> int | None:
 def _receive(
     response: requests.Response, part: PartFile, fingerprint: Fingerprint, total: int | None, network: Network
 ) -> None:
-    """Write the body behind what has come so far, and hash it on the way."""
+    """Append the body to the part, and hash it on the way."""
     missing = total - part.bytes if total is not None else None
     if missing is not None and (free := shutil.disk_usage(part.path.parent).free) < missing + SPARE_BYTES:
         problem = f"{part.path.name.removesuffix('.part')} needs {missing / 1e6:,.0f} MB more, but the disk of "

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig, TextConfig
-from aiayn_cli.corpora.table import CORPORA
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import DataError, did_you_mean
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, Codec
@@ -186,12 +185,9 @@ def find_prepared(name_or_path: str | Path) -> Path:
     if Path(name_or_path).is_dir():
         read_manifest(Path(name_or_path))  # says what is wrong with it
     known = [path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
-    if str(name_or_path) in CORPORA:
-        hint = f"run `aiayn prepare {name_or_path}` first"
-    elif known:
-        hint = did_you_mean(str(name_or_path), known)
-    else:
-        hint = "make it with `aiayn prepare --train ...`, or name other data with --data"
+    hint = did_you_mean(str(name_or_path), known)
+    if not hint.startswith("did you mean"):
+        hint = f"run `aiayn prepare {name_or_path}` first, or name other data with --data"
     raise DataError(f"no prepared data {name_or_path}", hint)
 
 

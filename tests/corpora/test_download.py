@@ -22,8 +22,8 @@ from loopback import Answer, Loopback, serve
 from aiayn_cli.corpora import download, transfer
 from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.corpora.download import Downloads
-from aiayn_cli.corpora.http import Network
 from aiayn_cli.corpora.part_file import PartFile
+from aiayn_cli.corpora.transfer import Network
 from aiayn_cli.errors import DataError
 
 BODY = bytes(i * i % 251 for i in range(300_000))
@@ -202,7 +202,7 @@ def test_a_wrong_hash_leads_to_the_next_address(tmp_path: Path, server: Loopback
     with pytest.raises(DataError) as caught:
         fetch(tmp_path / "b", archive(wrong, **known))
     expected = "SHA-256" if not known else "MD5"
-    assert f"what came has {expected} " in caught.value.problem
+    assert f"the file has {expected} " in caught.value.problem
     assert f", not {SHA256 if not known else MD5}" in caught.value.problem
     assert names(tmp_path / "b") == []
 
@@ -306,7 +306,7 @@ def test_all_addresses_and_what_each_answered_are_told(tmp_path: Path, server: L
         f"{urls[1]}: no connection (Connection refused))"
     )
     assert caught.value.hint == (
-        "run this again: it goes on where it stopped; or fetch corpus.tgz elsewhere and give its folder with --from"
+        "run this again: it resumes; or fetch corpus.tgz elsewhere and give its folder with --from"
     )
     assert names(tmp_path) == []
 
@@ -562,7 +562,7 @@ def test_an_address_with_tls_never_leads_to_one_without(
     plain = server.put("/corpus.tgz", BODY)
     url = secure.put("/corpus.tgz", Answer(status=302, headers={"Location": plain}))
     network = Network(attempts=1, authorities=authority)
-    with pytest.raises(DataError, match=f"it leads to {plain}, which has no TLS"):
+    with pytest.raises(DataError, match=f"it redirects to {plain}, without TLS"):
         fetch(tmp_path / "kept", archive(url), network)
     assert server.asked == []
     url = server.put("/up.tgz", Answer(status=302, headers={"Location": secure.put("/up.tgz", BODY)}))
@@ -581,7 +581,9 @@ def test_what_nobody_has_published_a_hash_of_is_said(
     tmp_path: Path, server: Loopback, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fetch(tmp_path, archive(server.put("/corpus.tgz", BODY), sha256=""))
-    expected = f"corpus.tgz: nobody has published its hash, and it came without TLS; it has SHA-256 {SHA256}\n"
+    expected = (
+        f"corpus.tgz: no published hash to compare with, and it was transferred without TLS; its SHA-256 is {SHA256}\n"
+    )
     assert capsys.readouterr().err.endswith(expected)
 
 

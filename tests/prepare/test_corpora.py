@@ -19,8 +19,7 @@ from loopback import Answer, Loopback
 
 from aiayn_cli.app import main
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
-from aiayn_cli.corpora.names import find_corpus
-from aiayn_cli.corpora.table import CORPORA
+from aiayn_cli.corpora.table import CORPORA, find_corpus
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.prepare.options import PrepareOptions
@@ -407,7 +406,7 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     err = capsys.readouterr().err
     sha256 = hashlib.sha256(body).hexdigest()
     assert "writing to prepared/opus-Books-v1-en-de (" in err
-    assert f"nobody has published its hash, and it came without TLS; it has SHA-256 {sha256}\n" in err
+    assert f"no published hash to compare with, and it was transferred without TLS; its SHA-256 is {sha256}\n" in err
     data = PreparedData.load(Path("prepared/opus-Books-v1-en-de"))
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(pairs)
     assert data.manifest["inputs"][0]["read"]["sha256"] == sha256
