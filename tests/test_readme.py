@@ -122,12 +122,12 @@ def test_the_commands_for_own_text_run_and_keep_every_line(run: Run) -> None:
 def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     section = README.partition("## Corpora that have a name")[2].partition("\n## ")[0]
     commands = re.findall(r"^    aiayn (prepare .*?)(?:  #.*)?$", section, flags=re.MULTILINE)
-    asked: list[dict[str, Any]] = []
+    asked: list[Any] = []
 
     class Asked(Exception):
         pass
 
-    def run_prepare(**options: Any) -> None:
+    def run_prepare(options: Any, *_: Any) -> None:
         asked.append(options)
         raise Asked
 
@@ -136,8 +136,8 @@ def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.M
         with pytest.raises(Asked):
             main(command.split())
     for options in asked:
-        for name in options["corpus"].split("+"):
-            assert find_corpus(name, options["langs"], options["like"]).train
+        for name in options.corpus.split("+"):
+            assert find_corpus(name, options.langs, options.like).train
     assert len(asked) == 5
 
 
