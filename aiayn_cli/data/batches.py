@@ -24,7 +24,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Position:
-    """How far training has read: whole epochs, and pairs of the present one."""
+    """How far training has read: whole epochs, and pairs of the current one."""
 
     epoch: int = 0
     pairs: int = 0
@@ -32,24 +32,15 @@ class Position:
 
 @dataclass(frozen=True)
 class Update:
-    """The pairs of one update, and the position after it.
+    """The pairs of one update, and the position after it."""
 
-    Attributes:
-        pairs: int64 [pairs], indices into the store, sorted by length.
-        tgt_tokens: target tokens with their end tokens, over all pairs.
-        after: where the next update begins.
-    """
-
-    pairs: Indices
-    tgt_tokens: int
-    after: Position
+    pairs: Indices  # int64 [pairs], indices into the store, sorted by length
+    tgt_tokens: int  # with their end tokens, over all pairs
+    after: Position  # where the next update begins
 
 
 def pool_pairs_for(batch_tokens: int) -> int:
-    """How many pairs a new run sorts by length together: the more, the larger its updates are.
-
-    The order of pairs depends on it, so a run that goes on keeps what it began with.
-    """
+    """How many pairs a new run sorts together, by the size of its updates; a resumed run keeps its number."""
     pool = LEAST_POOL_PAIRS
     while pool < min(_POOL_PAIRS_PER_TOKEN * batch_tokens, _MOST_POOL_PAIRS):
         pool *= 2
@@ -114,7 +105,7 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
 
 
 def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
-    """A micro-batch that takes as much memory as any may: as many of the longest pairs as fit in max_tokens."""
+    """The micro-batch that takes the most memory: as many of the longest pairs as fit in max_tokens."""
     most = min(len(store), max(1, _with_slack(max_tokens) // (max(store.longest) + 1)))
     longest, lengths = np.zeros(0, np.int64), np.zeros(0, np.int32)
     first = 0

@@ -24,24 +24,16 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded tensors of some pairs.
+    """Padded tensors of some pairs."""
 
-    Attributes:
-        src: int64 [batch, src_len], each row ended by EOS_ID, then PAD_ID.
-        src_mask: bool [batch, src_len], True = a real token; None where nothing is padded.
-        tgt_in: int64 [batch, tgt_len], BOS_ID first.
-        tgt_out: int64 [batch, tgt_len], what follows each token of tgt_in: EOS_ID last, then PAD_ID.
-        tgt_tokens: tokens of tgt_out that are not padding.
-    """
-
-    src: Tensor
-    src_mask: Tensor | None
-    tgt_in: Tensor
-    tgt_out: Tensor
-    tgt_tokens: int
+    src: Tensor  # int64 [batch, src_len], each row ended by EOS_ID, then PAD_ID
+    src_mask: Tensor | None  # bool [batch, src_len], True = a real token; None where nothing is padded
+    tgt_in: Tensor  # int64 [batch, tgt_len], BOS_ID first
+    tgt_out: Tensor  # int64 [batch, tgt_len], what follows each token of tgt_in: EOS_ID last, then PAD_ID
+    tgt_tokens: int  # of tgt_out, without padding
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; a GPU copies it when it gets there, and the host goes on meanwhile."""
+        """Copy the batch to a device; a GPU copies asynchronously."""
 
         def moved(x: Tensor) -> Tensor:
             # Only from page-locked memory can a GPU copy by itself; torch keeps such memory for the next batch.
@@ -54,21 +46,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class FlatBatch:
-    """Some pairs without padding, one after the other.
+    """Some pairs without padding, one after the other."""
 
-    Attributes:
-        src: int64 [source tokens], each sentence ended by EOS_ID.
-        src_lengths: int64 [pairs], with EOS_ID.
-        tgt_in: int64 [target tokens], each sentence with BOS_ID first.
-        tgt_out: int64 [target tokens], what follows each token of tgt_in: EOS_ID last.
-        tgt_lengths: int64 [pairs], with EOS_ID.
-    """
-
-    src: Tensor
-    src_lengths: Tensor
-    tgt_in: Tensor
-    tgt_out: Tensor
-    tgt_lengths: Tensor
+    src: Tensor  # int64 [source tokens], each sentence ended by EOS_ID
+    src_lengths: Tensor  # int64 [pairs], with EOS_ID
+    tgt_in: Tensor  # int64 [target tokens], each sentence with BOS_ID first
+    tgt_out: Tensor  # int64 [target tokens], what follows each token of tgt_in: EOS_ID last
+    tgt_lengths: Tensor  # int64 [pairs], with EOS_ID
 
 
 def shape_of(store: TokenStore, pairs: Indices) -> Shape:
@@ -83,8 +67,8 @@ def collate(store: TokenStore, pairs: Indices, shape: Shape | None = None) -> Ba
     Args:
         store: of the pairs.
         pairs: which.
-        shape: to fill up to, and the mask is there in any case. Rows after the pairs have one source token, </s>, so
-            that there is something to attend to, and no target token to predict. None = the smallest shape.
+        shape: to pad to, always with a mask; None = the smallest shape. Rows after the pairs have one source token,
+            </s>, so that there is something to attend to, and no target token to predict.
     """
     size = shape or shape_of(store, pairs)
     src, src_is_token = _rows(store, pairs, "src", size.pairs, size.src_length)

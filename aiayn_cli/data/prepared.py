@@ -25,38 +25,21 @@ _AGAIN = "remove the folder, and run `aiayn prepare` again"
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What one `aiayn prepare` made.
-
-    Attributes:
-        folder: where it is.
-        manifest: manifest.json; see `write_manifest`.
-        sha256: of manifest.json, which holds the hash of every other file: it names this data.
-        src_lang: code of the source language, such as "en".
-        tgt_lang: code of the target language.
-        vocab_path: the vocabulary's file; the target side's is beside it where it has one of its own.
-        vocab_sha256: of that file, or of both hashes.
-        vocab_size: sub-words, special tokens included, of the larger vocabulary where there are two.
-        separate_vocabs: whether the sides have vocabularies of their own.
-        text: what is done to text before it is split into sub-words.
-        max_length: sub-words of the longest side that a training pair may have.
-        train: training pairs.
-        valid: validation pairs, as many as there are lines of raw text; None without validation data.
-        test: test pairs, likewise.
-    """
+    """What one `aiayn prepare` made."""
 
     folder: Path
-    manifest: Mapping[str, Any]
-    sha256: str
-    src_lang: str
+    manifest: Mapping[str, Any]  # manifest.json; see `write_manifest`
+    sha256: str  # of manifest.json, which holds the hash of every other file: it names this data
+    src_lang: str  # a code such as "en"
     tgt_lang: str
-    vocab_path: Path
-    vocab_sha256: str
-    vocab_size: int
-    separate_vocabs: bool
-    text: TextConfig
-    max_length: int
+    vocab_path: Path  # a separate target vocabulary lies in the same folder
+    vocab_sha256: str  # of that file, or of both hashes
+    vocab_size: int  # sub-words, special tokens included, of the larger vocabulary
+    separate_vocabs: bool  # each side has its own vocabulary
+    text: TextConfig  # processing before text is split into sub-words
+    max_length: int  # sub-words of the longer side of a training pair, at most
     train: TokenStore
-    valid: TokenStore | None
+    valid: TokenStore | None  # as many pairs as there are lines of raw text
     test: TokenStore | None
 
     @classmethod
@@ -103,7 +86,6 @@ class PreparedData:
         )
 
     def codec(self) -> Codec:
-        """What turns source lines into ids, and ids into target lines."""
         return Codec.load(self.folder, self.text, self.src_lang, self.tgt_lang)
 
     def valid_src_text(self) -> list[str]:
@@ -169,7 +151,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def damaged_manifest(folder: Path, error: Exception) -> DataError:
-    """Say that manifest.json is JSON, but does not say what it should; the error tells where."""
+    """The error for a manifest.json that is JSON, but lacks what it should say."""
     return DataError(f"{folder / MANIFEST} is damaged: {type(error).__name__} {error}", _AGAIN)
 
 

@@ -28,7 +28,7 @@ _HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
 
 
 class TokenStore:
-    """Reads the pairs of one split; nothing is loaded before it is asked for.
+    """Reads the pairs of one split, memory-mapped.
 
     Args:
         folder: prepared data.
@@ -49,12 +49,11 @@ class TokenStore:
 
     @property
     def src_lengths(self) -> Int32s:
-        """Tokens of each source side, without </s>: [pairs], made anew at each call; for corpora that are not large."""
+        """Tokens of each source side, without </s>: [pairs], computed at each call; for small corpora."""
         return self._all_lengths("src")
 
     @property
     def tgt_lengths(self) -> Int32s:
-        """Tokens of each target side, likewise."""
         return self._all_lengths("tgt")
 
     def n_tokens(self, side: Side) -> int:
@@ -77,18 +76,11 @@ class TokenStore:
                 yield src, tgt
 
     def lengths(self, indices: npt.ArrayLike, side: Side) -> Int32s:
-        """Tokens of one side of some pairs, without </s>; nothing is kept in memory, the offsets on disk say it.
-
-        Args:
-            indices: pairs in any order, repeats allowed: [n].
-            side: "src" or "tgt".
-        Returns:
-            [n].
-        """
+        """Tokens of one side of some pairs, without </s>, from the offsets on disk: [n]."""
         return self._find(indices, side)[2].astype(np.int32)
 
     def check_ids(self, vocab_size: int) -> None:
-        """Make sure that every id is one of the vocabulary's; this reads all of the files, at the speed of memory.
+        """Make sure that every id is in the vocabulary; this reads all files, at the speed of memory.
 
         Raises:
             DataError: one is not; its file, the first such id and its pair are named.
@@ -108,7 +100,7 @@ class TokenStore:
                     )
 
     def pair(self, i: int) -> tuple[Tokens, Tokens]:
-        """Give the ids of one pair, source and target, as views of the files."""
+        """The ids of one pair, source and target, as views of the files."""
         if not 0 <= i < len(self):
             raise IndexError(f"pair {i} of {len(self)}")
         number = int(np.searchsorted(self._first_pairs, i, side="right")) - 1
@@ -117,11 +109,10 @@ class TokenStore:
         return src, tgt
 
     def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, Int32s]:
-        """Give one side of several pairs at once.
+        """Read one side of several pairs at once.
 
         Args:
             indices: pairs in any order, repeats allowed: [n].
-            side: "src" or "tgt".
         Returns:
             The ids of the pairs one after the other, in the order of `indices`: [tokens]; their lengths: [n].
         """
@@ -217,13 +208,13 @@ def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:
 class TokenStoreWriter:
     """Writes the pairs of one split, shard by shard; memory holds the lengths of one shard and no ids.
 
-    `n_pairs`, `n_tokens` (by side) and `paths` tell what was written so far.
+    `n_pairs`, `n_tokens` (by side) and `paths` say what has been written so far.
 
     Args:
-        folder: where the files go.
+        folder: for the files.
         split: "train", "valid" or "test".
         dtype: of an id, `Vocab.dtype`.
-        shard_pairs: pairs in a shard; where a shard ends depends on nothing else.
+        shard_pairs: pairs in a shard.
         first_shard: number of the first shard.
     """
 
@@ -244,13 +235,7 @@ class TokenStoreWriter:
         self._lengths: dict[Side, list[Int32s]] = {}
         self._open_shard()
 
-    def add(
-        self,
-        src: Tokens,
-        src_lengths: Int32s,
-        tgt: Tokens,
-        tgt_lengths: Int32s,
-    ) -> None:
+    def add(self, src: Tokens, src_lengths: Int32s, tgt: Tokens, tgt_lengths: Int32s) -> None:
         """Append pairs.
 
         Args:
@@ -274,7 +259,7 @@ class TokenStoreWriter:
             self.n_pairs += stop - start
 
     def close(self) -> None:
-        """Finish the last shard; the store can be read from now on."""
+        """Finish the last shard."""
         self._close_shard()
 
     def _split_at_shards(self, n: int) -> Iterator[tuple[int, int]]:

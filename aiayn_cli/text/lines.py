@@ -36,9 +36,9 @@ class RecordReader:
     """Reads the records of one file, in bounded memory.
 
     Args:
-        source: bytes, from `open_text_bytes`.
-        name: the file's name for messages.
-        keep_going: give None for a record with bad bytes and count it, instead of stopping there.
+        source: from `open_text_bytes`.
+        name: of the file, for messages.
+        keep_going: give None for a record with bad bytes and count it, instead of stopping.
 
     Attributes:
         records: records given so far.
@@ -64,7 +64,7 @@ class RecordReader:
             yield from block
 
     def blocks(self) -> Iterator[list[str | None]]:
-        """Give the records in lists of whatever was there to read; a slow pipe's record comes at once."""
+        """Give the records in lists of what is available; a slow pipe's record is not delayed."""
         rest: list[bytes] = []  # pieces of a record that has not ended yet
         offset = 0  # of `rest` in the file, after decompression
         for chunk in read_pieces(self._source, self.name, lambda: f"record {self.records:,}", CHUNK_BYTES):
@@ -133,7 +133,7 @@ class RecordReader:
 
 
 def _how_to_repair(start: bytes, name: str) -> str:
-    """Say what to do about bad bytes, given the first line of the file where they are in it."""
+    """The hint for bad bytes, given the first line of the file if they are in it."""
     if compression := compression_of_bytes(start):
         way_out = "give it by its name" if name == "stdin" else f"rename it to {name}{compression.suffix}"
         return f"the file looks compressed: {way_out}"
@@ -143,15 +143,15 @@ def _how_to_repair(start: bytes, name: str) -> str:
 
 
 def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
-    """Read bytes in pieces of whatever is there; a slow pipe's come at once.
+    """Read bytes in pieces of what is available; a slow pipe's are not delayed.
 
     Args:
-        source: bytes, from `open_text_bytes`.
-        name: the file's name for messages.
+        source: from `open_text_bytes`.
+        name: of the file, for messages.
         where: says how far its reader is, such as "record 12".
         size: of a piece, at most.
     Raises:
-        DataError: a compressed file that is damaged or ends early, or a disk that fails.
+        DataError: a compressed file is damaged or ends early, or the disk fails.
     """
     read = read_available(source)
     try:
@@ -166,11 +166,8 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
 
 
 def read_records(source: BinaryIO, name: str) -> Iterator[str]:
-    """Give every record of a file, in order; the first bad byte stops it.
+    """Give every record of a file, in order.
 
-    Args:
-        source: bytes, from `open_text_bytes`.
-        name: the file's name for messages.
     Raises:
         DataError: bytes that are not UTF-8, NUL, or a damaged compressed file, with file, line and byte.
     """
@@ -184,10 +181,8 @@ def read_file(path: Path | str) -> list[str]:
 
 
 def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
-    """Write each record and an LF; a character inside it that would end the line becomes a blank.
+    """Write each record and an LF, and give their number; a line break inside a record becomes a blank.
 
-    Returns:
-        How many records were written.
     Raises:
         DataError: a record with a lone surrogate, which UTF-8 cannot hold.
     """
@@ -200,12 +195,12 @@ def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
         except UnicodeEncodeError as error:
             code = ord(record[error.start])
             problem = f"record {count} holds the lone surrogate U+{code:04X}, which UTF-8 cannot hold"
-            raise DataError(problem, "repair the text where it comes from") from error
+            raise DataError(problem, "repair the text at its source") from error
     return count
 
 
 def map_line_breaks(text: str) -> tuple[str, int]:
-    """Make a record of a text: characters that end a line anywhere become blanks. Gives their number too."""
+    """Make a record of a text: every line break becomes a blank. Gives their number too."""
     return _LINE_BREAKS_AND_LF.subn(" ", text)
 
 
@@ -225,13 +220,13 @@ def is_blank(record: str) -> bool:
 
 
 def display_name(path: Path | str) -> str:
-    """Name a file in messages and in JSON; "-" is stdin. Bytes of its name that are not UTF-8 become \\xFF."""
+    """The name of a file in messages and JSON; "-" is stdin. Bytes of it that are not UTF-8 become \\xFF."""
     name = "stdin" if str(path) == "-" else str(path)
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def count_lines_ahead(source: BinaryIO) -> int | None:
-    """Count the lines that are still to be read; None for pipes and for compressed files."""
+    """Count the lines that remain to be read; None for pipes and compressed files."""
     try:
         descriptor = source.fileno()
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,6 +1,6 @@
 """Punctuation normalisation and tokenisation as the Moses scripts do them, through the optional package sacremoses.
 
-The default of this toolkit is raw text. These two are for comparison with work that used the scripts, and for text
+The default of this toolkit is raw text. These two serve for comparison with work that used the scripts, and for text
 whose quotation marks and dashes vary without meaning.
 """
 
@@ -14,11 +14,8 @@ from aiayn_cli.errors import DataError
 
 
 class MosesText:
-    """What is done to the text of one language before it is split into sub-words, and undone after.
+    """Processing of the text of one language before it is split into sub-words, undone after.
 
-    Args:
-        config: which of the two.
-        lang: code of the language.
     Raises:
         DataError: it needs sacremoses, which is not installed.
     """
@@ -35,11 +32,11 @@ class MosesText:
             self._detokeniser = _sacremoses().MosesDetokenizer(code)
 
     def apply(self, records: Sequence[str]) -> list[str]:
-        """Give the records as the model reads and writes them; a record of which nothing would be left stays."""
+        """The records as the model reads and writes them; one of which nothing would be left stays as it is."""
         return [self._apply(record) or record for record in records]
 
     def undo(self, records: Sequence[str]) -> list[str]:
-        """Give records that the model wrote as people write them."""
+        """Records that the model wrote, as people write them."""
         if self._detokeniser is None:
             return list(records)
         return [self._detokeniser.detokenize(record.split(" "), unescape=False) for record in records]
@@ -53,11 +50,7 @@ class MosesText:
 
 
 def rules_of(lang: str) -> str:
-    """Name the language by whose rules Moses treats one: "de", or "en for hr" where it does not know it.
-
-    Raises:
-        DataError: sacremoses is not installed.
-    """
+    """The language whose rules Moses applies: "de", or "en for hr" for a language that it does not know."""
     code = re.split("[-_]", lang.lower())[0]
     known = _sacremoses().corpus.NonbreakingPrefixes().available_langs.values()
     return code if code in known else f"en for {code}"

@@ -86,11 +86,7 @@ DENSE_SCRIPTS = frozenset(("Han", "Kana", "Hangul"))
 
 
 def scripts_of(lang: str) -> frozenset[str]:
-    """Name the scripts that a language is written in; nothing for a language that is not listed here.
-
-    Args:
-        lang: a code such as "de", "zh_Hans" or "sr_Latn"; what names a script there counts.
-    """
+    """The scripts of a language such as "de", "zh_Hans" or "sr_Latn"; none for a language that is not listed."""
     code, *tags = lang.lower().replace("-", "_").split("_")
     for tag in tags:
         if tag in _TAGS:
@@ -106,7 +102,7 @@ def find_letters() -> npt.NDArray[np.bool_]:
 
 
 def find_members(scripts: Collection[str]) -> npt.NDArray[np.bool_]:
-    """Mark each code point in the stretches of some scripts, whether it is a letter or not: [code points]."""
+    """Mark each code point in the ranges of some scripts, whether it is a letter or not: [code points]."""
     members = np.zeros(sys.maxunicode + 1, np.bool_)
     for script in scripts:
         for stretch in SCRIPTS[script].split():

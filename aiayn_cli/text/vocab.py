@@ -34,27 +34,24 @@ def readable(record: str) -> str:
 
 
 class Vocab:
-    """A vocabulary read from its file.
+    """A vocabulary; see `Vocab.load`.
+
+    Args:
+        model: a serialised SentencePiece model.
+        name: its source, for messages.
+        cached_words: words whose ids are remembered at most.
 
     Attributes:
         size: sub-words, special tokens included; ids are 0 .. size - 1.
         sha256: of the file.
         dtype: the smallest of uint16 and int32 that holds every id.
-        name: where it comes from, for messages.
-        words_are_independent: whether a text's ids are its words' ids one after the other; so it is for every
+        words_are_independent: whether the ids of a text are those of its words, one after the other, as in every
             vocabulary that `prepare` trains.
+    Raises:
+        DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
     """
 
     def __init__(self, model: bytes, name: str, cached_words: int = CACHED_WORDS) -> None:
-        """Use `Vocab.load` for a file.
-
-        Args:
-            model: a serialised SentencePiece model.
-            name: where it comes from, for messages.
-            cached_words: words whose ids are remembered at most.
-        Raises:
-            DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
-        """
         try:
             if not model:
                 raise RuntimeError("an empty file")  # SentencePiece takes it for no argument at all
@@ -91,20 +88,12 @@ class Vocab:
         return cls(model, str(path), cached_words)
 
     def encode(self, records: Sequence[str]) -> list[list[int]]:
-        """Split each record into sub-words.
-
-        Returns:
-            The ids of each record, without <s> and </s>; nothing for an empty one.
-        """
+        """Split each record into sub-words: their ids, without <s> and </s>."""
         ids: list[list[int]] = self._processor.encode([readable(record) for record in records])
         return ids
 
     def encode_flat(self, records: Sequence[str]) -> FlatIds:
-        """Split many records into the same ids as `encode`, several times faster.
-
-        Returns:
-            All ids one record after the other, [tokens] of `dtype`; the length of each record, [records].
-        """
+        """Split many records into the same ids as `encode`, several times faster."""
         if not self.words_are_independent:
             lists = self.encode(records)
             lengths = np.fromiter(map(len, lists), np.int32, len(lists))
@@ -115,12 +104,12 @@ class Vocab:
         )
 
     def flatten(self, encoded: Sequence[bytes]) -> FlatIds:
-        """Join the ids of records, each given as the bytes of an array of `dtype`; as `encode_flat` gives them."""
+        """Join the ids of records, each given as the bytes of an array of `dtype`."""
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded)) // np.int32(self.dtype.itemsize)
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
 
     def sub_words(self) -> dict[str, int]:
-        """Give the id of each sub-word that text is split into: all but special tokens and bytes."""
+        """The id of each sub-word that text is split into: all but special tokens and bytes."""
         processor = self._processor
         others = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
         ids = [i for i in range(self.size) if not any(other(i) for other in others)]
@@ -156,13 +145,13 @@ class Vocab:
         return written
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Show each sub-word as SentencePiece writes it, with U+2581 for a blank before it."""
+        """Each sub-word as SentencePiece writes it, with U+2581 for a blank before it."""
         pieces: list[str] = self._processor.id_to_piece(list(ids))
         return pieces
 
 
 class _WordIds(dict[str, bytes]):
-    """The ids of each word that was looked up, as an array's bytes. A word has no blank in it."""
+    """The ids of each word that was looked up, as the bytes of an array. A word holds no blank."""
 
     def __init__(
         self, processor: sentencepiece.SentencePieceProcessor, dtype: np.dtype[np.integer[Any]], most: int
