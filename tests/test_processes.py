@@ -356,7 +356,7 @@ def test_a_fork_has_this_processs_memory_starts_while_a_thread_reads_stdin_and_e
         "secret = object()\n"
         "def work(item):\n"
         "    if item == 'wait':\n"
-        "        print(os.getpid(), flush=True)\n"
+        "        os.write(1, f'{os.getpid()}\\n'.encode())\n"
         "        time.sleep(60)\n"
         "    return id(secret)\n"
         "pool = Processes(lambda: (None, work), [(), ()], ['a', 'b'], start='fork')\n"

@@ -21,8 +21,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli.train.changed_settings import changed_settings
-from aiayn_cli.train.run import run_train
 from short_runs import short_schedule
 
 from aiayn_cli import logs
@@ -33,7 +31,9 @@ from aiayn_cli.errors import AiaynError, Terminated, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
-from aiayn_cli.score.session import run_score
+from aiayn_cli.score.session import ScoreOptions, run_score
+from aiayn_cli.train.resume import changed_settings
+from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.options import EngineOptions, OutputOptions, TextOptions, TranslateOptions
 from aiayn_cli.translate.session import run_translate
 
@@ -149,7 +149,7 @@ def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedDa
     logs.notice(f"row {row}: {' '.join(settings) or 'as it is'}")
     all_settings = [*settings, *(f"training.{name}={value}" for name, value in training.items())]
     refuse_another_run(out / row, load_recipe(scale, all_settings))
-    trained = run_train(scale, all_settings, data=prepared.folder, out=out / row)
+    trained = run_train(TrainOptions(recipe=scale, overrides=all_settings, data=prepared.folder, out=out / row))
     hypotheses = out / row / "valid.hyp"
     langs = f"{prepared.src_lang}-{prepared.tgt_lang}"
     run_translate(
@@ -159,7 +159,8 @@ def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedDa
             output=OutputOptions(path=hypotheses),
         )
     )
-    bleu = run_score([prepared.folder / f"valid.{prepared.tgt_lang}"], hypotheses=[str(hypotheses)], langs=langs)
+    references = [prepared.folder / f"valid.{prepared.tgt_lang}"]
+    bleu = run_score(ScoreOptions(references=references, hypotheses=[str(hypotheses)], langs=langs))
     metrics = [
         json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
     ]
