@@ -14,7 +14,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from aiayn_cli.checkpoint.format import Checkpoint, TrainingSnapshot, load_checkpoint, load_training, save_checkpoint
+from aiayn_cli.checkpoint.checkpoint import (
+    Checkpoint,
+    TrainingSnapshot,
+    load_checkpoint,
+    load_training,
+    save_checkpoint,
+)
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.files import hash_of
 

@@ -239,7 +239,7 @@ def test_each_command_has_a_folder_and_loads_one_module_of_it() -> None:
         (wrong_directions, {"data/a.py": "from aiayn_cli.model import b", "model/b.py": ""}, "data imports model.b"),
         (
             wrong_directions,
-            {"model/a.py": "def f():\n  from aiayn_cli.checkpoint.format import load", "checkpoint.py": ""},
+            {"model/a.py": "def f():\n  from aiayn_cli.checkpoint.checkpoint import load", "checkpoint.py": ""},
             "model imports checkpoint",
         ),
         (wrong_directions, {"errors.py": "import aiayn_cli.config", "config.py": ""}, "errors imports config"),

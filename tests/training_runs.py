@@ -9,9 +9,9 @@ import pytest
 
 from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.mean import run_average
-from aiayn_cli.checkpoint.format import load_checkpoint, load_training
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train.gradient import GradientOfUpdates

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.build import build_model

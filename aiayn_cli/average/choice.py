@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import list_checkpoints, newest_resumable, newest_run
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe

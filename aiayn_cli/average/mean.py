@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.average.choice import AverageOptions, Choice, choose
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.score.result import text_table
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from aiayn_cli import logs
 from aiayn_cli.average.choice import AverageOptions, Choice, best_by_validation
 from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, choose_free, save_average
-from aiayn_cli.checkpoint.format import Checkpoint, put_into
-from aiayn_cli.checkpoint.tensors import read_json
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, put_into
+from aiayn_cli.checkpoint.tensor_files import read_json
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import CheckpointError, DataError, UsageError

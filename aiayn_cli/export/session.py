@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
-from aiayn_cli.checkpoint.run import find_model
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.export.ctranslate2_format import export

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from aiayn_cli.checkpoint.format import EMA_PREFIX
+from aiayn_cli.checkpoint.checkpoint import EMA_PREFIX
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.train.distributed import Worker

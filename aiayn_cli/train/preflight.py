@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.run import resumable
-from aiayn_cli.checkpoint.tensors import bytes_of
+from aiayn_cli.checkpoint.run_checkpoints import resumable
+from aiayn_cli.checkpoint.tensor_files import bytes_of
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.batches import plan_updates, split_update
 from aiayn_cli.data.prepared import PreparedData

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.metrics import Record, is_complete, read_metrics, standing
+from aiayn_cli.checkpoint.metrics_log import Record, is_complete, read_metrics, standing
 from aiayn_cli.config import Recipe
 from aiayn_cli.data.prepared import read_manifest
 from aiayn_cli.errors import AiaynError

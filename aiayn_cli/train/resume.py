@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.format import load_checkpoint, load_training
-from aiayn_cli.checkpoint.run import resumable, set_aside_damaged, update_of
-from aiayn_cli.checkpoint.tensors import from_json
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.run_checkpoints import resumable, set_aside_damaged, update_of
+from aiayn_cli.checkpoint.tensor_files import from_json
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
 from aiayn_cli.errors import CheckpointError

@@ -3,10 +3,10 @@
 run/
   manifest.json    id of the run, and hashes of the data it is trained on
   recipe.yaml      every setting it was last trained with
-  metrics.jsonl    what was measured on the way; see checkpoint/metrics.py
+  metrics.jsonl    what was measured on the way; see checkpoint/metrics_log.py
   report.html      all of it to look at; see report.py
   tensorboard/     where --tensorboard asked for it
-  checkpoints/     see checkpoint/run.py
+  checkpoints/     see checkpoint/run_checkpoints.py
 """
 
 import fcntl
@@ -18,8 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.checkpoint.run import checkpoint_path, mark_best, newest_resumable, prune_checkpoints, remove_leftovers
-from aiayn_cli.checkpoint.tensors import read_json
+from aiayn_cli.checkpoint.run_checkpoints import (
+    checkpoint_path,
+    mark_best,
+    newest_resumable,
+    prune_checkpoints,
+    remove_leftovers,
+)
+from aiayn_cli.checkpoint.tensor_files import read_json
 from aiayn_cli.config import Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError

@@ -15,9 +15,15 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.format import Checkpoint, TrainingSnapshot, save_checkpoint
-from aiayn_cli.checkpoint.metrics import MetricsLog, Record, TensorBoardLog, load_tensorboard
-from aiayn_cli.checkpoint.run import checkpoint_path, interrupted_path, mark_best, newest_resumable, prune_checkpoints
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, Record, TensorBoardLog, load_tensorboard
+from aiayn_cli.checkpoint.run_checkpoints import (
+    checkpoint_path,
+    interrupted_path,
+    mark_best,
+    newest_resumable,
+    prune_checkpoints,
+)
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.device import Device, choose_device, matmul_rate

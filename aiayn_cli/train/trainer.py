@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.metrics import MetricsLog, perplexity, progress_facts
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity, progress_facts
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Update, plan_updates, pool_pairs_for
 from aiayn_cli.data.store import SIDES, TokenStore

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.metrics import MetricsLog, perplexity
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity
 from aiayn_cli.config import DecodingConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import in_order
 from aiayn_cli.data.prepared import PreparedData

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.format import load_checkpoint, load_training
-from aiayn_cli.checkpoint.metrics import read_metrics, standing
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.errors import AiaynError, DataError, Terminated
 from aiayn_cli.train.run_folder import held
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from aiayn_cli.checkpoint.format import Checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.device import Device, adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError, CheckpointError

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint
-from aiayn_cli.checkpoint.run import find_model
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.device import Device, choose_device
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.model.build import build_empty

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.run import find_model
+from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.device import device_of_each
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.processes import Processes

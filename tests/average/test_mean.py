@@ -8,7 +8,7 @@ from checkpoints import described
 from torch import Tensor
 
 from aiayn_cli.average.mean import WeightSum
-from aiayn_cli.checkpoint.format import Checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError
 

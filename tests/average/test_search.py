@@ -14,10 +14,10 @@ from aiayn_cli.app import main
 from aiayn_cli.average.choice import AverageOptions, choose
 from aiayn_cli.average.mean import AverageResult, Trial, run_average
 from aiayn_cli.average.search import CheckpointSearch, run_search, window_sizes
-from aiayn_cli.checkpoint.format import load_checkpoint
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import list_checkpoints
-from aiayn_cli.checkpoint.tensors import read_tensors
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
+from aiayn_cli.checkpoint.tensor_files import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.prepare.options import PrepareOptions

@@ -20,9 +20,9 @@ from torch import Tensor
 from aiayn_cli.app import main
 from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.mean import mean_weights, run_average
-from aiayn_cli.checkpoint import tensors
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
-from aiayn_cli.checkpoint.run import checkpoint_path, find_model, interrupted_path, mark_best
+from aiayn_cli.checkpoint import tensor_files
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, find_model, interrupted_path, mark_best
 from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, UsageError
@@ -390,7 +390,7 @@ def test_ctrl_c_in_the_middle_leaves_the_earlier_average_and_nothing_else(
 ) -> None:
     earlier = run_average([run], AverageOptions(last=2)).model
     before = sorted(run.iterdir())
-    fail_at(monkeypatch, tensors, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
+    fail_at(monkeypatch, tensor_files, "save_file", 1, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         run_average([run], AverageOptions())
     assert sorted(run.iterdir()) == before

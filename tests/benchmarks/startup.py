@@ -85,7 +85,7 @@ def base_model(folder: Path) -> Path:
     """A checkpoint of the paper's base shape with random weights, and a vocabulary of random words."""
     import torch
 
-    from aiayn_cli.checkpoint.format import Checkpoint, save_checkpoint
+    from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
     from aiayn_cli.config import DecodingConfig, ModelConfig
     from aiayn_cli.model.build import build_model
     from aiayn_cli.prepare.vocab_training import train_vocab

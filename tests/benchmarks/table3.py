@@ -24,7 +24,7 @@ from typing import Any
 from short_runs import short_schedule
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.errors import AiaynError, Terminated, UsageError

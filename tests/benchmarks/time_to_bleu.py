@@ -18,8 +18,8 @@ from pathlib import Path
 
 from command_line import aiayn
 
-from aiayn_cli.checkpoint.metrics import read_metrics, standing
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.recipe import load_recipe
 
 

@@ -173,7 +173,7 @@ def make_trainer(
     """A trainer of fresh weights, its data and its settings."""
     import torch
 
-    from aiayn_cli.checkpoint.metrics import MetricsLog
+    from aiayn_cli.checkpoint.metrics_log import MetricsLog
     from aiayn_cli.config import ModelConfig, TrainingConfig
     from aiayn_cli.data.prepared import PreparedData
     from aiayn_cli.model.build import build_model
@@ -210,7 +210,7 @@ def make_trainer(
 
 def compare_with_fp32(arguments: argparse.Namespace, size: str) -> None:
     """Train the same updates from the same weights in bf16 and fp32; print the loss of each tenth of them."""
-    from aiayn_cli.checkpoint.metrics import read_metrics
+    from aiayn_cli.checkpoint.metrics_log import read_metrics
     from aiayn_cli.device import choose_device
 
     losses = {}

@@ -126,7 +126,7 @@ def _names(folder: Path) -> list[str]:
 
 def where(run: Path) -> str:
     """What a run was doing when it died, as far as its folder shows it."""
-    from aiayn_cli.checkpoint.run import newest_resumable
+    from aiayn_cli.checkpoint.run_checkpoints import newest_resumable
 
     newest = newest_resumable(run)
     step = -1 if newest is None else int(newest.name.rpartition("-")[2])
@@ -154,9 +154,9 @@ def outcome(run: Path) -> dict[str, str]:
     """What two equal runs share, as digests by name."""
     from aiayn_cli.average.choice import AverageOptions
     from aiayn_cli.average.mean import run_average
-    from aiayn_cli.checkpoint.format import load_checkpoint, load_training
-    from aiayn_cli.checkpoint.metrics import read_metrics, standing
-    from aiayn_cli.checkpoint.run import list_checkpoints
+    from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+    from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
+    from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 
     checkpoints = list_checkpoints(run)
     training = load_training(checkpoints[-1])

@@ -119,8 +119,8 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
 
     import torch
 
-    from aiayn_cli.checkpoint.format import load_checkpoint, save_checkpoint
-    from aiayn_cli.checkpoint.run import find_model
+    from aiayn_cli.checkpoint.checkpoint import load_checkpoint, save_checkpoint
+    from aiayn_cli.checkpoint.run_checkpoints import find_model
     from aiayn_cli.config import ModelConfig
     from aiayn_cli.export.ctranslate2_format import export
     from aiayn_cli.model.build import build_model
@@ -159,7 +159,7 @@ def compare(
     arguments: argparse.Namespace, size: str, model: Path, name: str, lines: list[str], references: list[str]
 ) -> None:
     """Measure all engines with one model on one text, and print a table."""
-    from aiayn_cli.checkpoint.format import load_checkpoint
+    from aiayn_cli.checkpoint.checkpoint import load_checkpoint
     from aiayn_cli.score.metrics import bleu
     from aiayn_cli.text.codec import load_vocabs
 
@@ -288,7 +288,7 @@ def ours(task: dict[str, Any]) -> Any:
 
 def direct(task: dict[str, Any]) -> Any:
     """translate_batch of CTranslate2, whose time alone counts."""
-    from aiayn_cli.checkpoint.format import load_checkpoint
+    from aiayn_cli.checkpoint.checkpoint import load_checkpoint
     from aiayn_cli.special_tokens import BOS_ID, PAD_ID
     from aiayn_cli.text.codec import Codec
     from aiayn_cli.translate.ctranslate2_engine import load_package

@@ -11,7 +11,7 @@ import torch
 from translation_models import translate_options
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.format import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.export import ctranslate2_format

@@ -16,8 +16,8 @@ from figures import Figures
 from setting import Setting
 from torch import distributed as dist
 
-from aiayn_cli.checkpoint.format import load_checkpoint
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.options import PrepareOptions

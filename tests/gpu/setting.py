@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from aiayn_cli.checkpoint.metrics import MetricsLog
+from aiayn_cli.checkpoint.metrics_log import MetricsLog
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device

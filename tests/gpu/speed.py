@@ -14,7 +14,7 @@ from setting import SMALL, TINY, Setting, a_trainer
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from padding import padding
 
-from aiayn_cli.checkpoint.metrics import MetricsLog, Record, read_metrics
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, Record, read_metrics
 from aiayn_cli.config import Compile, ModelConfig, TrainingConfig
 from aiayn_cli.device import matmul_rate
 from aiayn_cli.model.build import build_model

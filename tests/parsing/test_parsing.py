@@ -15,8 +15,8 @@ from translation_models import translate_options
 from aiayn_cli.app import main
 from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.search import run_search
-from aiayn_cli.checkpoint.format import load_checkpoint
-from aiayn_cli.checkpoint.run import find_model
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError

@@ -10,7 +10,7 @@ import pytest
 import torch
 from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE, Watched
 
-from aiayn_cli.checkpoint.metrics import MetricsLog
+from aiayn_cli.checkpoint.metrics_log import MetricsLog
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.model.build import build_model

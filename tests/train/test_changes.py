@@ -7,7 +7,7 @@ from training_runs import Train, ending_after
 
 from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.mean import run_average
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.errors import CheckpointError, Terminated
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")

@@ -11,9 +11,9 @@ import pytest
 from training_runs import result_of, train_command
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint import format as checkpoint_format
-from aiayn_cli.checkpoint.format import load_checkpoint, load_training
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint import checkpoint as checkpoint_module
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train.trainer import Trainer
 
@@ -74,7 +74,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_whole_and_the_run_goes_
     update: int, left: int, small_disk: Path, small_recipe: Path, small_data: PreparedData,
     unbroken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(checkpoint_format, "_SPARE_BYTES", 0)  # else it would not even begin to write
+    monkeypatch.setattr(checkpoint_module, "_SPARE_BYTES", 0)  # else it would not even begin to write
     run = small_disk / "run"
     command = train_command(run, small_recipe, small_data, 12)
     with monkeypatch.context() as patch:
@@ -98,7 +98,7 @@ def test_a_disk_that_becomes_read_only_is_told_and_the_run_goes_on_exactly_when_
     update: int, small_disk: Path, small_recipe: Path, small_data: PreparedData,
     unbroken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(checkpoint_format, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(checkpoint_module, "_SPARE_BYTES", 0)
     run = small_disk / "run"
     command = train_command(run, small_recipe, small_data, 12)
     with monkeypatch.context() as patch:

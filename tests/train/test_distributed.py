@@ -15,7 +15,7 @@ import torch
 from ranks import Ranks
 from safetensors.torch import load_file
 
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.train import distributed, gradient

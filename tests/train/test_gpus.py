@@ -16,9 +16,9 @@ from ranks import Ended, Ranks
 from training_runs import state_of, tensors_of
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.format import load_checkpoint, load_training
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import checkpoint_path, list_checkpoints, newest_resumable
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, list_checkpoints, newest_resumable
 from aiayn_cli.data.prepared import PreparedData
 
 pytestmark = pytest.mark.usefixtures("one_process")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from watched_trainer import Watched
 
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.train import gradient as gradient_module
 

@@ -14,8 +14,8 @@ from training_runs import Train, flip_a_bit, tensors_of
 
 from aiayn_cli import logs
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import find_model, list_checkpoints, newest_run
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device

@@ -13,9 +13,9 @@ import torch
 from ranks import Ended, Ranks
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.format import load_training
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.checkpoint import load_training
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train import distributed
 from aiayn_cli.train import gradient as gradient_module

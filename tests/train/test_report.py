@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost

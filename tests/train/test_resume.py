@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from training_runs import Killed, Train, ending_after, result_of, train_command, updates_logged
 
-from aiayn_cli.checkpoint.format import load_checkpoint
-from aiayn_cli.checkpoint.metrics import read_metrics, standing
-from aiayn_cli.checkpoint.run import checkpoint_path, newest_resumable
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
+from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, newest_resumable
 from aiayn_cli.data.batches import split_update
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import Terminated

@@ -10,7 +10,7 @@ import pytest
 import torch
 from watched_trainer import CONFIG, Watched
 
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.train.resume import TrainingState

@@ -10,8 +10,8 @@ import torch
 from training_runs import Train, result_of, train_command
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.format import load_checkpoint
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import ConfigError, DataError

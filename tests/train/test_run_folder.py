@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from training_runs import Train, ending_after
 
-from aiayn_cli.checkpoint.format import load_checkpoint
-from aiayn_cli.checkpoint.run import list_checkpoints
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, DataError, Terminated
 from aiayn_cli.train.run_folder import held, write_whole

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.train import trainer as trainer_module
 from aiayn_cli.train import validation as validation_module
 from aiayn_cli.train.validation import Interrupted, ValidationLoss

@@ -13,8 +13,8 @@ from ranks import Ranks
 from training_runs import result_of, train_command
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import newest_resumable
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import newest_resumable
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train import validation as validation_module
 from aiayn_cli.translate.search.scorer import ModelScorer

@@ -12,9 +12,9 @@ from ranks import Ended, Ranks
 from training_runs import train_command
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.format import load_training
-from aiayn_cli.checkpoint.metrics import read_metrics
-from aiayn_cli.checkpoint.run import newest_resumable
+from aiayn_cli.checkpoint.checkpoint import load_training
+from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.run_checkpoints import newest_resumable
 from aiayn_cli.data.prepared import PreparedData
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from aiayn_cli.checkpoint.metrics import MetricsLog, TensorBoardLog, load_tensorboard
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, TensorBoardLog, load_tensorboard
 from aiayn_cli.errors import AiaynError
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE
 
-from aiayn_cli.checkpoint.metrics import read_metrics
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.cost import TrainingCost

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from aiayn_cli.checkpoint.metrics import perplexity
+from aiayn_cli.checkpoint.metrics_log import perplexity
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID

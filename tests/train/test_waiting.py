@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiayn_cli.checkpoint.metrics import MetricsLog
+from aiayn_cli.checkpoint.metrics_log import MetricsLog
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.data.store import TokenStore

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from translation_models import translate_options
 
-from aiayn_cli.checkpoint.format import Checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.translate.models import refuse_unsupported

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from aiayn_cli import __version__
-from aiayn_cli.checkpoint.tensors import (
+from aiayn_cli.checkpoint.tensor_files import (
     bytes_of,
     check_written,
     finite,

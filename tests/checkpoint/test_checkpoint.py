@@ -29,9 +29,9 @@ from checkpoints import (
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from aiayn_cli.checkpoint import tensors
-from aiayn_cli.checkpoint.format import load_checkpoint, load_training, save_checkpoint
-from aiayn_cli.checkpoint.run import (
+from aiayn_cli.checkpoint import tensor_files
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training, save_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import (
     checkpoint_path,
     list_checkpoints,
     remove_leftovers,
@@ -114,7 +114,7 @@ def test_a_checkpoint_may_be_moved(saved: Callable[..., Path], tmp_path: Path, v
 # Every call by which writing touches the disk, and how often it does so under a new name.
 STAGES: list[tuple[Any, str, int]] = [
     *((shutil, "copyfile", number) for number in (1,)),
-    *((tensors, "save_file", number) for number in (1, 2)),
+    *((tensor_files, "save_file", number) for number in (1, 2)),
     *((Path, "write_text", number) for number in (1, 2)),
     *((Path, "mkdir", number) for number in (1, 2, 3)),
     *((os, "fsync", number) for number in range(1, 9)),
@@ -202,7 +202,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
 ) -> None:
     before = saved(5)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10 << 30, 10 << 30, 3 << 20))
-    monkeypatch.setattr(tensors, "save_file", lambda *_: pytest.fail("it wrote"))
+    monkeypatch.setattr(tensor_files, "save_file", lambda *_: pytest.fail("it wrote"))
     with pytest.raises(CheckpointError, match="it takes 16 MB, and 3 MB are free") as error:
         saved(6)
     assert "free some space" in error.value.hint
@@ -246,7 +246,7 @@ def test_what_reads_back_other_than_it_was_written_is_no_checkpoint(
             data[-3] ^= 1
             path.write_bytes(data)
 
-    monkeypatch.setattr(tensors, "save_file", lossy)
+    monkeypatch.setattr(tensor_files, "save_file", lossy)
     with pytest.raises(CheckpointError, match="differs when read back"):
         saved(6)
     assert list_checkpoints(tmp_path / "run") == [before]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aiayn_cli.checkpoint.metrics import MetricsLog, perplexity, progress_facts, read_metrics, standing
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity, progress_facts, read_metrics, standing
 
 
 def test_records_are_appended_over_several_runs(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from checkpoints import described, fail_at, is_whole, kill, some_weights
 
-from aiayn_cli.checkpoint.format import load_checkpoint, save_checkpoint
-from aiayn_cli.checkpoint.run import (
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.run_checkpoints import (
     checkpoint_path,
     find_model,
     interrupted_path,

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.format import load_checkpoint
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.files import UNFINISHED, remove
 
