@@ -8,7 +8,7 @@ from translation_models import feed_stdin
 from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.files import open_unfinished, read_place, unfinished_path, write_output
-from aiayn_cli.translate.output import open_writer
+from aiayn_cli.translate.output_files import open_writer
 
 FULL = Path("/dev/full")  # Linux's disk that is always full
 needs_full = pytest.mark.skipif(not FULL.is_char_device(), reason="there is no /dev/full")

@@ -28,7 +28,7 @@ from aiayn_cli.translate.ctranslate2_engine import (
     source_pieces,
     target_pieces,
 )
-from aiayn_cli.translate.models import load_network
+from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
 

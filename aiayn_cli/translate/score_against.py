@@ -14,9 +14,9 @@ from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.vocab import readable
 from aiayn_cli.translate.formats import FORMATS, InputLine, PairScore
 from aiayn_cli.translate.input import check_input, open_input
-from aiayn_cli.translate.models import LoadedModels, load_models
+from aiayn_cli.translate.load_models import LoadedModels, load_models
 from aiayn_cli.translate.options import OutputOptions, TranslateOptions
-from aiayn_cli.translate.output import check_outputs, give_unfinished, open_writer
+from aiayn_cli.translate.output_files import check_outputs, give_unfinished, open_writer
 
 _LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
 _WARNINGS = 5  # pairs without a score named one by one

@@ -14,15 +14,15 @@ from aiayn_cli.device import device_of_each
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.processes import Processes
 from aiayn_cli.text.lines import is_blank
-from aiayn_cli.translate.aids.attention import AttentionPicture
+from aiayn_cli.translate.aids.attention_page import AttentionPicture
 from aiayn_cli.translate.formats import InputLine, Output
 from aiayn_cli.translate.input import InputLines, check_input, open_input
 from aiayn_cli.translate.options import OutputOptions, TranslateOptions
-from aiayn_cli.translate.output import check_outputs, give_unfinished, open_writer
+from aiayn_cli.translate.output_files import check_outputs, give_unfinished, open_writer
 from aiayn_cli.translate.score_against import run_score_against
 from aiayn_cli.translate.trust.flags import FLAGS
 from aiayn_cli.translate.trust.notices import LineNotice, LineNotices
-from aiayn_cli.translate.trust.suspects import SuspectCounts
+from aiayn_cli.translate.trust.retry import SuspectCounts
 from aiayn_cli.translate.worker import Answer, ModelInfo, Task, WorkerPlace, start_worker
 
 __all__ = ["run_score_against", "run_translate"]

@@ -12,16 +12,16 @@ from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.processes import available_cores
-from aiayn_cli.translate.aids.attention import draw_attention
+from aiayn_cli.translate.aids.attention_page import draw_attention
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.formats import FORMATS, InputLine, Output
 from aiayn_cli.translate.input import is_typed
-from aiayn_cli.translate.models import LoadedModels, load_models
+from aiayn_cli.translate.load_models import LoadedModels, load_models
 from aiayn_cli.translate.options import TranslateOptions
 from aiayn_cli.translate.translation import Details, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.notices import LineNotice, RecordedNotices
-from aiayn_cli.translate.trust.suspects import AnyTranslator, Judge, Judged, report_record
+from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged, report_record
 
 
 @dataclass(frozen=True)

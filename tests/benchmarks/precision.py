@@ -18,7 +18,7 @@ from translate import read
 from aiayn_cli import logs
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import compare
-from aiayn_cli.translate.models import LoadedModels, load_models
+from aiayn_cli.translate.load_models import LoadedModels, load_models
 from aiayn_cli.translate.options import EngineOptions, TranslateOptions
 from aiayn_cli.translate.search.beam import length_penalty
 from aiayn_cli.translate.translation import Translation

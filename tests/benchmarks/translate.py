@@ -127,7 +127,7 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
     from aiayn_cli.special_tokens import EOS_ID
     from aiayn_cli.text.codec import Codec
     from aiayn_cli.translate.ctranslate2_engine import EXPORTED, fingerprint, source_pieces, target_pieces
-    from aiayn_cli.translate.models import load_network
+    from aiayn_cli.translate.load_models import load_network
 
     path = folder / size
     checkpoint = load_checkpoint(find_model(trained))
@@ -262,7 +262,7 @@ def shared_megabytes(work: Callable[[], Any]) -> float:
 def ours(task: dict[str, Any]) -> Any:
     """What `aiayn translate` does for a group of lines."""
     from aiayn_cli import logs
-    from aiayn_cli.translate.models import load_models
+    from aiayn_cli.translate.load_models import load_models
     from aiayn_cli.translate.options import DecodingOverrides, EngineOptions, SearchOptions, TranslateOptions
 
     logs.setup(logs.QUIET)

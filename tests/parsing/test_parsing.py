@@ -28,7 +28,7 @@ from aiayn_cli.score.brackets import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.forced_decoding import force_decode
-from aiayn_cli.translate.models import load_network
+from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.session import run_score_against, run_translate
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "JJ", "NN", "VBZ", "-LRB-", ".")

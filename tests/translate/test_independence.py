@@ -17,7 +17,7 @@ from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.lines import is_blank
-from aiayn_cli.translate.models import load_network
+from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search import sentence_search
 from aiayn_cli.translate.session import run_score_against, run_translate

@@ -10,7 +10,7 @@ from translation_models import translate_options
 from aiayn_cli.checkpoint.checkpoint import Checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.translate.models import refuse_unsupported
+from aiayn_cli.translate.load_models import refuse_unsupported
 from aiayn_cli.translate.options import Sampling
 
 TRANSFORMER = Checkpoint(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from translation_models import make_checkpoint, translate_options
 
-from aiayn_cli.translate.aids import attention as translate_attention
-from aiayn_cli.translate.aids.attention import AttentionPicture, draw_attention
+from aiayn_cli.translate.aids import attention_page as page_module
+from aiayn_cli.translate.aids.attention_page import AttentionPicture, draw_attention
 from aiayn_cli.translate.formats import InputLine
-from aiayn_cli.translate.models import LoadedModels, load_models
-from aiayn_cli.translate.trust.suspects import Judged
+from aiayn_cli.translate.load_models import LoadedModels, load_models
+from aiayn_cli.translate.trust.retry import Judged
 
 SOURCES = ["hund", "der hund läuft und die katze springt", "maus"]
 
@@ -43,7 +43,7 @@ def test_passes_beyond_the_number_asked_for_and_too_long_ones_are_counted(
     all_of_them, left_out = passes(9)
     assert (len(all_of_them), left_out) == (3, 0)
     assert passes(2) == (all_of_them[:2], 1)
-    monkeypatch.setattr(translate_attention, "_MOST_WEIGHTS", 900)
+    monkeypatch.setattr(page_module, "_MOST_WEIGHTS", 900)
     assert passes(9) == ([all_of_them[0], all_of_them[2]], 1)
 
 
@@ -66,7 +66,7 @@ def test_a_page_ends_before_a_browser_gives_up_and_says_how_many_are_left_out(
 ) -> None:
     examples, _ = passes(9)
     picture = AttentionPicture(tmp_path / "page.html")
-    monkeypatch.setattr(translate_attention, "_LONGEST_PAGE", len(examples[0]) + len(examples[2]))
+    monkeypatch.setattr(page_module, "_LONGEST_PAGE", len(examples[0]) + len(examples[2]))
     picture.take(examples, 4)
     assert picture.room == 0
     picture.write("Attention")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aiayn_cli.model.attention_maps import AttentionMaps
-from aiayn_cli.translate.aids.attention import AttentionExample, attention_page, encode_example
+from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
 
 NASTY = '</script><script>alert("x")</script><!-- & \u2028 <b>'
 

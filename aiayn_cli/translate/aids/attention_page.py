@@ -15,7 +15,7 @@ from aiayn_cli.pages.page import render_page
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.forced_decoding import SecondPass
 from aiayn_cli.translate.formats import InputLine
-from aiayn_cli.translate.trust.suspects import Judged
+from aiayn_cli.translate.trust.retry import Judged
 
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
 _MOST_WEIGHTS = 25_000_000  # of one pass, a byte each: some 400 sub-words of a base model

@@ -10,7 +10,7 @@ from translation_models import DECODING, LINES, best, feed_stdin, make_checkpoin
 
 from aiayn_cli.app import main
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.translate.models import load_models
+from aiayn_cli.translate.load_models import load_models
 
 CPU: dict[str, Any] = {"device": "cpu", "precision": "fp32"}
 

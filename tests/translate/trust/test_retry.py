@@ -9,7 +9,7 @@ from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
 from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.translation import ModelPass, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
-from aiayn_cli.translate.trust.suspects import Judge, Judged, OnSuspect, SuspectCounts, report_record
+from aiayn_cli.translate.trust.retry import Judge, Judged, OnSuspect, SuspectCounts, report_record
 
 
 def translation(text: str, tokens: Sequence[int] = (8, 9), src: Sequence[int] = (5, 6, 7)) -> Translation:
