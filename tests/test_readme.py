@@ -14,7 +14,7 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 from aiayn_cli.app import main
-from aiayn_cli.corpora.table import find_corpus
+from aiayn_cli.corpora.named_corpora import find_corpus
 
 CHECKOUT = Path(__file__).parent.parent
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is known of a corpus: where its files are, what is in them, how it is split. The corpora are in table.py.
+"""What a corpus consists of: where its files are, what they hold and how they are split.
 
 A count, size or hash that nobody has confirmed is left out or marked `approximate`, so that users are never told that
 good data is bad.

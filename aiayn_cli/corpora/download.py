@@ -10,8 +10,7 @@ from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.corpora.corpus import Archive
-from aiayn_cli.corpora.part_file import Fingerprint, PartFile
-from aiayn_cli.corpora.transfer import SPARE_BYTES, Network, TransferError, fetch
+from aiayn_cli.corpora.http_fetch import SPARE_BYTES, Fingerprint, Network, PartFile, TransferError, fetch
 from aiayn_cli.errors import DataError
 
 DOWNLOADS_FOLDER = Path("prepared") / ".downloads"  # in the working folder

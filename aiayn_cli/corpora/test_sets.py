@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sacrebleu.dataset import DATASETS
 
+from aiayn_cli.corpora.archive_members import open_member
 from aiayn_cli.corpora.corpus import Archive
-from aiayn_cli.corpora.members import open_member
 from aiayn_cli.errors import DataError, UsageError, did_you_mean
 from aiayn_cli.text.lines import open_text_bytes, read_records
 

@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from aiayn_cli.data.splitmix import splitmix64
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import DataError
 
+GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment
 LEAST_POOL_PAIRS, _MOST_POOL_PAIRS = 1 << 16, 1 << 19  # pairs sorted by length together
 _POOL_PAIRS_PER_TOKEN = 16  # of an update: pairs in it are of so similar length that padding them costs 2 to 3 %
 
@@ -205,3 +205,11 @@ def mixed_seed(*numbers: int) -> int:
     for number in numbers:
         seed = splitmix64(seed ^ np.uint64(number & 0xFFFFFFFFFFFFFFFF))
     return int(seed[0])
+
+
+def splitmix64(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64 (Steele, Lea and Flood 2014): each bit of x changes half the bits of the result."""
+    x = x + GOLDEN_GAMMA  # arrays wrap around without a warning
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

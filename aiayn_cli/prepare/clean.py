@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.data.splitmix import GOLDEN_GAMMA, splitmix64
+from aiayn_cli.data.batches import GOLDEN_GAMMA, splitmix64
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.pairs import ReadCounts
 from aiayn_cli.text.lines import is_blank

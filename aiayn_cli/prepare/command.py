@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList
-from aiayn_cli.corpora.table import CORPORA, LIKE
+from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
 from aiayn_cli.errors import UsageError
 from aiayn_cli.prepare.options import PrepareOptions
 

@@ -15,7 +15,7 @@ class PrepareOptions:
     """Named corpora, files, or both together, and how to prepare them.
 
     Attributes:
-        corpus: a name that corpora/table.py finds, or several joined by "+"; None takes the files, or without files
+        corpus: a name that find_corpus() knows, or several joined by "+"; None takes the files, or without files
             the recipe's corpus.
         like: whose way of preparing the corpus to follow; None takes ours.
         train: pairs of files, source and target side, read one after the other.

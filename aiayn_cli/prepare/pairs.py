@@ -10,9 +10,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
+from aiayn_cli.corpora.archive_members import open_member
 from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.corpora.download import Downloads
-from aiayn_cli.corpora.members import open_member
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.drift import DriftAlarm
 from aiayn_cli.text.lines import RecordReader, display_name, open_text_bytes, write_records

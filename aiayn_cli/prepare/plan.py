@@ -9,7 +9,7 @@ from typing import Any
 from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import Corpus
 from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
-from aiayn_cli.corpora.table import OPUS, find_corpus, parse_langs
+from aiayn_cli.corpora.named_corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.errors import ConfigError, UsageError
 from aiayn_cli.prepare.encoding import make_processor

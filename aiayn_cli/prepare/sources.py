@@ -10,7 +10,7 @@ from typing import Any
 from aiayn_cli import logs
 from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import Amount, Archive, Corpus, Part, Split
-from aiayn_cli.corpora.demo import generate
+from aiayn_cli.corpora.demo_corpus import generate
 from aiayn_cli.corpora.download import Downloads
 from aiayn_cli.errors import DataError, UsageError, did_you_mean
 from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs, TsvPairs

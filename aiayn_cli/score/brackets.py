@@ -7,7 +7,7 @@ from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.errors import DataError, UsageError
-from aiayn_cli.parsing.brackets import BracketRules, BracketScore, SentenceScore, read_rules, score_brackets, summarise
+from aiayn_cli.parsing.evalb import BracketRules, BracketScore, SentenceScore, read_rules, score_brackets, summarise
 from aiayn_cli.text.lines import display_name, read_file
 
 _ERRORS_NAMED = 5  # one by one; the rest are only counted

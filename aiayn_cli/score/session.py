@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiayn_cli import logs
-from aiayn_cli.corpora.table import parse_langs
+from aiayn_cli.corpora.named_corpora import parse_langs
 from aiayn_cli.corpora.test_sets import TestSet, load_test_set
 from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.files import check_writable, read_place, write_output

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from aiayn_cli.parsing.brackets import BracketRules, BracketScore, SentenceScore, read_rules, score_brackets, summarise
+from aiayn_cli.parsing.evalb import BracketRules, BracketScore, SentenceScore, read_rules, score_brackets, summarise
 from aiayn_cli.parsing.trees import Close, Event, Leaf, Open, Tree, read_trees, reduce_tree, to_text
 from aiayn_cli.text.lines import read_file
 

@@ -19,11 +19,10 @@ import pytest
 import trustme
 from loopback import Answer, Loopback, serve
 
-from aiayn_cli.corpora import download, transfer
+from aiayn_cli.corpora import download, http_fetch
 from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.corpora.download import Downloads
-from aiayn_cli.corpora.part_file import PartFile
-from aiayn_cli.corpora.transfer import Network
+from aiayn_cli.corpora.http_fetch import Network, PartFile
 from aiayn_cli.errors import DataError
 
 BODY = bytes(i * i % 251 for i in range(300_000))
@@ -278,7 +277,7 @@ def test_sizes_that_no_file_has_are_taken_for_unknown(tmp_path: Path, server: Lo
     assert fetch(tmp_path, archive(url)).read_bytes() == BODY
     for name, value in (("Content-Length", digits), ("Content-Range", f"bytes 0-{digits}/{digits}")):
         response = SimpleNamespace(headers={name: value})
-        assert (transfer._length(response), transfer._total(response)) == (None, None)  # type: ignore[arg-type]
+        assert (http_fetch._length(response), http_fetch._total(response)) == (None, None)  # type: ignore[arg-type]
 
 
 def test_a_file_that_no_server_has_is_perhaps_misspelt(tmp_path: Path, server: Loopback) -> None:
@@ -353,7 +352,7 @@ def test_a_server_that_trickles_is_given_up(tmp_path: Path, server: Loopback) ->
 
 def test_pauses_between_tries_grow(tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("aiayn_cli.corpora.transfer.time.sleep", pauses.append)
+    monkeypatch.setattr("aiayn_cli.corpora.http_fetch.time.sleep", pauses.append)
     url = server.put("/corpus.tgz", Answer(status=503))
     with pytest.raises(DataError):
         fetch(tmp_path, archive(url), Network(attempts=4, pause_seconds=1.5))

@@ -24,8 +24,8 @@ from sacrebleu.dataset.wmt_xml import WMTXMLDataset
 
 from aiayn_cli.app import main
 from aiayn_cli.corpora.download import Downloads
+from aiayn_cli.corpora.http_fetch import Network
 from aiayn_cli.corpora.test_sets import load_test_set
-from aiayn_cli.corpora.transfer import Network
 from aiayn_cli.errors import DataError, UsageError
 
 FAST = Network(connect_seconds=5, read_seconds=5, attempts=2, pause_seconds=0)

@@ -19,7 +19,7 @@ from loopback import Answer, Loopback
 
 from aiayn_cli.app import main
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
-from aiayn_cli.corpora.table import CORPORA, find_corpus
+from aiayn_cli.corpora.named_corpora import CORPORA, find_corpus
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.prepare.options import PrepareOptions
@@ -399,7 +399,7 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
         {"README": b"", "LICENSE": b"", "Books.de-en.de": lines(tgt(pairs)), "Books.de-en.en": lines(src(pairs))},
     )
     server.put("http://object.pouta.csc.fi/OPUS-Books/v1/moses/de-en.txt.zip", body)
-    monkeypatch.setattr("aiayn_cli.corpora.archives._OPUS", "http://object.pouta.csc.fi")
+    monkeypatch.setattr("aiayn_cli.corpora.archive_urls._OPUS", "http://object.pouta.csc.fi")
     monkeypatch.setenv("http_proxy", server.url)
     line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1"
     assert main(line.split()) == 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiayn_cli.corpora.demo import generate
+from aiayn_cli.corpora.demo_corpus import generate
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.drift import FEWEST_LINES, HOP_LINES, WINDOW_LINES, DriftAlarm, line_features
 

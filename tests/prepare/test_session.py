@@ -543,7 +543,7 @@ def test_unequal_files_stop_with_both_counts(here: Path) -> None:
 def test_the_demo_needs_nothing_but_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
 ) -> None:
-    from aiayn_cli.corpora.demo import DemoCorpus
+    from aiayn_cli.corpora.demo_corpus import DemoCorpus
     from aiayn_cli.prepare import sources as prepare_source
 
     seeds = []

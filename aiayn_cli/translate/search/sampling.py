@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from aiayn_cli.data.splitmix import splitmix64
+from aiayn_cli.data.batches import splitmix64
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search.beam import Hypothesis, StepScorer, length_penalty

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from aiayn_cli.corpora import demo
-from aiayn_cli.corpora.demo import TEST, TRAIN, VALID, DemoCorpus, Sampler, generate, split_of, tokens
+from aiayn_cli.corpora import demo_corpus
+from aiayn_cli.corpora.demo_corpus import TEST, TRAIN, VALID, DemoCorpus, Sampler, generate, split_of, tokens
 from aiayn_cli.corpora.demo_grammar import NOTHING, Clause, Lexicon, Phrase, after, noun_phrase, punctuated
 
 WORDS = Lexicon()
@@ -33,7 +33,7 @@ def digest(corpus: DemoCorpus) -> str:
 
 def test_the_same_seed_gives_the_same_corpus_in_any_process(corpus: DemoCorpus) -> None:
     script = (
-        "import hashlib; from aiayn_cli.corpora.demo import generate; "
+        "import hashlib; from aiayn_cli.corpora.demo_corpus import generate; "
         "print(hashlib.sha256(repr(tuple(generate(1))).encode()).hexdigest())"
     )
     # Here sets of strings are ordered as in no other run of the tests.
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_corpus_in_any_process(corpus: DemoCorpus) 
 
 
 def test_it_has_the_promised_sizes_and_all_sentences_differ_in_each_language(corpus: DemoCorpus) -> None:
-    assert (len(corpus.train), len(corpus.valid), len(corpus.test)) == (demo.TRAIN_SIZE, 500, 500)
+    assert (len(corpus.train), len(corpus.valid), len(corpus.test)) == (demo_corpus.TRAIN_SIZE, 500, 500)
     pairs = corpus.train + corpus.valid + corpus.test
     assert len({english for english, _ in pairs}) == len({german for _, german in pairs}) == len(pairs) == 25_000
 
@@ -110,7 +110,7 @@ def test_every_word_form_of_validation_and_test_is_well_known_from_training(corp
     for language in (0, 1):
         known = Counter(token for pair in corpus.train for token in tokens(pair[language]))
         for pair in corpus.valid + corpus.test:
-            assert min(known[token] for token in tokens(pair[language])) >= demo.MIN_COUNT, pair
+            assert min(known[token] for token in tokens(pair[language])) >= demo_corpus.MIN_COUNT, pair
 
 
 PHENOMENA = {  # a pattern of the German sentence and the least share of sentences that have it

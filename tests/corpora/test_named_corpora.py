@@ -6,7 +6,7 @@ import pytest
 
 from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import Amount, Archive, Corpus
-from aiayn_cli.corpora.table import CORPORA, LIKE, find_corpus, parse_langs
+from aiayn_cli.corpora.named_corpora import CORPORA, LIKE, find_corpus, parse_langs
 from aiayn_cli.errors import DataError, UsageError
 
 NAMED = [corpus for corpus in CORPORA.values() if corpus.train]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.brackets import (
+from aiayn_cli.parsing.evalb import (
     BracketRules,
     SentenceScore,
     read_rules,

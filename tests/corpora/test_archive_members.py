@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiayn_cli.corpora.members import open_member
+from aiayn_cli.corpora.archive_members import open_member
 from aiayn_cli.errors import DataError
 
 FILES = {

@@ -7,7 +7,7 @@ It does not follow their tokenisation: text stays raw, since SentencePiece needs
 import re
 from dataclasses import replace
 
-from aiayn_cli.corpora import archives
+from aiayn_cli.corpora import archive_urls as archives
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
 from aiayn_cli.errors import DataError, UsageError, did_you_mean
 
