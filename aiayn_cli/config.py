@@ -45,7 +45,7 @@ class DataConfig:
     corpus: str = "wmt14-en-de"  # prepared/CORPUS is what `train` reads without --data
     vocab_size: int = 37_000  # joint sub-word vocabulary, special tokens included (Section 5.1)
     max_length: int = 250  # sub-word tokens on either side; a longer training pair is dropped
-    max_ratio: float = 1.5  # longer side / shorter side in tokens; see prepare/clean.py for short pairs
+    max_ratio: float = 1.5  # longer side / shorter side in tokens; see prepare/drop_rules.py for short pairs
     max_words: int = 250  # words between blanks on either side; a longer training pair is dropped; 0 = no limit
     dedupe: bool = True  # drop a training pair that was seen before
     drop_identical: bool = True  # drop a training pair whose sides are the same text

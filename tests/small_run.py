@@ -12,8 +12,8 @@ from training_runs import Train, result_of
 from translation_models import make_checkpoint
 
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.prepare.options import PrepareOptions
-from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.prepare.pipeline import run_prepare
+from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.train import session as train_session
 from aiayn_cli.train.session import TrainOptions, run_train
 

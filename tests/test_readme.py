@@ -131,7 +131,7 @@ def test_the_commands_for_named_corpora_name_what_there_is(monkeypatch: pytest.M
         asked.append(options)
         raise Asked
 
-    monkeypatch.setattr("aiayn_cli.prepare.session.run_prepare", run_prepare)
+    monkeypatch.setattr("aiayn_cli.prepare.pipeline.run_prepare", run_prepare)
     for command in commands:
         with pytest.raises(Asked):
             main(command.split())

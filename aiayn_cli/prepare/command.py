@@ -12,7 +12,6 @@ from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
 from aiayn_cli.errors import UsageError
-from aiayn_cli.prepare.options import PrepareOptions
 
 _DEFAULTS = DataConfig()
 
@@ -245,7 +244,8 @@ def prepare(
         print_result(CorpusList.of(CORPORA.values()), as_json)
         return
     with loading():  # here, because it imports numpy and sentencepiece
-        from aiayn_cli.prepare.session import run_prepare
+        from aiayn_cli.prepare.pipeline import run_prepare
+        from aiayn_cli.prepare.plan import PrepareOptions
 
     given = {
         "vocab_size": vocab_size,

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.store import Tokens
 from aiayn_cli.parsing.tree_text import TreeText
-from aiayn_cli.prepare.clean import LengthRules
+from aiayn_cli.prepare.drop_rules import LengthRules
 from aiayn_cli.prepare.pairs import Chunk
-from aiayn_cli.prepare.text_parts import Piece, TrainingPairs
+from aiayn_cli.prepare.text_shards import Piece, TrainingPairs
 from aiayn_cli.processes import map_in_order
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs

@@ -1,24 +1,100 @@
 """From what the user asks of `prepare` to a plan without open choices."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.corpora.corpus import Corpus
+from aiayn_cli.corpora.corpus import Amount, Corpus, Part
+from aiayn_cli.corpora.demo_corpus import generate
 from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.corpora.named_corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
-from aiayn_cli.errors import ConfigError, UsageError
+from aiayn_cli.errors import ConfigError, UsageError, did_you_mean
 from aiayn_cli.prepare.encoding import make_processor
-from aiayn_cli.prepare.options import PrepareOptions, option_of
-from aiayn_cli.prepare.sources import PairSource, make_source
+from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs, TsvPairs
+from aiayn_cli.prepare.pairs import ArchiveMember, Drift, LocalFile, MadeText
+from aiayn_cli.prepare.sources import Origin, PairSource
+from aiayn_cli.prepare.tmx import TmxPairs
 from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe, read_overrides
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
+from aiayn_cli.text.lines import display_name
 from aiayn_cli.text.vocab import Vocab
+
+PairOfFiles = tuple[Path, Path]  # source sides, target sides
+# Settings with an option of their own.
+SHORT_FORMS = ("vocab_size", "max_length", "max_ratio", "dedupe", "on_bad_bytes", "seed", "trees")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """Named corpora, files, or both together, and how to prepare them.
+
+    Attributes:
+        corpus: a name that corpora/table.py finds, or several joined by "+"; None takes the files, or without files
+            the recipe's corpus.
+        like: whose way of preparing the corpus to follow; None takes ours.
+        train: pairs of files, source and target side, read one after the other.
+        tsv: files of tab-separated columns, for training too.
+        tsv_columns: which column has the source and which the target side, from 1 on.
+        tmx: translation memories, for training too.
+        valid: validation files; without them, the corpus's, or else pairs of the training text are held out.
+        test: test files; without them, the corpus's.
+        trees: treebanks to train a parser on, instead of all of these.
+        valid_trees: a treebank for validation; without it, trees are held out.
+        test_trees: a treebank for testing.
+        weights: by the name of a corpus, of a part of one, or of a file: how often its training pairs are taken.
+        langs: languages, such as "en-de"; needed for files and OPUS.
+        out: folder to make; by default prepared/ and the name of the corpus, or else the languages.
+        recipe: its data section holds for what `settings` does not say.
+        settings: fields of DataConfig that the user set.
+        overrides: more of them, as text: "data.max_words=100".
+        vocab: a vocabulary to use instead of a new one: a file, or a folder that holds vocab.model.
+        workers: processes that encode text; None takes one for each core. The result does not depend on it.
+        downloads: folder where downloaded archives are kept; None takes prepared/.downloads.
+        from_folder: folder with archives that are already here.
+    """
+
+    corpus: str | None = None
+    like: str | None = None
+    train: Sequence[PairOfFiles] = ()
+    tsv: Sequence[Path] = ()
+    tsv_columns: tuple[int, int] = (1, 2)
+    tmx: Sequence[Path] = ()
+    valid: PairOfFiles | None = None
+    test: PairOfFiles | None = None
+    trees: Sequence[Path] = ()
+    valid_trees: Path | None = None
+    test_trees: Path | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)
+    langs: str | None = None
+    out: Path | None = None
+    recipe: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Sequence[str] = ()
+    vocab: Path | None = None
+    workers: int | None = None
+    downloads: Path | None = None
+    from_folder: Path | None = None
+
+    def given_files(self) -> list[str]:
+        return [f"--{name}" for name in ("train", "tsv", "tmx", "valid", "test") if getattr(self, name)]
+
+    def given_trees(self) -> list[str]:
+        names = ("trees", "valid_trees", "test_trees")
+        return ["--" + name.replace("_", "-") for name in names if getattr(self, name)]
+
+    def has_train(self) -> bool:
+        return bool(self.train or self.tsv or self.tmx or self.trees)
+
+
+def option_of(setting: str) -> str:
+    """How a data setting is written on the command line: "--max-length", or "data.max_words"."""
+    return "--" + setting.replace("_", "-") if setting in SHORT_FORMS else f"data.{setting}"
+
 
 # What suits trees, where no recipe for trees says something else: nothing of a treebank is left out, a tree is three
 # times as long as its sentence, and words and brackets have vocabularies of their own.
@@ -183,3 +259,122 @@ def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
     except ConfigError as error:  # name the option that the user typed, not the recipe's key
         problem = re.sub(r"\bdata\.(\w+)", lambda match: option_of(match[1]), error.problem)
         raise UsageError(problem, error.hint) from error
+
+
+def make_source(
+    corpora: Sequence[Corpus],
+    files: PrepareOptions,
+    langs: tuple[str, str],
+    config: DataConfig,
+    downloads: Downloads,
+) -> PairSource:
+    """Put together what is read: first the corpora, then the files.
+
+    Validation and test pairs are the files given for them, else those of the first corpus that has some.
+
+    Args:
+        corpora: named corpora, all of the same two languages.
+        files: files of the user, and the settings that the user gave; other settings are milder for corpora, whose
+            archives nobody can repair.
+        langs: source and target language.
+        config: all settings.
+        downloads: where archives are.
+    Raises:
+        UsageError: a weight is for nothing that is read.
+    """
+    train: list[Origin] = []
+    names: dict[str, list[int]] = {}  # what a weight may be given for, and which origins that is
+    valid: Sequence[Origin] = ()
+    test: Sequence[Origin] = ()
+    valid_every = 0
+    for corpus in corpora:
+        parts = _demo(config.seed) if not corpus.train else _parts(corpus, _milder(config, files.settings), downloads)
+        for origin in parts["train"]:
+            names.setdefault(corpus.name, []).append(len(train))
+            names.setdefault(origin.name, []).append(len(train))
+            train.append(origin)
+        if not valid and not valid_every:
+            valid, valid_every = parts["valid"], corpus.valid_every
+        test = test or parts["test"]
+    for origin in _file_origins(files, langs, config):
+        names.setdefault(origin.name, []).append(len(train))
+        train.append(origin)
+    if files.valid:
+        valid, valid_every = [_lines(files.valid, config)], 0
+    if files.test:
+        test = [_lines(files.test, config)]
+    if files.valid_trees:
+        valid = [_trees(files.valid_trees, config)]
+    if files.test_trees:
+        test = [_trees(files.test_trees, config)]
+    for name, weight in ((display_name(name), weight) for name, weight in files.weights.items()):
+        if name not in names:
+            raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
+        for i in names[name]:
+            train[i] = replace(train[i], weight=weight)
+    return PairSource(train, valid, test, valid_every, downloads)
+
+
+def _parts(corpus: Corpus, care: tuple[bool, Drift], downloads: Downloads) -> dict[str, list[Origin]]:
+    origins: dict[str, list[Origin]] = {"train": [], "valid": [], "test": []}
+    langs = corpus.src_lang, corpus.tgt_lang
+    for split, part in corpus.parts():
+        src, tgt = (
+            ArchiveMember(part.sides[lang].archive, part.sides[lang].member.format(role=role), downloads)
+            for lang, role in zip(langs, ("src", "ref"), strict=True)
+        )
+        origins[split].append(
+            Origin(
+                part.name,
+                _read_as(part, src, tgt, care),
+                expected=Amount(part.pairs, part.approximate),
+                md5=(part.md5.get(langs[0], ""), part.md5.get(langs[1], "")),
+            )
+        )
+    return origins
+
+
+def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, care: tuple[bool, Drift]) -> Pairs:
+    match part.format:
+        case "segments":
+            return SegmentPairs(src, tgt)
+        case "talks":
+            return TalkPairs(src, tgt, *care, titles=part.titles)
+        case "lines":
+            return LinePairs(src, tgt, *care)
+
+
+def _demo(seed: int) -> dict[str, list[Origin]]:
+    corpus = generate(seed)
+    splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+    return {
+        split: [Origin("demo", TsvPairs(MadeText("demo", "".join(f"{s}\t{t}\n" for s, t in pairs).encode())))]
+        for split, pairs in splits.items()
+    }
+
+
+def _file_origins(files: PrepareOptions, langs: tuple[str, str], config: DataConfig) -> list[Origin]:
+    drop = config.on_bad_bytes == "drop"
+    tsv = (Origin(display_name(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
+    tmx = (Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
+    return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx, *(_trees(p, config) for p in files.trees)]
+
+
+def _trees(path: Path, config: DataConfig) -> Origin:
+    return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
+
+
+def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
+    src, tgt = pair
+    return Origin(display_name(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
+
+
+def _care(config: DataConfig) -> tuple[bool, Drift]:
+    """Say how lines are read: whether bad bytes drop their pair, and what drift does."""
+    return config.on_bad_bytes == "drop", "stop" if config.drift_alarm else "ignore"
+
+
+def _milder(config: DataConfig, asked: Mapping[str, Any]) -> tuple[bool, Drift]:
+    """Say the same for corpora."""
+    drop, drift = _care(config)
+    return drop or "on_bad_bytes" not in asked, "warn" if drift == "stop" and "drift_alarm" not in asked else drift

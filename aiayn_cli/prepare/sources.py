@@ -2,22 +2,17 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
-from aiayn_cli.config import DataConfig
-from aiayn_cli.corpora.corpus import Amount, Archive, Corpus, Part, Split
-from aiayn_cli.corpora.demo_corpus import generate
+from aiayn_cli.corpora.corpus import Amount, Archive, Split
 from aiayn_cli.corpora.download import Downloads
-from aiayn_cli.errors import DataError, UsageError, did_you_mean
-from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs, TsvPairs
-from aiayn_cli.prepare.options import PairOfFiles, PrepareOptions
-from aiayn_cli.prepare.pairs import ArchiveMember, Chunk, Drift, LocalFile, MadeText, ReadCounts
-from aiayn_cli.prepare.tmx import TmxPairs
-from aiayn_cli.text.lines import display_name
+from aiayn_cli.errors import DataError
+from aiayn_cli.prepare.formats import Pairs
+from aiayn_cli.prepare.pairs import ArchiveMember, Chunk, ReadCounts
 
 # Bytes of text in a byte of a compressed file, for European languages; about.
 _EXPANSION = {".gz": 3.2, ".tgz": 3.2, ".zip": 3.2, ".zst": 3.5, ".xz": 4.0, ".bz2": 4.0}
@@ -191,125 +186,6 @@ def _join(chunks: Iterable[Chunk]) -> Chunk:
         src += src_chunk
         tgt += tgt_chunk
     return src, tgt
-
-
-def make_source(
-    corpora: Sequence[Corpus],
-    files: PrepareOptions,
-    langs: tuple[str, str],
-    config: DataConfig,
-    downloads: Downloads,
-) -> PairSource:
-    """Put together what is read: first the corpora, then the files.
-
-    Validation and test pairs are the files given for them, else those of the first corpus that has some.
-
-    Args:
-        corpora: named corpora, all of the same two languages.
-        files: files of the user, and the settings that the user gave; other settings are milder for corpora, whose
-            archives nobody can repair.
-        langs: source and target language.
-        config: all settings.
-        downloads: where archives are.
-    Raises:
-        UsageError: a weight is for nothing that is read.
-    """
-    train: list[Origin] = []
-    names: dict[str, list[int]] = {}  # what a weight may be given for, and which origins that is
-    valid: Sequence[Origin] = ()
-    test: Sequence[Origin] = ()
-    valid_every = 0
-    for corpus in corpora:
-        parts = _demo(config.seed) if not corpus.train else _parts(corpus, _milder(config, files.settings), downloads)
-        for origin in parts["train"]:
-            names.setdefault(corpus.name, []).append(len(train))
-            names.setdefault(origin.name, []).append(len(train))
-            train.append(origin)
-        if not valid and not valid_every:
-            valid, valid_every = parts["valid"], corpus.valid_every
-        test = test or parts["test"]
-    for origin in _file_origins(files, langs, config):
-        names.setdefault(origin.name, []).append(len(train))
-        train.append(origin)
-    if files.valid:
-        valid, valid_every = [_lines(files.valid, config)], 0
-    if files.test:
-        test = [_lines(files.test, config)]
-    if files.valid_trees:
-        valid = [_trees(files.valid_trees, config)]
-    if files.test_trees:
-        test = [_trees(files.test_trees, config)]
-    for name, weight in ((display_name(name), weight) for name, weight in files.weights.items()):
-        if name not in names:
-            raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
-        for i in names[name]:
-            train[i] = replace(train[i], weight=weight)
-    return PairSource(train, valid, test, valid_every, downloads)
-
-
-def _parts(corpus: Corpus, care: tuple[bool, Drift], downloads: Downloads) -> dict[str, list[Origin]]:
-    origins: dict[str, list[Origin]] = {"train": [], "valid": [], "test": []}
-    langs = corpus.src_lang, corpus.tgt_lang
-    for split, part in corpus.parts():
-        src, tgt = (
-            ArchiveMember(part.sides[lang].archive, part.sides[lang].member.format(role=role), downloads)
-            for lang, role in zip(langs, ("src", "ref"), strict=True)
-        )
-        origins[split].append(
-            Origin(
-                part.name,
-                _read_as(part, src, tgt, care),
-                expected=Amount(part.pairs, part.approximate),
-                md5=(part.md5.get(langs[0], ""), part.md5.get(langs[1], "")),
-            )
-        )
-    return origins
-
-
-def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, care: tuple[bool, Drift]) -> Pairs:
-    match part.format:
-        case "segments":
-            return SegmentPairs(src, tgt)
-        case "talks":
-            return TalkPairs(src, tgt, *care, titles=part.titles)
-        case "lines":
-            return LinePairs(src, tgt, *care)
-
-
-def _demo(seed: int) -> dict[str, list[Origin]]:
-    corpus = generate(seed)
-    splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
-    return {
-        split: [Origin("demo", TsvPairs(MadeText("demo", "".join(f"{s}\t{t}\n" for s, t in pairs).encode())))]
-        for split, pairs in splits.items()
-    }
-
-
-def _file_origins(files: PrepareOptions, langs: tuple[str, str], config: DataConfig) -> list[Origin]:
-    drop = config.on_bad_bytes == "drop"
-    tsv = (Origin(display_name(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
-    tmx = (Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
-    return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx, *(_trees(p, config) for p in files.trees)]
-
-
-def _trees(path: Path, config: DataConfig) -> Origin:
-    return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
-
-
-def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
-    src, tgt = pair
-    return Origin(display_name(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
-
-
-def _care(config: DataConfig) -> tuple[bool, Drift]:
-    """Say how lines are read: whether bad bytes drop their pair, and what drift does."""
-    return config.on_bad_bytes == "drop", "stop" if config.drift_alarm else "ignore"
-
-
-def _milder(config: DataConfig, asked: Mapping[str, Any]) -> tuple[bool, Drift]:
-    """Say the same for corpora."""
-    drop, drift = _care(config)
-    return drop or "on_bad_bytes" not in asked, "warn" if drift == "stop" and "drift_alarm" not in asked else drift
 
 
 def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:

@@ -20,8 +20,8 @@ from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.checkpoint.tensor_files import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
-from aiayn_cli.prepare.options import PrepareOptions
-from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.prepare.pipeline import run_prepare
+from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.session import run_translate

@@ -57,8 +57,8 @@ TIMES = ("seconds", "saved_seconds")  # of a state: what no two runs share
 
 def prepare(folder: Path) -> Path:
     """Some 150 pairs that mean nothing."""
-    from aiayn_cli.prepare.options import PrepareOptions
-    from aiayn_cli.prepare.session import run_prepare
+    from aiayn_cli.prepare.pipeline import run_prepare
+    from aiayn_cli.prepare.plan import PrepareOptions
 
     chance = random.Random(5)
     files = {}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.prepare.text_parts import TITLE, UPPER, make_copy
+from aiayn_cli.prepare.text_shards import TITLE, UPPER, make_copy
 
 
 @pytest.mark.parametrize(

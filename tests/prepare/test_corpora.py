@@ -22,8 +22,8 @@ from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
 from aiayn_cli.corpora.named_corpora import CORPORA, find_corpus
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError, UsageError
-from aiayn_cli.prepare.options import PrepareOptions
-from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.prepare.pipeline import run_prepare
+from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.vocab import Vocab
 
 Pair = tuple[str, str]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from aiayn_cli import processes as parallel
-from aiayn_cli.prepare.clean import LengthRules
+from aiayn_cli.prepare.drop_rules import LengthRules
 from aiayn_cli.prepare.encoding import EncodedChunk, encode_chunk, encode_pieces, encode_scored
-from aiayn_cli.prepare.text_parts import TITLE, UPPER, Piece, TrainingPairs
+from aiayn_cli.prepare.text_shards import TITLE, UPPER, Piece, TrainingPairs
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.prepare.clean import Profiler
+from aiayn_cli.prepare.drop_rules import Profiler
 
 GERMAN, JAPANESE, UNKNOWN = Profiler("de"), Profiler("ja"), Profiler("xx")
 

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.prepare import partial_folder
-from aiayn_cli.prepare import training_text as selection
-from aiayn_cli.prepare.clean import ScoredText, TextRules
+from aiayn_cli.prepare import partial_folder, selection
+from aiayn_cli.prepare.drop_rules import ScoredText, TextRules
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.partial_folder import Steps
-from aiayn_cli.prepare.text_parts import Piece
-from aiayn_cli.prepare.training_text import TrainingText
+from aiayn_cli.prepare.selection import TrainingText
+from aiayn_cli.prepare.text_shards import Piece
 
 NOTHING = ScoredText(())
 Pair = tuple[str, str]

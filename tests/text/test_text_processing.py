@@ -19,8 +19,8 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import ConfigError
 from aiayn_cli.model.build import build_model
-from aiayn_cli.prepare.options import PrepareOptions
-from aiayn_cli.prepare.session import run_prepare
+from aiayn_cli.prepare.pipeline import run_prepare
+from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.train.session import TrainOptions, run_train

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.prepare.clean import Hashes, Mask
+from aiayn_cli.prepare.drop_rules import Hashes, Mask
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.partial_folder import Steps, damaged
 from aiayn_cli.text.lines import join_records, split_records

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.prepare import clean
-from aiayn_cli.prepare.clean import (
+from aiayn_cli.prepare import drop_rules
+from aiayn_cli.prepare.drop_rules import (
     RATIO_SLACK,
     REASONS,
     LengthRules,
@@ -32,7 +32,7 @@ def int32(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return np.array(values, np.int32)
 
 
-def hashes_of(pairs: Sequence[Pair]) -> clean.Hashes:
+def hashes_of(pairs: Sequence[Pair]) -> drop_rules.Hashes:
     return hash_pairs(hash_records([src for src, _ in pairs]), hash_records([tgt for _, tgt in pairs]))
 
 
@@ -97,7 +97,7 @@ def test_a_pair_is_repeated_when_it_came_before(pairs: list[Pair], small_sorts: 
     stripped = [(src.strip(), tgt.strip()) for src, tgt in pairs]
     with pytest.MonkeyPatch.context() as patch:
         if small_sorts:
-            patch.setattr(clean, "_PAIRS_SORTED", 3)
+            patch.setattr(drop_rules, "_PAIRS_SORTED", 3)
         repeats = find_repeats(hashes_of(pairs))
     assert repeats.tolist() == [pair in stripped[:i] for i, pair in enumerate(stripped)]
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.prepare.clean import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
+from aiayn_cli.prepare.drop_rules import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
 from aiayn_cli.prepare.pairs import Chunk
 from aiayn_cli.prepare.partial_folder import Steps, damaged
-from aiayn_cli.prepare.text_parts import (
+from aiayn_cli.prepare.text_shards import (
     SIDES,
     TITLE,
     UPPER,
@@ -48,7 +48,7 @@ class TrainingText:
         seed: which ones.
 
     Attributes:
-        dropped: by origin, pairs dropped so far by the name of the rule (clean.REASONS).
+        dropped: by origin, pairs dropped so far by the name of the rule (drop_rules.REASONS).
     """
 
     def __init__(

@@ -22,11 +22,9 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.prepare import pairs as pairs_module
-from aiayn_cli.prepare import sources
-from aiayn_cli.prepare import steps as prepare_steps
-from aiayn_cli.prepare import training_text as selection
-from aiayn_cli.prepare.options import PrepareOptions
-from aiayn_cli.prepare.session import PrepareResult, run_prepare
+from aiayn_cli.prepare import pipeline, selection, sources
+from aiayn_cli.prepare.pipeline import PrepareResult, run_prepare
+from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
 
@@ -302,10 +300,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from aiayn_cli.prepare import partial_folder
-from aiayn_cli.prepare.options import PrepareOptions
+from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.prepare import pairs
-from aiayn_cli.prepare import training_text as selection
-from aiayn_cli.prepare import session as prepare
+from aiayn_cli.prepare import selection
+from aiayn_cli.prepare import pipeline as prepare
 
 pairs.CHUNK_PAIRS, selection.PART_CHUNKS = 20, 4
 moment, when = sys.argv[1], int(sys.argv[2])
@@ -378,7 +376,7 @@ def test_killed_at_the_start_or_the_end_too(
 def test_what_is_done_is_not_done_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"case_copies": 0.2}
     prepare(here, out=here / "undisturbed", settings=settings)
-    monkeypatch.setattr(prepare_steps, "train_vocab", interrupt)
+    monkeypatch.setattr(pipeline, "train_vocab", interrupt)
     with pytest.raises(KeyboardInterrupt):
         prepare(here, settings=settings)
     monkeypatch.undo()
@@ -396,7 +394,7 @@ def interrupt(*arguments: object, **options: object) -> None:
 def test_after_other_settings_or_other_text_it_starts_over(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pairs, settings in ((TRAIN, {"vocab_size": 80}), (TRAIN[:250], {"vocab_size": 90})):
         with monkeypatch.context() as patch:
-            patch.setattr(prepare_steps, "train_vocab", interrupt)
+            patch.setattr(pipeline, "train_vocab", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 prepare(here, pairs, settings=settings)
     prepare(here)
@@ -544,7 +542,7 @@ def test_the_demo_needs_nothing_but_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
 ) -> None:
     from aiayn_cli.corpora.demo_corpus import DemoCorpus
-    from aiayn_cli.prepare import sources as prepare_source
+    from aiayn_cli.prepare import plan
 
     seeds = []
 
@@ -552,7 +550,7 @@ def test_the_demo_needs_nothing_but_its_name(
         seeds.append(seed)
         return DemoCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
 
-    monkeypatch.setattr(prepare_source, "generate", generate)
+    monkeypatch.setattr(plan, "generate", generate)
     result = run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4}))
     assert "writing to prepared/demo" in capsys.readouterr().err
     assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
@@ -679,7 +677,7 @@ def test_languages_are_a_part_of_the_plan_that_is_gone_on_with(here: Path, monke
     (here / "m.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
     options: dict[str, Any] = {"train": (), "tmx": [here / "m.tmx"]}
     with monkeypatch.context() as patch:
-        patch.setattr(prepare_steps, "_select", interrupt)
+        patch.setattr(pipeline, "_select", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(here, **options)
     prepare(here, **options, langs="en-fr")
@@ -727,7 +725,7 @@ def test_what_is_damaged_on_the_way_is_named_and_the_next_call_starts_over(
     here: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(prepare_steps, "_make_vocabs", interrupt)
+        patch.setattr(pipeline, "_make_vocabs", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(here, settings={"case_copies": 0.5})
     path = here / "out.partial" / ".steps" / name
