@@ -244,8 +244,7 @@ def prepare(
         print_result(CorpusList.of(CORPORA.values()), as_json)
         return
     with loading():  # here, because it imports numpy and sentencepiece
-        from aiayn_cli.prepare.pipeline import run_prepare
-        from aiayn_cli.prepare.plan import PrepareOptions
+        from aiayn_cli.prepare.pipeline import PrepareOptions, run_prepare
 
     given = {
         "vocab_size": vocab_size,

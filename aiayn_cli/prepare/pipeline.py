@@ -28,7 +28,8 @@ from aiayn_cli.prepare.drop_rules import (
 from aiayn_cli.prepare.encoding import EncodedChunk, encode_pieces, encode_scored, make_processor
 from aiayn_cli.prepare.pairs import Chunk, ReadCounts, TextSpool
 from aiayn_cli.prepare.partial_folder import Steps, new_folder, remove_leftovers
-from aiayn_cli.prepare.plan import PrepareOptions, PreparePlan, make_plan
+from aiayn_cli.prepare.plan import PrepareOptions as PrepareOptions
+from aiayn_cli.prepare.plan import PreparePlan, make_plan
 from aiayn_cli.prepare.selection import TrainingText
 from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of, size_text
 from aiayn_cli.prepare.text_shards import Piece
