@@ -20,7 +20,7 @@ BestMetric = Literal["bleu", "loss"]
 OnBadBytes = Literal["stop", "drop"]
 VocabType = Literal["bpe", "unigram"]
 
-MOST_SUB_WORDS = 1_000_000  # of a vocabulary; a unigram model has no more candidates than that to begin with
+MOST_SUB_WORDS = 1_000_000  # of a vocabulary; a unigram model starts with at most that many candidates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class DataConfig:
     drop_identical: bool = True  # drop a training pair whose sides are the same text
     drop_no_letters: bool = True  # drop a training pair with a side that has no letter
     drop_wrong_script: bool = True  # drop a training pair with a side in a script its language is not written in
-    drop_overlap: bool = True  # drop a training pair of which a side is in the validation or test text
+    drop_overlap: bool = True  # drop a training pair if either side is in the validation or test text
     drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see prepare/drift.py
-    case_copies: float = 0.05  # share of the training pairs of which a copy in upper or title case is added
+    case_copies: float = 0.05  # share of the training pairs added again in upper or title case
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
     trees: bool = False  # the target side is constituency trees (Section 6.3); --trees sets it
@@ -76,36 +76,21 @@ class DataConfig:
         _check_probability("data.case_copies", self.case_copies, "0.05 is usual; 0 adds none")
         if self.byte_fallback:
             _check_at_least("data.vocab_size", self.vocab_size, 300, "byte_fallback takes 256 of them")
-        for name in ("normalise_punctuation", "moses_tokenise"):
-            if self.trees and getattr(self, name):
-                raise ConfigError(
-                    f"data.{name} is true, but so is data.trees", "the words of trees stay as they are", f"data.{name}"
-                )
-        if self.trees and self.case_copies:
-            raise ConfigError(
-                f"data.case_copies is {self.case_copies:g}, but data.trees is true",
-                "set it to 0: in other case the labels of trees would be other labels",
-                key="data.case_copies",
-            )
-        if self.trees and self.on_bad_bytes == "drop":
-            raise ConfigError(
-                "data.on_bad_bytes is drop, but data.trees is true",
-                "a tree may stand on several lines, of which none can be left out: repair the file",
-                key="data.on_bad_bytes",
-            )
+        if self.trees:
+            for name in ("normalise_punctuation", "moses_tokenise"):
+                hint = "the words of trees stay as they are"
+                _check(not getattr(self, name), f"data.{name}", "is true, but so is data.trees", hint)
+            hint = "set it to 0: in other case the labels of trees would be other labels"
+            problem = f"is {self.case_copies:g}, but data.trees is true"
+            _check(not self.case_copies, "data.case_copies", problem, hint)
+            hint = "a tree may span several lines, none of which can be dropped: repair the file"
+            _check(self.on_bad_bytes != "drop", "data.on_bad_bytes", "is drop, but data.trees is true", hint)
         _check_seed("data.seed", self.seed)
-        if not self.corpus.strip():
-            raise ConfigError("data.corpus is empty", "name a corpus, such as demo", key="data.corpus")
+        _check(self.corpus.strip() != "", "data.corpus", "is empty", "name a corpus, such as demo")
 
     @property
     def text(self) -> TextConfig:
-        return TextConfig(
-            normalise_punctuation=self.normalise_punctuation,
-            moses_tokenise=self.moses_tokenise,
-            trees=self.trees,
-            tree_tags=self.tree_tags,
-            tree_words=self.tree_words,
-        )
+        return TextConfig(**{each.name: getattr(self, each.name) for each in fields(TextConfig)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,24 +128,17 @@ class ModelConfig:
         _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
         if self.kind != "transformer":
             for name in ("norm", "attention_window", "attention_bias"):
-                if (value := getattr(self, name)) != _default(name):
-                    raise ConfigError(
-                        f"model.{name} is {value}, but a {self.kind} model has no such thing",
-                        f"leave it at {_default(name)}, or use kind: transformer",
-                        key=f"model.{name}",
-                    )
-        if self.kind == "recurrent" and self.d_model % 2:
-            raise ConfigError(
-                f"model.d_model is {self.d_model}, but a recurrent encoder reads with half of it in each direction",
-                f"use {self.d_model + 1}",
-                key="model.d_model",
-            )
-        if self.kind != "recurrent" and self.positions == "sinusoidal" and self.d_model % 2:
-            raise ConfigError(
-                f"model.d_model is {self.d_model}, but sinusoidal positions need an even width",
-                f"use {self.d_model + 1}, or positions: learned",
-                key="model.d_model",
-            )
+                value, default = getattr(self, name), _default(name)
+                problem = f"is {value}, but a {self.kind} model has no such thing"
+                _check(value == default, f"model.{name}", problem, f"leave it at {default}, or use kind: transformer")
+        problem, hint = f"is {self.d_model}, but", f"use {self.d_model + 1}"
+        is_even = self.d_model % 2 == 0
+        if self.kind == "recurrent":
+            problem = f"{problem} a recurrent encoder reads with half of it in each direction"
+            _check(is_even, "model.d_model", problem, hint)
+        elif self.positions == "sinusoidal":
+            problem = f"{problem} sinusoidal positions need an even width"
+            _check(is_even, "model.d_model", problem, f"{hint}, or positions: learned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +156,12 @@ class TrainingConfig:
     label_smoothing: float = 0.1  # mass spread over all classes (Section 5.4)
     ema_decay: float = 0.0  # of a moving average of the weights, for `average --ema`; 0 = none; 0.999 or more is usual
     clip_norm: float = 0.0  # largest norm of one update's gradient; 0 = no clipping, as in the paper
-    exploding_norm: float = 100.0  # an update whose gradient is so many times the usual norm is skipped; 0 = never
+    exploding_norm: float = (
+        100.0  # an update whose gradient exceeds this multiple of the usual norm is skipped; 0 = never
+    )
     save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
     save_every_minutes: float = 0.0  # minutes of training between checkpoints instead; 0 = save_every_steps counts
-    keep_checkpoints: int = 5  # newest checkpoints kept beside the best one; never fewer than average_last
+    keep_checkpoints: int = 5  # newest checkpoints kept in addition to the best; never fewer than average_last
     average_last: int = 5  # checkpoints that `average` takes (Section 6.1: base 5, big 20)
     validate_every_saves: int = 1  # checkpoints between validations; only what is saved is validated
     best_metric: BestMetric = "bleu"  # what makes a checkpoint the best: bleu (higher) or loss (lower)
@@ -189,7 +169,7 @@ class TrainingConfig:
     patience: int = 0  # validations without a better one before training stops; 0 = never stop early
     log_every_steps: int = 50  # updates between lines of metrics.jsonl
     precision: Precision = "auto"  # auto: bf16 where the device computes it fast, else fp32
-    compile: Compile = "auto"  # torch.compile; auto = on a GPU only; graphs = and as CUDA graphs, see compilation.py
+    compile: Compile = "auto"  # torch.compile; auto = on a GPU only; graphs = also as CUDA graphs, see compilation.py
     seed: int = 1  # initial weights, order of the data, dropout
 
     def __post_init__(self) -> None:
@@ -205,28 +185,24 @@ class TrainingConfig:
         for name in ("adam_beta1", "adam_beta2", "label_smoothing"):
             _check_probability(f"training.{name}", getattr(self, name), "the paper uses 0.9, 0.98 and 0.1")
         for name in ("learning_rate_scale", "adam_eps"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(
-                    f"training.{name} is {getattr(self, name)}, but must be above 0",
-                    "the paper's values are 1.0 and 1e-9",
-                    key=f"training.{name}",
-                )
+            problem = f"is {getattr(self, name)}, but must be above 0"
+            _check(getattr(self, name) > 0, f"training.{name}", problem, "the paper's values are 1.0 and 1e-9")
         _check_probability("training.ema_decay", self.ema_decay, "0.9999 remembers some 10,000 updates; 0 keeps none")
         _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
         _check_at_least("training.save_every_minutes", self.save_every_minutes, 0, "the paper's is 10; 0 turns it off")
         _check_at_least("training.exploding_norm", self.exploding_norm, 0, "100 is usual; 0 lets every norm pass")
-        if self.best_metric == "bleu" and self.validation_bleu_pairs == 0:
-            raise ConfigError(
-                "training.best_metric is bleu, but training.validation_bleu_pairs is 0",
-                "set best_metric: loss, or translate some validation pairs",
-                key="training.best_metric",
-            )
-        if self.keep_checkpoints < self.average_last:
-            raise ConfigError(
-                f"training.keep_checkpoints is {self.keep_checkpoints}, fewer than average_last ({self.average_last})",
-                f"set keep_checkpoints to {self.average_last} or more, so that averaging finds what it needs",
-                key="training.keep_checkpoints",
-            )
+        _check(
+            self.best_metric != "bleu" or self.validation_bleu_pairs > 0,
+            "training.best_metric",
+            "is bleu, but training.validation_bleu_pairs is 0",
+            "set best_metric: loss, or translate some validation pairs",
+        )
+        _check(
+            self.keep_checkpoints >= self.average_last,
+            "training.keep_checkpoints",
+            f"is {self.keep_checkpoints}, fewer than average_last ({self.average_last})",
+            f"set keep_checkpoints to {self.average_last} or more, so that averaging finds what it needs",
+        )
 
 
 MOST_HYPOTHESES = 1_000  # of a sentence: each has a row of vocabulary-size scores and a cache at every step
@@ -240,7 +216,7 @@ class DecodingConfig:
     alpha: float = 0.6  # length penalty ((5 + n) / 6) ** alpha, Wu et al. 2016
     max_extra: int = 50  # longest output = input length + max_extra, in tokens
     batch_tokens: int = 2_000  # padded source tokens translated together
-    tree_rules: bool = True  # a parser writes only what is a tree over its words; false = whatever it likes best
+    tree_rules: bool = True  # a parser writes only what is a tree over its words; false = unrestricted
 
     def __post_init__(self) -> None:
         _check_at_least("decoding.beam_size", self.beam_size, 1, "the paper uses 4; 1 is greedy search")
@@ -267,36 +243,33 @@ def _default(name: str) -> object:
     return ModelConfig.__dataclass_fields__[name].default
 
 
+def _check(holds: bool, key: str, problem: str, hint: str) -> None:
+    if not holds:
+        raise ConfigError(f"{key} {problem}", hint, key=key)
+
+
 def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
-    if not value >= least:  # written so that NaN fails too
-        raise ConfigError(f"{key} is {value}, but must be at least {least}", hint, key=key)
-    if value == math.inf:  # which JSON cannot hold
-        raise ConfigError(f"{key} is {value}, but must be a number", hint, key=key)
+    _check(value >= least, key, f"is {value}, but must be at least {least}", hint)  # NaN fails too
+    _check(value != math.inf, key, f"is {value}, but must be a number", hint)  # JSON cannot hold it
 
 
 def _check_at_most(key: str, value: float, most: float, hint: str) -> None:
-    if value > most:
-        raise ConfigError(f"{key} is {value}, but must be at most {most}", hint, key=key)
+    _check(value <= most, key, f"is {value}, but must be at most {most}", hint)
 
 
 def _check_seed(key: str, value: int) -> None:
-    if not 0 <= value < 1 << 32:
-        raise ConfigError(
-            f"{key} is {value}, but must be from 0 to {(1 << 32) - 1}", "each gives other numbers", key=key
-        )
+    most = (1 << 32) - 1
+    _check(0 <= value <= most, key, f"is {value}, but must be from 0 to {most}", "each gives other numbers")
 
 
 def _check_probability(key: str, value: float, hint: str) -> None:
-    if not 0 <= value < 1:
-        raise ConfigError(f"{key} is {value}, but must be in [0, 1)", hint, key=key)
+    _check(0 <= value < 1, key, f"is {value}, but must be in [0, 1)", hint)
 
 
 def _check_choices(section: str, config: DataConfig | ModelConfig | TrainingConfig) -> None:
     """Check every field whose type lists its values."""
     for each in fields(config):
-        value, allowed = getattr(config, each.name), get_args(each.type)
-        if get_origin(each.type) is Literal and value not in allowed:
-            key = f"{section}.{each.name}"
-            raise ConfigError(
-                f"{key} is {value!r}, but must be one of {', '.join(allowed)}", f"use {allowed[0]}", key=key
-            )
+        if get_origin(each.type) is Literal:
+            value, allowed = getattr(config, each.name), get_args(each.type)
+            problem = f"is {value!r}, but must be one of {', '.join(allowed)}"
+            _check(value in allowed, f"{section}.{each.name}", problem, f"use {allowed[0]}")

@@ -13,8 +13,8 @@ bundled recipe, or a file in the same folder. Without it, config.py's defaults h
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,24 +23,19 @@ import yaml
 from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import ConfigError, did_you_mean
 
-NULL = ("", "~", "null", "Null", "NULL")  # YAML's ways to write no value
-
-EXTENDS = "extends"  # the one key beside the sections
-
-Known = Mapping[str, Collection[str]]  # the names of the settings, by section
-
-_Config = type[DataConfig] | type[ModelConfig] | type[TrainingConfig] | type[DecodingConfig]
-_SECTIONS: dict[str, _Config] = {
+_SECTIONS: dict[str, Any] = {
     "data": DataConfig,
     "model": ModelConfig,
     "training": TrainingConfig,
     "decoding": DecodingConfig,
 }
-# Settings of earlier versions; 0 in an old recipe is passed over.
-_REMOVED = {"data.bpe_dropout": "prepare no longer splits words at random"}
 _FIELDS = {name: {field.name: field for field in fields(section)} for name, section in _SECTIONS.items()}
 _KEYS = [f"{section}.{key}" for section, keys in _FIELDS.items() for key in keys]
+_EXTENDS = "extends"  # the one key next to the sections
+# Settings of earlier versions; 0 in an old recipe is ignored.
+_REMOVED = {"data.bpe_dropout": "prepare no longer splits words at random"}
 
+_NULL = ("", "~", "null", "Null", "NULL")  # YAML's ways to write no value
 _BOOLS = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), "true"),
     **dict.fromkeys(("false", "no", "off", "n", "0"), "false"),
@@ -54,25 +49,13 @@ _NUMBER = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9
 class Setting:
     """One value as it was written, and where."""
 
-    key: str  # section.name
+    key: str  # section.name; a section's name alone for the line where it begins
     text: str
-    quoted: bool
     place: str  # "FILE:LINE" or "--set ..."
+    quoted: bool = False
 
 
-@dataclass(frozen=True)
-class RecipeFile:
-    """What one file says.
-
-    Attributes:
-        settings: by key ("section.name").
-        section_places: where each section begins.
-        extends: the recipe whose settings hold where this one says nothing; None where there is none.
-    """
-
-    settings: dict[str, Setting]
-    section_places: dict[str, str]
-    extends: Setting | None
+_Settings = dict[str, Setting]  # by key
 
 
 def recipe_names() -> list[str]:
@@ -97,14 +80,13 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         ConfigError: what is wrong, with file, line and value, and what to write instead.
     """
-    path = _find(name_or_path)
-    chain = [path]
+    chain = [_find(name_or_path)]
     try:
-        settings, section_places = _read_chain(chain)
+        settings = _read_chain(chain)
         for override in overrides:
             setting = _read_override(override)
             settings[setting.key] = setting
-        return _build(settings, section_places, path)
+        return _build(settings, chain[0])
     except ConfigError as error:
         if len(chain) == 1 or error.problem.startswith("--set"):
             raise
@@ -112,26 +94,24 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
         raise ConfigError(f"{error.problem} ({story})", error.hint, key=error.key) from None
 
 
-def _read_chain(chain: list[Path]) -> tuple[dict[str, Setting], dict[str, str]]:
-    """Read a recipe and all that it extends, which are added to `chain`; the nearer one's settings win."""
-    settings: dict[str, Setting] = {}
-    section_places: dict[str, str] = {}
+def _read_chain(chain: list[Path]) -> _Settings:
+    """Read a recipe and all that it extends, appending those to `chain`; the nearer one's settings win."""
+    settings: _Settings = {}
     while True:
-        file = read_recipe_file(chain[-1], _FIELDS)
-        settings = file.settings | settings
-        section_places = file.section_places | section_places
-        if file.extends is None:
-            return settings, section_places
-        base = _find_base(file.extends, chain[-1])
+        settings = _read_file(chain[-1]) | settings
+        extends = settings.pop(_EXTENDS, None)
+        if extends is None:
+            return settings
+        base = _find_base(extends, chain[-1])
         if base.resolve() in [path.resolve() for path in chain]:
-            problem = f"{file.extends.place}: extends is {file.extends.text}, which comes back to {base}"
-            raise ConfigError(problem, "let the last of them extend nothing", key=EXTENDS)
+            problem = f"{extends.place}: extends is {extends.text}, which comes back to {base}"
+            raise ConfigError(problem, "let the last of them extend nothing", key=_EXTENDS)
         chain.append(base)
 
 
 def _find_base(extends: Setting, path: Path) -> Path:
     name = extends.text
-    if name in NULL:
+    if name in _NULL:
         raise ConfigError(f"{extends.place}: extends has no value", f"name one of {', '.join(recipe_names()[:3])}...")
     if name not in recipe_names() and not Path(name).is_absolute():
         name = str(path.parent / name)
@@ -139,20 +119,22 @@ def _find_base(extends: Setting, path: Path) -> Path:
         return _find(name)
     except ConfigError as error:
         problem = f"{extends.place}: extends is {extends.text}, but {error.problem}"
-        raise ConfigError(problem, did_you_mean(extends.text, recipe_names()), key=EXTENDS) from None
+        raise ConfigError(problem, did_you_mean(extends.text, recipe_names()), key=_EXTENDS) from None
 
 
-def _build(settings: Mapping[str, Setting], section_places: Mapping[str, str], path: Path) -> Recipe:
+def _build(settings: _Settings, path: Path) -> Recipe:
     values: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
     for setting in settings.values():
-        name, field = setting.key.split(".")
-        values[name][field] = _convert(setting)
-    sections: dict[str, Any] = {}
-    for name, section in _SECTIONS.items():
+        section, _, field = setting.key.partition(".")
+        if field:
+            values[section][field] = _convert(setting)
+    sections = {}
+    for name, section_class in _SECTIONS.items():
         try:
-            sections[name] = section(**values[name])
+            sections[name] = section_class(**values[name])
         except ConfigError as error:
-            place = settings[error.key].place if error.key in settings else section_places.get(name, str(path))
+            blamed = settings.get(error.key) or settings.get(name)
+            place = blamed.place if blamed else path
             raise ConfigError(f"{place}: {error.problem}", error.hint, key=error.key) from None
     return Recipe(**sections)
 
@@ -177,14 +159,13 @@ def recipe_to_yaml(recipe: Recipe) -> str:
     """Write every setting of a recipe as YAML that `load_recipe` reads back to an equal recipe."""
     lines = []
     for name, keys in _FIELDS.items():
-        lines.append(f"{name}:")
         section = getattr(recipe, name)
-        lines += [f"  {key}: {_write_value(getattr(section, key))}" for key in keys]
+        lines += [f"{name}:", *(f"  {key}: {_write_value(getattr(section, key))}" for key in keys)]
     return "\n".join(lines) + "\n"
 
 
 def _bundled_folder() -> Path:
-    """Find the recipes: inside the installed package, or beside it in a checkout."""
+    """Find the recipes: inside the installed package, or next to it in a checkout."""
     inside = Path(__file__).parent / "recipes"
     return inside if inside.is_dir() else Path(__file__).parent.parent / "recipes"
 
@@ -210,16 +191,16 @@ def _read_override(override: str) -> Setting:
     if key not in _KEYS:
         section, _, name = key.rpartition(".")
         known_name = any(known.endswith(f".{name}") for known in _KEYS)
-        hint = suggest_name(name, section, _FIELDS) if known_name or section in _FIELDS else did_you_mean(key, _KEYS)
+        hint = _suggest_name(name, section) if known_name or section in _FIELDS else did_you_mean(key, _KEYS)
         raise ConfigError(f"--set {override}: unknown setting {key}", hint)
-    return Setting(key, text, quoted=False, place=f"--set {override}")
+    return Setting(key, text, f"--set {override}")
 
 
 def _convert(setting: Setting) -> object:
     """Turn a value's text into what its field holds."""
     section, name = setting.key.split(".")
     field = _FIELDS[section][name]
-    if setting.text in NULL and not setting.quoted:
+    if setting.text in _NULL and not setting.quoted:
         default = _write_value(field.default)
         raise _complain(setting, "has no value", f"write one, or remove the setting to keep the default ({default})")
     if get_origin(field.type) is Literal:
@@ -231,12 +212,10 @@ def _convert(setting: Setting) -> object:
         return setting.text
     if setting.quoted:
         raise _complain(setting, f"must be {_NEEDS[field.type]}, not text", "write it without quotes")
-    if field.type is bool:
-        return _to_bool(setting)
-    return _to_int(setting) if field.type is int else _to_float(setting)
-
-
-def _to_bool(setting: Setting) -> bool:
+    if field.type is int:
+        return _to_int(setting)
+    if field.type is float:
+        return _to_float(setting)
     if setting.text in ("true", "false"):
         return setting.text == "true"
     meant = _BOOLS.get(setting.text.lower())
@@ -288,7 +267,7 @@ def _write_value(value: object) -> str:
         mantissa, e, exponent = repr(value).partition("e")
         return f"{mantissa}{'' if '.' in mantissa or not e else '.0'}{e}{exponent}"  # 1.0e-09: YAML 1.1 needs the point
     if isinstance(value, str):
-        is_plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in (*_BOOLS, *NULL)
+        is_plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in (*_BOOLS, *_NULL)
         return value if is_plain else yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
     return str(value)
 
@@ -296,15 +275,7 @@ def _write_value(value: object) -> str:
 # ---- the YAML of a recipe file, read from the parser's events so that it guesses nothing
 
 
-def read_recipe_file(path: Path, known: Known) -> RecipeFile:
-    """Read the settings of a file.
-
-    Args:
-        path: a YAML file.
-        known: the names that may occur.
-    Raises:
-        ConfigError: the file cannot be read, is not such YAML, or names what is not known or was given before.
-    """
+def _read_file(path: Path) -> _Settings:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -316,15 +287,12 @@ def read_recipe_file(path: Path, known: Known) -> RecipeFile:
         problem = f"{path}:{line}: byte {error.start} (0x{content[error.start]:02X}) is not UTF-8"
         raise ConfigError(problem, "save the recipe as UTF-8 text") from error
     try:
-        return _read_sections(yaml.parse(text, Loader=yaml.SafeLoader), path, known)
+        return _read_sections(yaml.parse(text, Loader=yaml.SafeLoader), path)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path}:{mark.line + 1}" if mark else str(path)
-        hint = (
-            "indent with blanks, not with tabs"
-            if "\\t" in str(error.problem)
-            else "write `section:`, then `  key: value`"
-        )
+        is_tab = "\\t" in str(error.problem)
+        hint = "indent with blanks, not with tabs" if is_tab else "write `section:`, then `  key: value`"
         raise ConfigError(f"{place}: not YAML: {error.problem}", hint) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -332,38 +300,37 @@ def read_recipe_file(path: Path, known: Known) -> RecipeFile:
         raise ConfigError(problem, "remove it") from error
 
 
-def _read_sections(events: Iterator[Any], path: Path, known: Known) -> RecipeFile:
+def _read_sections(events: Iterator[Any], path: Path) -> _Settings:
     """Walk through the parser's events: a mapping of sections, each a mapping of settings."""
-    found = RecipeFile({}, {}, None)
+    settings: _Settings = {}
     start = next((event for event in events if isinstance(event, yaml.NodeEvent)), None)
     if start is None or (isinstance(start, yaml.ScalarEvent) and start.value == ""):
-        raise ConfigError(f"{path}: the recipe is empty", f"start with a section: {', '.join(known)}")
+        raise ConfigError(f"{path}: the recipe is empty", f"start with a section: {', '.join(_SECTIONS)}")
     _expect(yaml.MappingStartEvent, start, path, "a recipe")
-    for section, place in _read_keys(events, path, "", known):
+    for section, place in _read_keys(events, path, ""):
         event = next(events)
-        if section == EXTENDS:
+        if section == _EXTENDS:
             _expect(yaml.ScalarEvent, event, path, section)
-            found = replace(found, extends=Setting(section, event.value, event.style is not None, place))
+            settings[section] = Setting(section, event.value, place)
             continue
-        found.section_places[section] = place
+        settings[section] = Setting(section, "", place)
         _expect(yaml.MappingStartEvent, event, path, f"section {section}")
-        for key, _ in _read_keys(events, path, section, known):
+        for key, _ in _read_keys(events, path, section):
             event = next(events)
             _expect(yaml.ScalarEvent, event, path, key)
-            if key in _REMOVED:
-                if event.value.strip("0.") != "":
-                    raise ConfigError(f"{_place(path, event)}: {key} is gone: {_REMOVED[key]}", "remove the setting")
-                continue
-            found.settings[key] = Setting(key, event.value, event.style is not None, _place(path, event))
+            if key not in _REMOVED:
+                settings[key] = Setting(key, event.value, _place(path, event), quoted=event.style is not None)
+            elif event.value.strip("0.") != "":
+                raise ConfigError(f"{_place(path, event)}: {key} is gone: {_REMOVED[key]}", "remove the setting")
     for event in events:  # to the end, so that a fault after the last section is found too
         if isinstance(event, yaml.DocumentStartEvent):
             raise ConfigError(f"{_place(path, event)}: a second YAML document begins", "keep one recipe in one file")
-    return found
+    return settings
 
 
-def _read_keys(events: Iterator[Any], path: Path, section: str, known: Known) -> Iterator[tuple[str, str]]:
-    """Yield each key of a mapping with its place; the caller takes the value's events before it goes on."""
-    names = known[section] if section else (*known, EXTENDS)
+def _read_keys(events: Iterator[Any], path: Path, section: str) -> Iterator[tuple[str, str]]:
+    """Yield each key of a mapping with its place; the caller consumes the value's events before the next key."""
+    names = _FIELDS[section] if section else (*_SECTIONS, _EXTENDS)
     seen: dict[str, str] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         place = _place(path, event)
@@ -371,7 +338,7 @@ def _read_keys(events: Iterator[Any], path: Path, section: str, known: Known) ->
         key = f"{section}.{event.value}" if section else event.value
         if event.value not in names and key not in _REMOVED:
             what = "setting" if section else "section"
-            raise ConfigError(f"{place}: unknown {what} {key}", suggest_name(event.value, section, known))
+            raise ConfigError(f"{place}: unknown {what} {key}", _suggest_name(event.value, section))
         if key in seen:
             raise ConfigError(f"{place}: {key} was already given at {seen[key]}", "keep one of the two")
         seen[key] = place
@@ -390,7 +357,7 @@ def _expect(kind: type[yaml.NodeEvent], event: Any, path: Path, what: str) -> No
     problem = f"{place}: {what} is {found[type(event)]}"
     if kind is yaml.ScalarEvent:
         raise ConfigError(f"{problem}, but must be a single value", "write `name: value`")
-    if isinstance(event, yaml.ScalarEvent) and event.value in NULL:
+    if isinstance(event, yaml.ScalarEvent) and event.value in _NULL:
         raise ConfigError(f"{place}: {what} is empty", "remove it, or indent its settings below it")
     inside = "sections" if what == "a recipe" else "settings"
     raise ConfigError(f"{problem}, but must hold {inside}", f"write `name:`, and the {inside} below it, indented")
@@ -400,9 +367,9 @@ def _place(path: Path, event: Any) -> str:
     return f"{path}:{event.start_mark.line + 1}"
 
 
-def suggest_name(name: str, section: str, known: Known) -> str:
+def _suggest_name(name: str, section: str) -> str:
     """Write the hint for an unknown name: of a setting in `section`, or of a section where that is ""."""
-    elsewhere = [f"{other}.{name}" for other, names in known.items() if name in names]
+    elsewhere = [f"{other}.{name}" for other, names in _FIELDS.items() if name in names]
     if elsewhere:
         return f"did you mean {' or '.join(elsewhere)}?"
-    return did_you_mean(name, known[section] if section else (*known, EXTENDS))
+    return did_you_mean(name, _FIELDS[section] if section else (*_SECTIONS, _EXTENDS))
