@@ -13,7 +13,7 @@ bundled recipe, or a file in the same folder. Without it, config.py's defaults h
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
