@@ -13,7 +13,7 @@ from aiayn_cli.corpora.test_sets import TestSet, load_test_set
 from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.files import check_writable, read_place, write_output
 from aiayn_cli.processes import default_workers
-from aiayn_cli.score.brackets import run_score_brackets as run_score_brackets  # for the command
+from aiayn_cli.score.parse_score import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.score.checks import remark_on_language, warn
 from aiayn_cli.score.comet import COMET_MODEL, CometMetric
 from aiayn_cli.score.compound_split import compound_split_bleu

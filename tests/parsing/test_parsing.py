@@ -24,7 +24,7 @@ from aiayn_cli.export.session import run_export
 from aiayn_cli.parsing.trees import from_text, words
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
-from aiayn_cli.score.brackets import run_score_brackets
+from aiayn_cli.score.parse_score import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.session import TrainOptions, run_train
 from aiayn_cli.translate.forced_decoding import force_decode
