@@ -13,7 +13,6 @@ from aiayn_cli.corpora.test_sets import TestSet, load_test_set
 from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.files import check_writable, read_place, write_output
 from aiayn_cli.processes import default_workers
-from aiayn_cli.score.parse_score import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.score.checks import remark_on_language, warn
 from aiayn_cli.score.comet import COMET_MODEL, CometMetric
 from aiayn_cli.score.compound_split import compound_split_bleu
@@ -26,6 +25,7 @@ from aiayn_cli.score.metrics import (
     find_metrics,
     is_written_in_characters,
 )
+from aiayn_cli.score.parse_score import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.score.result import PartScores, ScoredLine, ScoreResult, SystemScores
 from aiayn_cli.score.significance import RESAMPLES, TRIALS, compare, with_confidence
 from aiayn_cli.text.lines import display_name, read_file, write_records
