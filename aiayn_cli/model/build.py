@@ -1,4 +1,4 @@
-"""From a ModelConfig to a model with fresh weights."""
+"""From a ModelConfig to a model with fresh weights; the paper does not say how to draw them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,26 +8,25 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.rivals.convolutional import build_convolutional
-from aiayn_cli.model.rivals.recurrent import build_recurrent
-from aiayn_cli.model.transformer import build_transformer
+from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.embeddings import LearnedPositions
+from aiayn_cli.model.rivals.convolutional import ConvolutionalModel
+from aiayn_cli.model.rivals.recurrent import RecurrentModel
+from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 
 _KINDS: dict[str, Callable[[ModelConfig, int], TranslationModel]] = {
-    "transformer": build_transformer,
-    "recurrent": build_recurrent,
-    "convolutional": build_convolutional,
+    "transformer": Transformer,
+    "recurrent": RecurrentModel,
+    "convolutional": ConvolutionalModel,
 }
 
 
 def build_model(config: ModelConfig, vocab_size: int) -> TranslationModel:
-    """Make a model of the kind that `config.kind` names, its weights drawn from torch's default generator.
-
-    Args:
-        config: its shape.
-        vocab_size: rows of the embedding matrices, special tokens included.
-    """
-    return _KINDS[config.kind](config, vocab_size)
+    """Make a model, its weights drawn from torch's default generator; vocab_size includes special tokens."""
+    model = _KINDS[config.kind](config, vocab_size)
+    _initialise(model)
+    return model
 
 
 def build_empty(config: ModelConfig, vocab_size: int) -> TranslationModel:
@@ -36,8 +35,32 @@ def build_empty(config: ModelConfig, vocab_size: int) -> TranslationModel:
         return build_model(config, vocab_size)
 
 
+@torch.no_grad()
+def _initialise(model: TranslationModel) -> None:
+    """Draw the weights of embeddings and linear layers; norms, LSTMs and convolutions initialise themselves.
+
+    Embeddings are N(0, d_model^-0.5), as in the paper's first code (Tensor2Tensor, June 2017); times sqrt(d_model)
+    they enter the network with unit variance. Linear layers are uniform with Glorot and Bengio's (2010) bounds, each
+    of the query, key and value matrices on its own, since the fused matrix has other fans. Biases are 0.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+        elif isinstance(module, LearnedPositions):
+            nn.init.normal_(module.weight, std=0.02)  # small next to the tokens' unit variance
+        elif isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():  # after the plain pass, which treated w_qkv as one matrix
+        if isinstance(module, MultiHeadAttention):
+            widths = [module.n_heads * module.d_k, module.n_heads * module.d_k, module.n_heads * module.d_v]
+            for matrix in torch.split(module.w_qkv.weight, widths):
+                nn.init.xavier_uniform_(matrix)
+
+
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves out the drawing of weights: on the meta device it would load all of torch's compiler first."""
+    """Skips the drawing of weights, which on the meta device would first load all of torch's compiler."""
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

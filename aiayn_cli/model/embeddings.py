@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from aiayn_cli.model.cpu.dropout import dropout
 from aiayn_cli.model.cpu.packed_attention import Packing
 from aiayn_cli.model.translation_model import NO_LIMIT
 
-_LEAST_POSITIONS = 256  # of a table of sinusoids, so that it seldom grows
+_LEAST_POSITIONS = 256  # in a table of sinusoids, so that it seldom grows
 
 
 def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> Tensor:
@@ -33,15 +32,13 @@ def sinusoids(length: int, d_model: int, device: torch.device | None = None) -> 
 
 
 class SinusoidalPositions(nn.Module):
-    """The paper's fixed positions, at any length: the table grows when a longer sequence comes."""
+    """The paper's fixed positions, for any length: the table grows as needed."""
 
     table: Tensor
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        # Not a parameter, and not saved: every entry follows from the formula.
-        # On the CPU even where a model is built without weights, on torch's device "meta"; empty until it is needed, so
-        # that a network too large for the memory can be built there.
+        # Not saved, since every entry follows from the formula; so on the CPU even in a model on torch's meta device.
         self.register_buffer("table", torch.empty(0, d_model, device="cpu"), persistent=False)
 
     def forward(self, start: int | Sequence[int], length: int) -> Tensor:
@@ -85,25 +82,15 @@ def _rows(table: Tensor, start: int | Sequence[int], length: int) -> Tensor:
 PositionTable = SinusoidalPositions | LearnedPositions
 
 
-@dataclass(frozen=True)
-class Embeddings:
-    """The three matrices [vocab, d_model]; those that share their weights are one module."""
-
-    src: nn.Embedding
-    tgt: nn.Embedding
-    output: nn.Embedding
-
-
-def make_embeddings(config: ModelConfig, vocab_size: int) -> Embeddings:
-    """Make the matrices, shared as `config.share_embeddings` says; vocab_size includes special tokens."""
+def make_embeddings(config: ModelConfig, vocab_size: int) -> tuple[nn.Embedding, nn.Embedding, nn.Embedding]:
+    """Matrices [vocab, d_model] of source, target and output; those that share their weights are one module."""
     src = nn.Embedding(vocab_size, config.d_model)
     tgt = src if config.share_embeddings == "all" else nn.Embedding(vocab_size, config.d_model)
     output = nn.Embedding(vocab_size, config.d_model) if config.share_embeddings == "none" else tgt
-    return Embeddings(src, tgt, output)
+    return src, tgt, output
 
 
 def make_positions(config: ModelConfig) -> PositionTable:
-    """Make a table of positions of the kind that `config.positions` names."""
     if config.positions == "learned":
         return LearnedPositions(config.max_positions, config.d_model)
     return SinusoidalPositions(config.d_model)
@@ -116,13 +103,13 @@ def embed(
     start: int | Sequence[int],
     probability: float,
 ) -> Tensor:
-    """Embed tokens, scaled by sqrt(d_model), with their positions added (Section 3.4).
+    """Embed tokens, scaled by sqrt(d_model), with their positions added (Section 3.4), and apply dropout (5.4).
 
     Args:
         tokens: int64 [batch, length].
         embedding, positions: of the language.
         start: position of the first token, one for all or one for each sequence.
-        probability: of dropout on the sum (Section 5.4); 0 for none.
+        probability: of dropout.
     Returns:
         [batch, length, d_model].
     """
@@ -141,5 +128,5 @@ def embed_packed(
 
 
 def longest_sequence(*tables: PositionTable) -> int:
-    """The positions that all of these tables have."""
+    """The length of the longest sequence that all of these tables can encode."""
     return min((len(table.weight) for table in tables if isinstance(table, LearnedPositions)), default=NO_LIMIT)

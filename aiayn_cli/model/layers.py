@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention, attend
 from aiayn_cli.model.cache import LayerCache, NewSlots, contiguous
 from aiayn_cli.model.cpu.dropout import dropout, dropout_add
@@ -22,7 +23,7 @@ class FeedForward(nn.Module):
         self.w_1 = nn.Linear(d_model, d_ff)
         self.w_2 = nn.Linear(d_ff, d_model)
         self.activation_dropout = activation_dropout
-        self.w_1_rectifies = False  # True where use_int8() put a layer in its place that does both
+        self.w_1_rectifies = False  # True if use_int8() replaced it by a layer that includes the ReLU
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, length, d_model] or packed [rows, d_model] -> the same shape."""
@@ -38,8 +39,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """The connection around a sub-layer.
 
-    post: LayerNorm(x + Dropout(sublayer(x))), the paper's; pre: x + Dropout(sublayer(LayerNorm(x))), which leaves
-    the sum without a norm, so that a stack needs one at its end.
+    post: LayerNorm(x + Dropout(sublayer(x))), the paper's. pre: x + Dropout(sublayer(LayerNorm(x))); a stack of these
+    needs a norm at its end.
     """
 
     def __init__(self, d_model: int, dropout: float, norm: str) -> None:
@@ -58,13 +59,12 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network."""
 
-    def __init__(self, attention: MultiHeadAttention, feed_forward: FeedForward, dropout: float, norm: str) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        d_model = feed_forward.w_1.in_features
-        self.attention = attention
-        self.feed_forward = feed_forward
-        self.attention_residual = Residual(d_model, dropout, norm)
-        self.feed_forward_residual = Residual(d_model, dropout, norm)
+        self.attention = _attention(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation_dropout)
+        self.attention_residual = Residual(config.d_model, config.dropout, config.norm)
+        self.feed_forward_residual = Residual(config.d_model, config.dropout, config.norm)
 
     def forward(self, x: Tensor, mask: Mask | PackedPattern) -> Tensor:
         """[batch, src_len, d_model], or packed [rows, d_model] with a PackedPattern -> the same shape."""
@@ -75,23 +75,15 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the memory, then the feed-forward network."""
 
-    def __init__(
-        self,
-        attention: MultiHeadAttention,
-        memory_attention: MultiHeadAttention,
-        feed_forward: FeedForward,
-        dropout: float,
-        norm: str,
-    ) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        d_model = feed_forward.w_1.in_features
-        self.attention = attention
-        self.memory_attention = memory_attention
-        self.feed_forward = feed_forward
-        self.attention_residual = Residual(d_model, dropout, norm)
-        self.memory_residual = Residual(d_model, dropout, norm)
+        self.attention = _attention(config)
+        self.memory_attention = _attention(config)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation_dropout)
+        self.attention_residual = Residual(config.d_model, config.dropout, config.norm)
+        self.memory_residual = Residual(config.d_model, config.dropout, config.norm)
+        self.feed_forward_residual = Residual(config.d_model, config.dropout, config.norm)
         self.cache_dtype: torch.dtype | None = None  # of the keys and values in step(); None = that of the weights
-        self.feed_forward_residual = Residual(d_model, dropout, norm)
 
     def forward(
         self, x: Tensor, mask: Mask | PackedPattern, memory: Tensor, memory_mask: Mask | PackedPattern
@@ -100,11 +92,11 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: [batch, tgt_len, d_model], or packed [rows, d_model].
-            mask: of self-attention, which hides what comes later; a PackedPattern if x is packed.
+            mask: of self-attention, which hides later positions; a PackedPattern if x is packed.
             memory: [batch, src_len, d_model], or packed likewise.
-            memory_mask: bool [batch, 1, 1, src_len], True = a real source token; None = no padding. Packed likewise.
+            memory_mask: hides padding of the source; None = no padding. A PackedPattern if x is packed.
         Returns:
-            As x.
+            The shape of x.
         """
         x = self.attention_residual(x, lambda y: self.attention(y, y, mask))
         x = self.memory_residual(x, lambda y: self.memory_attention(y, memory, memory_mask))
@@ -118,12 +110,12 @@ class DecoderLayer(nn.Module):
     def step(
         self, x: Tensor, cache: LayerCache, slots: NewSlots, mask: SharedMask, memory_mask: SharedMask | None
     ) -> Tensor:
-        """One layer over the newest target positions; they are added to the cache.
+        """One layer over the newest target positions, which are added to the cache.
 
         Args:
-            x: [sentences, new, d_model], those of all hypotheses of a sentence together.
+            x: [sentences, new, d_model], the positions of all hypotheses of a sentence.
             cache: of this layer.
-            slots, mask: where the new positions go and what they see, from DecoderCache.take_up().
+            slots, mask: where the new positions go and what they see, from DecoderCache.allocate().
             memory_mask: of the DecoderCache.
         Returns:
             [sentences, new, d_model].
@@ -136,15 +128,22 @@ class DecoderLayer(nn.Module):
         q, k, v = self.attention.project_all(x)
         k, v = cache.append(k, v, slots)
         read = attend(contiguous(q, k.dtype), k, v, mask, in_step=True)
-        return self._combined(self.attention, read, x.dtype)
+        return _combined(self.attention, read, x.dtype)
 
     def _attend_to_memory(self, x: Tensor, cache: LayerCache, memory_mask: SharedMask | None) -> Tensor:
-        # All hypotheses of a sentence are queries of one attention, so that its memory is read, not copied.
+        # All hypotheses of a sentence are queries of one attention, so that its memory need not be copied.
         q = contiguous(self.memory_attention.project_q(x), cache.memory_k.dtype)
         read = attend(q, cache.memory_k, cache.memory_v, memory_mask, in_step=True)
-        return self._combined(self.memory_attention, read, x.dtype)
+        return _combined(self.memory_attention, read, x.dtype)
 
-    @staticmethod
-    def _combined(attention: MultiHeadAttention, heads: Tensor, dtype: torch.dtype) -> Tensor:
-        # In order as combine() needs them, and in their type, in one pass.
-        return attention.combine(contiguous(heads.transpose(1, 2), dtype).transpose(1, 2))
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model, config.n_heads, config.d_k, config.d_v,
+        bias=config.attention_bias, dropout=config.attention_dropout,
+    )  # fmt: skip
+
+
+def _combined(attention: MultiHeadAttention, heads: Tensor, dtype: torch.dtype) -> Tensor:
+    # In the order and the type that combine() needs, in one pass.
+    return attention.combine(contiguous(heads.transpose(1, 2), dtype).transpose(1, 2))

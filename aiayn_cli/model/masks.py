@@ -1,8 +1,7 @@
 """Which keys each query may attend to: a bool mask, True = may attend (as in torch), or an object that yields one.
 
-Restricted self-attention (paper, Section 4) is computed in blocks, so that it costs n * r products of vectors instead
-of n^2 with most of them hidden. The sequence is cut into blocks of r positions; the queries of a block see the keys of
-their own block and of the one before it, and of the one after it where they may look ahead: at most 3 r keys each.
+Restricted self-attention (paper, Section 4) is computed in blocks of r positions, so that it takes n * r products of
+vectors, not n^2. Queries see the keys of their own block, of the one before and, unless causal, of the one after it.
 """
 
 from dataclasses import dataclass, field
@@ -18,32 +17,26 @@ _SMALLEST_BLOCK = 16  # positions; products of smaller matrices take as long
 class Causal:
     """Each position sees itself and what comes before it (paper, Section 3.2.3)."""
 
-    def mask(self, length: int, device: torch.device) -> Tensor:
+    def mask(self, length: int, device: torch.device | None = None) -> Tensor:
         """Bool [1, 1, length, length]."""
-        return causal_mask(length, device)
+        return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Self-attention that reaches only so far.
+    """Self-attention restricted to a neighbourhood (paper, Section 4)."""
 
-    Attributes:
-        reach: positions to each side, at least 1.
-        causal: whether what comes later is hidden.
-        is_token: bool [batch, length], True = a real token, False = padding, which is hidden; None = no padding.
-    """
-
-    reach: int
-    causal: bool
-    is_token: Tensor | None = None
+    reach: int  # positions to each side, at least 1
+    causal: bool  # whether later positions are hidden
+    is_token: Tensor | None = None  # bool [batch, length], False = padding, which is hidden; None = no padding
 
     @property
     def block(self) -> int:
-        """Positions that are computed together."""
+        """Positions in a block."""
         return max(self.reach, _SMALLEST_BLOCK)
 
     def pays(self, length: int) -> bool:
-        """Whether blocks take fewer products than the whole square does."""
+        """Whether blocks take fewer products than the whole square."""
         return length > (2 if self.causal else 3) * self.block
 
     def mask(self, length: int, device: torch.device) -> Tensor:
@@ -51,15 +44,14 @@ class Window:
         positions = torch.arange(length, device=device)
         seen = self._within(positions - positions[:, None])[None, None]
         if self.is_token is not None:
-            seen = seen & self.is_token[:, None, None, :]
+            seen = seen & padding_mask(self.is_token)
         return seen | torch.eye(length, dtype=torch.bool, device=device)
 
     def to_blocks(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Arrange self-attention as many small ones, one for each block.
+        """Split self-attention into one small attention for each block.
 
         Args:
-            q, k: [batch, heads, length, d_k].
-            v: [batch, heads, length, d_v].
+            q, k, v: [batch, heads, length, d_k or d_v].
         Returns:
             Queries [batch * blocks, heads, block, d_k], keys [.., keys, d_k], values [.., keys, d_v], and their mask,
             bool [batch * blocks, 1, block, keys].
@@ -84,20 +76,20 @@ class Window:
         return (self._within(distance) & real[:, :, None, :]) | (distance == 0)
 
     def _neighbours(self, x: Tensor, n_blocks: int, rest: int) -> Tensor:
-        """[batch, heads, length, width] -> [batch, heads, blocks, keys, width], what each block may see any of."""
+        """[batch, heads, length, width] -> [batch, heads, blocks, keys, width]: each block and those next to it."""
         block, after = self.block, 0 if self.causal else 1
         padded = functional.pad(x, (0, 0, block, rest + after * block))
         blocks = padded.view(*x.shape[:2], n_blocks + 1 + after, block, -1)
         return torch.cat([blocks[:, :, i : i + n_blocks] for i in range(2 + after)], dim=3)
 
     def _within(self, distance: Tensor) -> Tensor:
-        """Whether a key so far after (or, negative, before) its query is seen."""
+        """Whether a key is seen, by its distance after its query (before it if negative)."""
         return (distance >= -self.reach) & (distance <= (0 if self.causal else self.reach))
 
 
 @dataclass(frozen=True, eq=False)
 class SharedMask:
-    """A bool mask [batch or 1, 1, tgt_len or 1, src_len] of several layers: what it adds to scores is computed once."""
+    """A bool mask [batch or 1, 1, tgt_len or 1, src_len] for several layers, which it is converted for once."""
 
     shown: Tensor
     _added: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
@@ -106,10 +98,10 @@ class SharedMask:
         """What is added to the scores (Section 3.2.3): 0 = may attend, -inf = hidden.
 
         Args:
-            heads: that the scores [batch * heads, tgt_len, src_len] are of; 0 for scores [batch, any, ..].
+            heads: for scores [batch * heads, tgt_len, src_len]; 0 for scores [batch, heads, tgt_len, src_len].
             dtype: of the scores.
         Returns:
-            [batch * heads or 1, tgt_len or 1, src_len]; without heads as the mask.
+            [batch * heads or 1, tgt_len or 1, src_len]; for 0 heads, the shape of the mask.
         """
         if (heads, dtype) not in self._added:
             numbers = torch.zeros(self.shown.shape, dtype=dtype, device=self.shown.device)
@@ -120,18 +112,12 @@ class SharedMask:
         return self._added[heads, dtype]
 
 
-# Who may attend to whom: bool [batch or 1, 1, tgt_len or 1, src_len] with no row all False, or what yields it for the
-# length at hand; None = all see all.
+# Bool [batch or 1, 1, tgt_len or 1, src_len] with no row all False, or an object that yields it; None = all see all.
 Mask = Tensor | SharedMask | Causal | Window | None
 
 
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Bool [1, 1, length, length]: each position sees itself and what comes before it (paper, Section 3.2.3)."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
-
-
 def padding_mask(is_token: Tensor) -> Tensor:
-    """Let every query see the real tokens of its sentence: bool [batch, src_len] -> [batch, 1, 1, src_len]."""
+    """Every query sees the real tokens of its sentence: bool [batch, src_len] -> [batch, 1, 1, src_len]."""
     return is_token[:, None, None, :]
 
 

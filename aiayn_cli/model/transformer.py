@@ -6,54 +6,31 @@ from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.cpu.packed_attention import PackedPattern, Packing
-from aiayn_cli.model.embeddings import (
-    Embeddings,
-    PositionTable,
-    embed,
-    embed_packed,
-    longest_sequence,
-    make_embeddings,
-    make_positions,
-)
-from aiayn_cli.model.initialise import initialise
-from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from aiayn_cli.model.embeddings import embed, embed_packed, longest_sequence, make_embeddings, make_positions
+from aiayn_cli.model.layers import DecoderLayer, EncoderLayer
 from aiayn_cli.model.masks import Causal, SharedMask, Window, padding_mask
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
 
 class Transformer(TranslationModel):
-    """The paper's model; build_transformer() makes one from a ModelConfig."""
+    """The paper's model."""
 
-    def __init__(
-        self,
-        encoder_layers: list[EncoderLayer],
-        decoder_layers: list[DecoderLayer],
-        embeddings: Embeddings,
-        src_positions: PositionTable,
-        tgt_positions: PositionTable,
-        *,
-        dropout: float,
-        final_norm: bool,
-        attention_window: int,
-    ) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        d_model = embeddings.src.embedding_dim
-        self.encoder_layers = nn.ModuleList(encoder_layers)
-        self.decoder_layers = nn.ModuleList(decoder_layers)
-        # Modules that are the same are shared: their weights exist once.
-        self.src_embedding, self.tgt_embedding, self.output = embeddings.src, embeddings.tgt, embeddings.output
-        self.src_positions, self.tgt_positions = src_positions, tgt_positions
-        self.encoder_norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(d_model) if final_norm else nn.Identity()
-        self.dropout = dropout
-        self.attention_window = attention_window
+        self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_encoder_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_decoder_layers))
+        self.src_embedding, self.tgt_embedding, self.output = make_embeddings(config, vocab_size)
+        self.src_positions, self.tgt_positions = make_positions(config), make_positions(config)
+        is_pre = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model) if is_pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if is_pre else nn.Identity()
+        self.dropout, self.attention_window = config.dropout, config.attention_window
 
     @property
     def max_positions(self) -> int:
         return longest_sequence(self.src_positions, self.tgt_positions)
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """See TranslationModel; the width is d_model."""
         x = embed(src, self.src_embedding, self.src_positions, 0, self._dropout())
         padding = None if src_mask is None else padding_mask(src_mask)
         mask = Window(self.attention_window, False, src_mask) if self.attention_window else padding
@@ -63,8 +40,7 @@ class Transformer(TranslationModel):
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
         x = embed(tgt_in, self.tgt_embedding, self.tgt_positions, 0, self._dropout())
-        # Padding stands at the end, so what is causal hides it from every real position.
-        mask = self._causal()
+        mask = self._causal()  # also hides padding from real positions: it is at the end
         memory_mask = None if src_mask is None else padding_mask(src_mask)
         for layer in self.decoder_layers:
             x = layer(x, mask, memory, memory_mask)
@@ -72,15 +48,14 @@ class Transformer(TranslationModel):
 
     @property
     def reads_packed(self) -> bool:
-        """See TranslationModel; heads must be as wide in queries as in values."""
         return all(m.d_k == m.d_v for m in self.modules() if isinstance(m, MultiHeadAttention))
 
     def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
-        padding = SharedMask(src_packing.padding_mask())
-        src_mask, tgt_mask = padding, SharedMask(self._causal().mask(tgt_packing.length, src.device))
+        padding = src_mask = SharedMask(padding_mask(src_packing.is_token))
         if self.attention_window:
             window = Window(self.attention_window, False, src_packing.is_token)
             src_mask = SharedMask(window.mask(src_packing.length, src.device))
+        tgt_mask = SharedMask(self._causal().mask(tgt_packing.length, src.device))
         pattern = PackedPattern(src_packing, src_packing, src_mask)
         memory = embed_packed(src, src_packing, self.src_embedding, self.src_positions, self._dropout())
         for layer in self.encoder_layers:
@@ -94,7 +69,6 @@ class Transformer(TranslationModel):
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecoderCache:
-        """See TranslationModel: here the memory is projected to keys and values."""
         return DecoderCache([layer.start(memory) for layer in self._decoder()], src_mask, self.attention_window)
 
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
@@ -105,7 +79,7 @@ class Transformer(TranslationModel):
         start = starts(cache.lengths, n_beams)
         x = embed(tokens, self.tgt_embedding, self.tgt_positions, start, self._dropout())
         x = x.view(len(cache.lengths), -1, x.shape[2])  # [sentences, beams * new_len, d_model]
-        slots, mask = cache.take_up(n_beams, new_len)
+        slots, mask = cache.allocate(n_beams, new_len)
         for layer, layer_cache in zip(self._decoder(), cache.layers, strict=True):
             x = layer.step(x, layer_cache, slots, mask, cache.memory_mask)
         return self.project(self.decoder_norm(x.view(rows, new_len, -1)[:, -1]))
@@ -118,39 +92,3 @@ class Transformer(TranslationModel):
 
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0
-
-
-def build_transformer(config: ModelConfig, vocab_size: int) -> Transformer:
-    """Make a Transformer with fresh weights; see `build_model`."""
-
-    def attention() -> MultiHeadAttention:
-        return MultiHeadAttention(
-            config.d_model,
-            config.n_heads,
-            config.d_k,
-            config.d_v,
-            bias=config.attention_bias,
-            dropout=config.attention_dropout,
-        )
-
-    def feed_forward() -> FeedForward:
-        return FeedForward(config.d_model, config.d_ff, config.activation_dropout)
-
-    model = Transformer(
-        [
-            EncoderLayer(attention(), feed_forward(), config.dropout, config.norm)
-            for _ in range(config.n_encoder_layers)
-        ],
-        [
-            DecoderLayer(attention(), attention(), feed_forward(), config.dropout, config.norm)
-            for _ in range(config.n_decoder_layers)
-        ],
-        make_embeddings(config, vocab_size),
-        make_positions(config),
-        make_positions(config),
-        dropout=config.dropout,
-        final_norm=config.norm == "pre",
-        attention_window=config.attention_window,
-    )
-    initialise(model)
-    return model

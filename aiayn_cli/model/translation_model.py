@@ -1,4 +1,4 @@
-"""What every kind of translation model offers to training and search, whatever is inside."""
+"""What training and search need of a translation model."""
 
 from abc import ABC, abstractmethod
 from typing import Protocol, Self
@@ -10,56 +10,49 @@ from torch.nn import functional
 from aiayn_cli.model.cpu.packed_attention import Packing
 
 NO_LIMIT = 1 << 30  # positions of a model that reads sequences of any length
-# On a CPU a product begins by rearranging the weights. A matrix for a whole vocabulary has left the cache when it is
-# multiplied then, a block of it has not: that saves 10 to 40 % of the time, but not for a row or two, which are
-# multiplied without, nor for thousands, where little of the time goes into it.
+# A CPU rearranges a weight matrix before multiplying it. Blocks of a vocabulary's matrix stay in the cache in between,
+# which saves 10 to 40 % of the time; not for a row or two, which need none, nor for thousands, where it matters little.
 _WORDS_AT_ONCE, _FEWEST_ROWS, _MOST_ROWS = 512, 4, 512
 
 
 class DecodingCache(Protocol):
-    """The state of a batch of hypotheses between two steps: an argument of each step, never hidden in the model.
+    """The state of a batch of hypotheses between two steps.
 
-    Row r of the hypotheses belongs to sentence r // (rows / sentences). Sentences may have read different numbers of
-    tokens; all hypotheses of one sentence have read equally many.
+    Row r of the hypotheses belongs to sentence r // (rows / sentences). All hypotheses of a sentence have read the same
+    number of tokens.
     """
 
     def reorder(self, rows: Tensor) -> None:
-        """Replace the hypotheses by copies of the given rows, int64 [new_rows]; each stays in its sentence."""
+        """Replace the hypotheses by copies of these rows, int64 [new_rows], each from the same sentence."""
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """Drop all but some sentences, int64 [new_sentences], and all but some rows, int64 [new_rows]."""
+        """Keep only these sentences, int64 [new_sentences], and these rows, int64 [new_rows]."""
 
     def take(self, places: Tensor, other: Self, chosen: slice) -> None:
-        """Put some sentences of another cache, with their hypotheses, in the place of some here.
+        """Replace the sentences at these places, int64 [taken], by the chosen ones of another cache of the same model.
 
-        Args:
-            places: int64 [taken], indices into the present sentences.
-            other: a cache of the same model with as many hypotheses for each sentence.
-            chosen: which of its sentences.
+        Both caches have the same number of hypotheses per sentence.
         """
 
 
 class TranslationModel(nn.Module, ABC):
     """Encoder and decoder with their embeddings; build_model() makes one from a ModelConfig.
 
-    Token sequences are int64, padded with PAD_ID at the end. A source ends with EOS_ID; what the decoder reads
-    begins with BOS_ID.
-
-    Attributes:
-        encoder_layers, decoder_layers: what torch.compile is given, layer by layer.
-        output: its weight [vocab, d_model] turns what the decoder makes into logits.
-        is_compiled: whether its layers are compiled (train/compilation.py).
-        replays_graphs: whether they are CUDA graphs.
+    Shapes, for all methods:
+        src: int64 [batch, src_len], ending with EOS_ID, then PAD_ID.
+        src_mask: bool [batch, src_len], True = a real token; None = no padding.
+        tgt_in: int64 [batch, tgt_len], the target shifted right: BOS_ID first.
+        memory: [batch, src_len, width], the encoder's output.
     """
 
     encoder_layers: nn.ModuleList
     decoder_layers: nn.ModuleList
-    output: nn.Embedding
+    output: nn.Embedding  # its weight [vocab, d_model] projects the decoder's output to logits
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_compiled = self.replays_graphs = False
-        # Does that instead, where use_int8() set it; in the class itself it would hide the module that is set later.
+        self.is_compiled = self.replays_graphs = False  # by torch.compile, as CUDA graphs: train/compilation.py
+        # Replaces `output`, if use_int8() sets it. (As a class attribute it would hide the module that is set later.)
         self.vocab_projection: nn.Module | None = None
 
     @property
@@ -68,32 +61,16 @@ class TranslationModel(nn.Module, ABC):
         return NO_LIMIT
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Logits of every next target token, given the ones before (teacher forcing).
-
-        Args:
-            src: int64 [batch, src_len].
-            src_mask: bool [batch, src_len], True = a real token; None = no padding.
-            tgt_in: int64 [batch, tgt_len], the target shifted right: BOS_ID first.
-        Returns:
-            [batch, tgt_len, vocab].
-        """
+        """Logits of every next target token given the ones before (teacher forcing), [batch, tgt_len, vocab]."""
         return self.project(self.decode(tgt_in, self.encode(src, src_mask), src_mask))
 
     @abstractmethod
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """int64 [batch, src_len] and bool [batch, src_len] or None -> memory [batch, src_len, width]."""
+        """Return the memory."""
 
     @abstractmethod
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
-        """What the decoder makes of whole target sequences, before the projection.
-
-        Args:
-            tgt_in: int64 [batch, tgt_len], BOS_ID first.
-            memory: [batch, src_len, width] from encode().
-            src_mask: bool [batch, src_len], True = a real token; None = no padding.
-        Returns:
-            [batch, tgt_len, d_model].
-        """
+        """The decoder's output for whole target sequences, before the projection: [batch, tgt_len, d_model]."""
 
     def project(self, hidden: Tensor) -> Tensor:
         """[..., d_model] -> logits [..., vocab], by the (shared) embedding matrix (Section 3.4)."""
@@ -115,37 +92,25 @@ class TranslationModel(nn.Module, ABC):
         return False
 
     def decode_packed(self, src: Tensor, src_packing: Packing, tgt_in: Tensor, tgt_packing: Packing) -> Tensor:
-        """encode() and decode() over sequences without padding (packing.py).
+        """encode() and decode() over sequences without padding (cpu/packed_attention.py).
 
         Args:
-            src: int64 [src_packing.rows].
-            src_packing: of the sources.
-            tgt_in: int64 [tgt_packing.rows], each sequence with BOS_ID first.
-            tgt_packing: of the targets of the same sentences.
+            src, tgt_in: int64 [rows of the packing].
+            src_packing, tgt_packing: of the same sentences.
         Returns:
-            [tgt_packing.rows, d_model]; rows that belong to no token hold anything, and give no gradient where none
-            comes to them.
+            [tgt_packing.rows, d_model]; rows that belong to no token are arbitrary.
         """
         raise NotImplementedError
 
     @abstractmethod
     def start(self, memory: Tensor, src_mask: Tensor | None) -> DecodingCache:
-        """Prepare incremental decoding: what depends on the source alone is computed once per sentence.
-
-        Args:
-            memory: [sentences, src_len, width].
-            src_mask: bool [sentences, src_len], True = a real token; None = no padding.
-        """
+        """Begin incremental decoding: what depends on the source alone is computed here, once per sentence."""
 
     @abstractmethod
     def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
-        """Logits of the token after the given ones, which the cache takes up.
+        """Add tokens, int64 [rows, new_len], to the hypotheses of the cache; return logits of the next, [rows, vocab].
 
-        Args:
-            tokens: int64 [rows, new_len]; rows is a multiple of the cache's sentences.
-            cache: from this model's start(), with the positions of earlier steps.
-        Returns:
-            [rows, vocab].
+        The number of rows is a multiple of the cache's sentences.
         """
 
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from aiayn_cli.device import choose_device
 from aiayn_cli.model.attention import written_out_attention
-from aiayn_cli.model.masks import causal_mask, padding_mask
+from aiayn_cli.model.masks import Causal, padding_mask
 
 _LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 _HEAD_COUNTS = (4, 8)
@@ -35,7 +35,7 @@ def _mask(kind: str, batch: int, length: int) -> Tensor | None:
     if kind == "none":
         return None
     if kind == "causal":
-        return causal_mask(length, torch.device("cpu"))
+        return Causal().mask(length)
     real_lengths = length - torch.arange(batch)[:, None] % max(length // 8, 1)  # sorted by length, few are padded much
     return padding_mask(torch.arange(length) < real_lengths)
 

@@ -11,7 +11,8 @@ import torch
 from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.export.ctranslate2_format import export
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.translate import ctranslate2_engine
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
@@ -28,7 +29,7 @@ def make(**settings: object) -> tuple[Transformer, ModelConfig]:
     shape = {"n_encoder_layers": 2, "n_decoder_layers": 1, "d_model": 24, "d_ff": 40, "n_heads": 3, "d_k": 8, "d_v": 8}
     config = ModelConfig(**{**shape, **settings})  # type: ignore[arg-type]
     torch.manual_seed(5)
-    model = build_transformer(config, VOCAB).eval()
+    model = build_model(config, VOCAB).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(0.1 * torch.randn_like(weight))  # biases and norms too

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.layers import DecoderLayer, EncoderLayer
+from aiayn_cli.model.transformer import Transformer
 
 _SRC_IS_TOKEN = torch.tensor([[True] * 6, [True] * 4 + [False] * 2, [True] * 1 + [False] * 5])
 _TGT_LEN = 5
@@ -24,8 +25,11 @@ def _randomise(module: nn.Module) -> None:
         nn.init.normal_(parameter, mean=0.1, std=0.4)
 
 
-def _attention(bias: bool) -> MultiHeadAttention:
-    return MultiHeadAttention(12, n_heads=3, d_k=4, d_v=4, bias=bias)
+def _config(norm: Norm, bias: bool) -> ModelConfig:
+    return ModelConfig(
+        n_encoder_layers=2, n_decoder_layers=3, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0, norm=norm,
+        attention_bias=bias, share_embeddings="none",
+    )  # fmt: skip
 
 
 @torch.no_grad()
@@ -79,8 +83,8 @@ def _torch_decoder_layer(ours: DecoderLayer, norm: str) -> nn.TransformerDecoder
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("is_token", [None, _SRC_IS_TOKEN], ids=["full", "padded"])
-def test_an_encoder_layer_equals_torchs(norm: str, bias: bool, is_token: Tensor | None) -> None:
-    ours = EncoderLayer(_attention(bias), FeedForward(12, 20, 0), 0, norm).double()
+def test_an_encoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor | None) -> None:
+    ours = EncoderLayer(_config(norm, bias)).double()
     _randomise(ours)
     x = torch.randn(3, 6, 12, dtype=torch.float64, requires_grad=True)
     mask = None if is_token is None else is_token[:, None, None]
@@ -95,8 +99,8 @@ def test_an_encoder_layer_equals_torchs(norm: str, bias: bool, is_token: Tensor 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("is_token", [None, _SRC_IS_TOKEN], ids=["full", "padded"])
-def test_a_decoder_layer_equals_torchs(norm: str, bias: bool, is_token: Tensor | None) -> None:
-    ours = DecoderLayer(_attention(bias), _attention(bias), FeedForward(12, 20, 0), 0, norm).double()
+def test_a_decoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor | None) -> None:
+    ours = DecoderLayer(_config(norm, bias)).double()
     _randomise(ours)
     x = torch.randn(3, _TGT_LEN, 12, dtype=torch.float64, requires_grad=True)
     memory = torch.randn(3, 6, 12, dtype=torch.float64, requires_grad=True)
@@ -114,11 +118,7 @@ def test_a_decoder_layer_equals_torchs(norm: str, bias: bool, is_token: Tensor |
 
 
 def _model(norm: Norm, bias: bool) -> Transformer:
-    config = ModelConfig(
-        n_encoder_layers=2, n_decoder_layers=3, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0, norm=norm,
-        attention_bias=bias, share_embeddings="none",
-    )  # fmt: skip
-    model = build_transformer(config, vocab_size=23).double()
+    model = build_model(_config(norm, bias), vocab_size=23).double()
     _randomise(model)
     return model
 

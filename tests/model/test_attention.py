@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from aiayn_cli.model import attention as attention_module
 from aiayn_cli.model.attention import attend, written_out_attention
-from aiayn_cli.model.masks import Causal, SharedMask, causal_mask
+from aiayn_cli.model.masks import Causal, SharedMask
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
@@ -193,7 +193,7 @@ def test_causal_is_the_causal_mask_in_output_and_gradient(
 ) -> None:
     monkeypatch.setattr(attention_module, "_WRITTEN_OUT_BELOW", written_out_below)
     found = []
-    for mask in (Causal(), causal_mask(9, torch.device("cpu"))):
+    for mask in (Causal(), Causal().mask(9)):
         torch.manual_seed(3)
         inputs = [x.requires_grad_() for x in _qkv(2, 3, 9, 9, 5, 7)]
         out = attend(*inputs, mask)

@@ -6,7 +6,8 @@ import torch
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.attention_maps import attention_maps, attention_weights, cross_attention
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import BOS_ID, PAD_ID
 
 SRC = torch.tensor([[9, 8, 7, 3, 5, 3], [6, 5, 3, PAD_ID, PAD_ID, PAD_ID]])
@@ -16,7 +17,7 @@ TGT = torch.tensor([[BOS_ID, 5, 6, 7], [BOS_ID, 9, 9, PAD_ID]])
 def make_model(**settings: object) -> Transformer:
     torch.manual_seed(3)
     shape = {"n_encoder_layers": 3, "n_decoder_layers": 2, "d_model": 12, "d_ff": 20, "n_heads": 4, "d_k": 5, "d_v": 3}
-    return build_transformer(ModelConfig(**{**shape, **settings}), 11).eval()  # type: ignore[arg-type]
+    return build_model(ModelConfig(**{**shape, **settings}), 11).eval()  # type: ignore[arg-type]
 
 
 def test_weights_are_those_that_the_attention_itself_uses() -> None:

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model import attention
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.transformer import Transformer
 
 _VOCAB = 100
 _LENGTH = 11
@@ -17,7 +18,7 @@ def _model(norm: Norm = "post", window: int = 0, encoder_layers: int = 2, decode
         n_encoder_layers=encoder_layers, n_decoder_layers=decoder_layers, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7,
         dropout=0, norm=norm, attention_window=window, share_embeddings="none",
     )  # fmt: skip
-    return build_transformer(config, _VOCAB).double()
+    return build_model(config, _VOCAB).double()
 
 
 def _tokens(length: int, first: int = 0) -> Tensor:

@@ -9,8 +9,9 @@ from aiayn_cli.config import ModelConfig, Norm, Positions
 from aiayn_cli.errors import DataError
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cache import DecoderCache, LayerCache, NewSlots
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.transformer import Transformer
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
@@ -22,7 +23,7 @@ def _model(norm: Norm = "post", positions: Positions = "sinusoidal", window: int
         n_encoder_layers=1, n_decoder_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7, norm=norm,
         positions=positions, max_positions=90, attention_window=window, attention_bias=True,
     )  # fmt: skip
-    model = build_transformer(config, _VOCAB).double().eval()
+    model = build_model(config, _VOCAB).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return model
@@ -255,13 +256,13 @@ def test_where_the_host_does_not_wait_for_free_slots_steps_equal_the_full_pass_t
     model = _model(window=window)
     search, other = _Search(model, [6, 1, 4], n_beams=2), _Search(model, [3, 3], n_beams=2)
     for cache in (search.cache, other.cache):
-        cache._reuse = False
+        cache._counts_slots = False
     for _ in range(9):
         search.step()
         search.reorder(2)
     other.step()
     search.cache.take(torch.tensor([1]), other.cache, slice(1, 2))
-    assert search.cache.layers[0]._k.shape[2] == 32  # 9 tokens of 2
+    assert search.cache.layers[0]._k.shape[2] == (16 if window else 32)  # for 2 * 3 + 2 tokens or 2 * 9, in steps of 16
     logits = model.step(tokens := torch.randint(_VOCAB, (6, 1)), search.cache)
     src, src_mask = (x[1].expand(2, -1) for x in (other.src, other.src_mask))
     taken = model(src, src_mask, torch.cat([other.prefixes[2:], tokens[2:4]], dim=1))
@@ -271,14 +272,18 @@ def test_where_the_host_does_not_wait_for_free_slots_steps_equal_the_full_pass_t
     torch.testing.assert_close(logits[4:], stayed[:, -1])
 
 
+def _slots(index: list[list[int]], size: int) -> NewSlots:
+    pools = torch.arange(len(index) * 3).view(-1, 3, 1)  # 3 heads
+    return NewSlots((pools * size + torch.tensor(index)[:, None]).flatten(), size)
+
+
 def test_a_layers_cache_returns_all_tokens_in_their_slots_and_zeros_elsewhere() -> None:
     cache = LayerCache(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6))
     k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 6)
-    held_k, held_v = cache.append(k[:, :, :2], v[:, :, :2], NewSlots(torch.tensor([[0, 1]] * 2), 4))
+    held_k, held_v = cache.append(k[:, :, :2], v[:, :, :2], _slots([[0, 1]] * 2, size=4))
     assert torch.equal(held_k, functional.pad(k[:, :, :2], (0, 0, 0, 2)))
     assert torch.equal(held_v, functional.pad(v[:, :, :2], (0, 0, 0, 2)))
-    apart = NewSlots(torch.tensor([[2, 3, 4], [5, 7, 6]]), 9)
-    held_k, held_v = cache.append(k[:, :, 2:], v[:, :, 2:], apart)
+    held_k, held_v = cache.append(k[:, :, 2:], v[:, :, 2:], _slots([[2, 3, 4], [5, 7, 6]], size=9))
     for held, new in ((held_k, k), (held_v, v)):
         assert torch.equal(held[0], functional.pad(new[0], (0, 0, 0, 4)))
         assert torch.equal(held[1, :, :2], new[1, :, :2])

@@ -4,8 +4,9 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.embeddings import LearnedPositions
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.transformer import Transformer
 
 _CONFIG = ModelConfig(
     n_encoder_layers=1, n_decoder_layers=1, d_model=160, d_ff=300, n_heads=6, d_k=30, d_v=50, positions="learned",
@@ -24,7 +25,7 @@ def _assert_uniform_within_glorots_bound(matrix: Tensor) -> None:
 
 
 def test_every_matrix_has_glorots_bound_and_the_fused_ones_one_for_each_of_their_three() -> None:
-    model = build_transformer(_CONFIG, 500)
+    model = build_model(_CONFIG, 500)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
     fused = {id(attention.w_qkv) for attention in attentions}
@@ -38,7 +39,7 @@ def test_every_matrix_has_glorots_bound_and_the_fused_ones_one_for_each_of_their
 
 
 def test_biases_start_at_zero_and_norms_as_the_identity() -> None:
-    model = build_transformer(_CONFIG, 500)
+    model = build_model(_CONFIG, 500)
     norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
     assert len(norms) == 7
     assert all((norm.weight == 1).all() for norm in norms)
@@ -48,7 +49,7 @@ def test_biases_start_at_zero_and_norms_as_the_identity() -> None:
 
 
 def test_embeddings_enter_the_network_with_unit_variance() -> None:
-    model = build_transformer(_CONFIG, 500)
+    model = build_model(_CONFIG, 500)
     for embedding in (model.src_embedding, model.tgt_embedding, model.output):
         n = embedding.weight.numel()
         assert (embedding.weight * 160**0.5).std().item() == pytest.approx(1, rel=5 / (2 * n) ** 0.5)
@@ -56,7 +57,7 @@ def test_embeddings_enter_the_network_with_unit_variance() -> None:
 
 
 def test_learned_positions_start_small_beside_the_tokens() -> None:
-    positions = [module for module in build_transformer(_CONFIG, 500).modules() if isinstance(module, LearnedPositions)]
+    positions = [module for module in build_model(_CONFIG, 500).modules() if isinstance(module, LearnedPositions)]
     assert len(positions) == 2
     for table in positions:
         assert table.weight.std().item() == pytest.approx(0.02, rel=5 / (2 * table.weight.numel()) ** 0.5)
@@ -65,7 +66,7 @@ def test_learned_positions_start_small_beside_the_tokens() -> None:
 def test_the_seed_decides_every_weight() -> None:
     def seeded(seed: int) -> Transformer:
         torch.manual_seed(seed)
-        return build_transformer(_CONFIG, 50)
+        return build_model(_CONFIG, 50)
 
     first, same, other = seeded(1), seeded(1), seeded(2)
     for (name, x), y, z in zip(first.named_parameters(), same.parameters(), other.parameters(), strict=True):
@@ -77,7 +78,7 @@ def test_the_seed_decides_every_weight() -> None:
 @torch.no_grad()
 def test_a_fresh_model_of_full_depth_predicts_almost_uniformly(norm: Norm) -> None:
     config = ModelConfig(d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, norm=norm)
-    model = build_transformer(config, 1_000).eval()
+    model = build_model(config, 1_000).eval()
     tokens = torch.randint(1_000, (4, 9))
     logits = model(tokens, None, torch.randint(1_000, (4, 7)))
     assert 0.8 < logits.std() < 1.2  # a normed vector times N(0, 1 / d_model)

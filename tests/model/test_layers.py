@@ -1,29 +1,30 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 
 _ALMOST_ONE = 1 - 2**-16  # the highest probability that dropout can round to: what it acts on vanishes
 
 
-def _encoder_layer(norm: str, dropout: float, activation_dropout: float = 0, attention_dropout: float = 0) -> nn.Module:
-    attention = MultiHeadAttention(8, n_heads=2, d_k=3, d_v=5, dropout=attention_dropout)
-    layer = EncoderLayer(attention, FeedForward(8, 11, activation_dropout), dropout, norm)
+def _layer(
+    kind: type[nn.Module], norm: Norm, dropout: float, activation_dropout: float = 0, attention_dropout: float = 0
+) -> nn.Module:
+    config = ModelConfig(
+        d_model=8, d_ff=11, n_heads=2, d_k=3, d_v=5, norm=norm, dropout=dropout,
+        activation_dropout=activation_dropout, attention_dropout=attention_dropout,
+    )  # fmt: skip
+    layer = kind(config)
     _randomise(layer)
     return layer
 
 
-def _decoder_layer(norm: str, dropout: float, activation_dropout: float = 0, attention_dropout: float = 0) -> nn.Module:
-    attention, memory_attention = (
-        MultiHeadAttention(8, n_heads=2, d_k=3, d_v=5, dropout=attention_dropout) for _ in range(2)
-    )
-    layer = DecoderLayer(attention, memory_attention, FeedForward(8, 11, activation_dropout), dropout, norm)
-    _randomise(layer)
-    return layer
+_encoder_layer, _decoder_layer = partial(_layer, EncoderLayer), partial(_layer, DecoderLayer)
 
 
 def _randomise(module: nn.Module) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiayn_cli.model.masks import Window, causal_mask, padding_mask
+from aiayn_cli.model.masks import Causal, Window, padding_mask
 
 _CPU = torch.device("cpu")
 
@@ -21,8 +21,8 @@ def test_padding_is_hidden_from_every_query_of_its_own_sentence() -> None:
 
 
 def test_the_causal_mask_shows_a_position_itself_and_its_past() -> None:
-    assert causal_mask(4, _CPU).shape == (1, 1, 4, 4)
-    assert _rows(causal_mask(4, _CPU)) == ["x...", "xx..", "xxx.", "xxxx"]
+    assert Causal().mask(4).shape == (1, 1, 4, 4)
+    assert _rows(Causal().mask(4)) == ["x...", "xx..", "xxx.", "xxxx"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from torch.nn import functional
 
 from aiayn_cli.config import ModelConfig, Norm, Positions, ShareEmbeddings
 from aiayn_cli.errors import DataError
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.embeddings import sinusoids
-from aiayn_cli.model.transformer import Transformer, build_transformer
+from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import count_parameters
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
@@ -26,7 +27,7 @@ def _config(**settings: object) -> ModelConfig:
 
 
 def _model(**settings: object) -> Transformer:
-    return build_transformer(_config(**settings), _VOCAB)
+    return build_model(_config(**settings), _VOCAB)
 
 
 def _batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -51,7 +52,7 @@ def test_every_documented_shape() -> None:
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 64, 511, 512, 513])
 def test_a_projection_in_blocks_of_words_is_the_one_of_all_words(rows: int) -> None:
     torch.manual_seed(rows)
-    model = build_transformer(_config(), 1_700)
+    model = build_model(_config(), 1_700)
     hidden = torch.randn(rows, 12)
     with torch.inference_mode():
         logits = model.project(hidden)
@@ -186,7 +187,7 @@ def test_any_length_is_read_with_sinusoids_and_learned_positions_say_where_they_
 @pytest.mark.parametrize("way", ["weights", "autocast"])
 @torch.no_grad()
 def test_bf16_stays_near_fp32(norm: Norm, way: str) -> None:
-    model = build_transformer(ModelConfig(d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16, norm=norm), 101).eval()
+    model = build_model(ModelConfig(d_model=64, d_ff=128, n_heads=4, d_k=16, d_v=16, norm=norm), 101).eval()
     src, src_mask, tgt_in = _batch()
     exact = model(src, src_mask, tgt_in)
     memory = model.encode(src, src_mask)

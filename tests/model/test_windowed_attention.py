@@ -7,8 +7,8 @@ from torch import Tensor
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import attend, written_out_attention
 from aiayn_cli.model.attention_maps import attention_maps
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.masks import Window
-from aiayn_cli.model.transformer import build_transformer
 
 _LENGTHS = (1, 15, 16, 17, 48, 83)
 
@@ -66,7 +66,7 @@ def _model(window: int) -> torch.nn.Module:
         n_encoder_layers=2, n_decoder_layers=2, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=7, dropout=0.0,
         attention_window=window,
     )  # fmt: skip
-    return build_transformer(config, 30).double()
+    return build_model(config, 30).double()
 
 
 def test_a_model_gives_the_same_in_blocks_as_with_masks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,18 @@
 """Multi-head attention over packed sequences, for CPUs, with its gradients written out.
 
-Apart from the products it copies twice: a gather before the grid (packing.py) and one after it. The softmax
-runs in float32: with fewer numbers a row than a vector register holds, torch's bf16 softmax takes one at a time, and
-so takes longer than the products.
+Packed sequences stand one after the other, without padding: [rows, ..]. Attention gathers their heads into a padded
+grid and back. The softmax runs in float32: torch's bf16 softmax of rows shorter than a vector register takes longer
+than the products.
 """
 
 import math
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aiayn_cli.model.cpu.dropout import kept_mask, lose, rounded_probability, scale_of_kept
-from aiayn_cli.model.masks import SharedMask, padding_mask
+from aiayn_cli.model.masks import SharedMask
 
 # Steps of each size between a power of two and the next. Rows cost in every product, places of the grid hardly.
 _ROW_STEPS, _SENTENCE_STEPS, _POSITION_STEPS = 32, 8, 4
@@ -23,39 +23,33 @@ _SHORTEST = 16  # positions; the softmax of fewer numbers than a vector register
 class Packing:
     """Where the tokens of some sequences are; pack() makes it.
 
-    Attributes:
-        tokens: how many there are: the first rows. The rows after them belong to no token; there is at least one.
-        rows: their number, with the others.
-        sentences, length: sides of the grid.
-        positions: int64 [rows], each token's place in its sequence, from 0.
-        rows_of_places: int64 [sentences, length], the row of each place of the grid; the last row where none.
-        places_of_rows: int64 [rows], the reverse, as numbers sentence * length + position.
-        is_token: bool [sentences, length]. The first place of a sentence that is none counts as one, so that there is
-            something to attend to.
+    The grid is [sentences, length], at least as large as the sequences need. Rows from `tokens` on belong to no token;
+    there is at least one. The first place of an empty sentence of the grid counts as a token, so that no softmax is
+    over nothing.
     """
 
     tokens: int
     rows: int
     sentences: int
     length: int
-    positions: Tensor
-    rows_of_places: Tensor
-    places_of_rows: Tensor
-    is_token: Tensor
+    positions: Tensor  # int64 [rows], each token's place in its sequence, from 0
+    rows_of_places: Tensor  # int64 [sentences, length], the row of each place of the grid; the last row if it is empty
+    places_of_rows: Tensor  # int64 [rows], the reverse: sentence * length + position
+    is_token: Tensor  # bool [sentences, length]
     _indices: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def indices(self, parts: int, heads: int) -> tuple[Tensor, Tensor]:
-        """Where heads find their vectors, which stand as [rows, parts, heads, d_k] in a projection, and the reverse.
+        """Gather indices from a projection [rows, parts, heads] to the grid, and from the grid back.
 
         Args:
-            parts: 3 for queries, keys and values, 2 for keys and values, 1 for any one.
+            parts: 3 for queries, keys and values, 2 for keys and values, 1 for one of them.
             heads: of the attention.
         Returns:
-            int64 [parts * sentences * heads * length]: for each place of [parts, sentences, heads, length] a number
-            row * parts * heads + part * heads + head; and int64 [rows * parts * heads] for the way back.
+            int64 [parts * sentences * heads * length] of numbers row * parts * heads + part * heads + head, and
+            int64 [rows * parts * heads] of indices into it.
         """
         if (parts, heads) not in self._indices:
-            # There: [parts, sentences, heads, length].
+            # To the grid: [parts, sentences, heads, length].
             part, head = torch.arange(parts)[:, None, None, None], torch.arange(heads)[:, None]
             there = (self.rows_of_places[:, None] * parts + part) * heads + head
             # Back: [rows, parts, heads].
@@ -66,17 +60,9 @@ class Packing:
             self._indices[parts, heads] = there.flatten(), back.flatten()
         return self._indices[parts, heads]
 
-    def padding_mask(self) -> Tensor:
-        """Bool [sentences, 1, 1, length], True = may be attended to."""
-        return padding_mask(self.is_token)
-
 
 def pack(lengths: Tensor) -> Packing:
-    """Lay sequences one after the other.
-
-    Args:
-        lengths: int64 [sentences], each at least 1, on the CPU.
-    """
+    """Lay sequences of these lengths, int64 [sentences] on the CPU, each at least 1, one after the other."""
     tokens, count = int(lengths.sum()), len(lengths)
     rows = rounded_up(tokens + 1, _ROW_STEPS)
     sentences = rounded_up(count, _SENTENCE_STEPS)
@@ -99,36 +85,30 @@ def pack(lengths: Tensor) -> Packing:
 
 
 def rounded_up(size: int, steps: int) -> int:
-    """The next of the sizes that divide each way from a power of two to the next into so many steps."""
+    """Round up to one of few sizes: this number of steps lead from each power of two to the next."""
     step = max(1, (1 << size.bit_length() - 1) // steps)
     return -(-size // step) * step
 
 
 @dataclass(frozen=True, eq=False)
 class PackedPattern:
-    """Which packed tokens attend to which.
-
-    Attributes:
-        queries, memory: the sequences; the same object for self-attention.
-        mask: over the grids.
-    """
+    """Which packed tokens attend to which."""
 
     queries: Packing
-    memory: Packing
-    mask: SharedMask
+    memory: Packing  # the same object for self-attention
+    mask: SharedMask  # over the grids
 
 
 def packed_attention(
     queries: Tensor, memory: Tensor | None, pattern: PackedPattern, heads: int, dropout_probability: float
 ) -> Tensor:
-    """softmax(q k^T / sqrt(d_k)) v for all heads, from projections to what they read.
+    """softmax(q k^T / sqrt(d_k)) v for all heads, given their projections; values are as wide as keys.
 
     Args:
-        queries: [rows, heads * d_k], all heads' queries; for self-attention [rows, 3 * heads * d_k], followed by all
-            heads' keys, then values, which are as wide.
-        memory: [memory rows, 2 * heads * d_k], keys and values of what is attended to; None for self-attention.
+        queries: [rows, heads * d_k]; for self-attention queries, keys and values, [rows, 3 * heads * d_k].
+        memory: keys and values, [memory rows, 2 * heads * d_k]; None for self-attention.
         pattern: who attends to whom.
-        heads: how many.
+        heads: number of heads.
         dropout_probability: of losing an attention weight.
     Returns:
         [rows, heads * d_k].
@@ -136,28 +116,18 @@ def packed_attention(
     return _PackedAttention.apply(queries, memory, pattern, heads, dropout_probability)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def project_apart(
-    queries: Tensor, memory: Tensor, weight: Tensor, bias: Tensor | None, width: int
-) -> tuple[Tensor, Tensor]:
-    """Project queries by the first rows of a matrix and the memory by the others.
+def split_projection(queries: Tensor, memory: Tensor, layer: nn.Linear, width: int) -> tuple[Tensor, Tensor]:
+    """Project queries by the first `width` output features of a layer, and the memory by the others.
 
-    Args:
-        queries: [rows, d_model].
-        memory: [memory rows, d_model].
-        weight: [out, d_model].
-        bias: [out] or None.
-        width: how many rows of the matrix are the queries'.
-    Returns:
-        [rows, width] and [memory rows, out - width].
+    [rows, d_model], [memory rows, d_model] -> [rows, width], [memory rows, out_features - width].
     """
-    if bias is None:
-        return _ProjectApart.apply(queries, memory, weight, width)  # type: ignore[no-any-return,no-untyped-call]
-    q, kv = _ProjectApart.apply(queries, memory, weight, width)  # type: ignore[no-untyped-call]
-    return q + bias[:width], kv + bias[width:]
+    q, kv = _SplitProjection.apply(queries, memory, layer.weight, width)  # type: ignore[no-untyped-call]
+    bias: Tensor | None = layer.bias
+    return (q, kv) if bias is None else (q + bias[:width], kv + bias[width:])
 
 
-class _ProjectApart(torch.autograd.Function):
-    """Slices of a weight would each give a gradient of the whole weight's size, filled up with zeros."""
+class _SplitProjection(torch.autograd.Function):
+    """Writes both gradients into one; autograd would make two of the whole weight's size, and add them."""
 
     @staticmethod
     def forward(ctx, queries: Tensor, memory: Tensor, weight: Tensor, width: int) -> tuple[Tensor, Tensor]:  # type: ignore[no-untyped-def]
@@ -182,7 +152,8 @@ class _PackedAttention(torch.autograd.Function):
         if memory is None:
             q, k, v = _to_grid(queries, pattern.queries, 3, heads)
         else:
-            (q,), (k, v) = _to_grid(queries, pattern.queries, 1, heads), _to_grid(memory, pattern.memory, 2, heads)
+            (q,) = _to_grid(queries, pattern.queries, 1, heads)
+            k, v = _to_grid(memory, pattern.memory, 2, heads)
         scale = 1 / math.sqrt(q.shape[2])
         scores = torch.baddbmm(pattern.mask.added(heads, q.dtype), q, k.transpose(1, 2), alpha=scale)
         weights = torch.softmax(scores, dim=-1, dtype=_softmax_type(q)).to(q.dtype)
@@ -200,7 +171,7 @@ class _PackedAttention(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:  # type: ignore[no-untyped-def]
         q, k, v, weights, kept = ctx.saved_tensors
         pattern, heads = ctx.pattern, ctx.heads
-        # Places without a token read the last row, whose gradient is 0 (no token, no loss).
+        # Empty places read the last row, which belongs to no token: its gradient is 0.
         (grad_out,) = _to_grid(grad, pattern.queries, 1, heads)
         grads_q = q.new_empty((3 if ctx.is_self else 1, *q.shape))
         grads_kv = grads_q[1:] if ctx.is_self else k.new_empty((2, *k.shape))
@@ -210,10 +181,9 @@ class _PackedAttention(torch.autograd.Function):
         if kept is not None:
             grad_weights = lose(grad_weights, kept, ctx.kept_scale)
         wide = _softmax_type(q)
-        grad_scores = torch.ops.aten._softmax_backward_data(grad_weights.to(wide), weights.to(wide), -1, wide).to(
-            q.dtype
-        )
-        # beta=0 ignores what is there, so that scaling costs no pass of its own.
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_weights.to(wide), weights.to(wide), -1, wide)
+        grad_scores = grad_scores.to(q.dtype)
+        # beta=0 overwrites; scaling takes no separate pass.
         grads_q[0].baddbmm_(grad_scores, k, beta=0, alpha=ctx.scale)
         grads_kv[0].baddbmm_(grad_scores.transpose(1, 2), q, beta=0, alpha=ctx.scale)
         grad_queries = _from_grid(grads_q, pattern.queries, heads)

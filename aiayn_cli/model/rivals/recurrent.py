@@ -10,20 +10,16 @@ Of ModelConfig it takes n_encoder_layers, n_decoder_layers, d_model, dropout and
 """
 
 import math
-from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.model.cache import put, put_mask, rows_of
+from aiayn_cli.model.cache import RowCache
 from aiayn_cli.model.cpu.dropout import dropout
-from aiayn_cli.model.embeddings import Embeddings, make_embeddings
-from aiayn_cli.model.initialise import initialise
+from aiayn_cli.model.embeddings import make_embeddings
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
-
-State = tuple[Tensor, Tensor]  # of an LSTM: hidden and cell, [1, rows, d_model] each
 
 
 class AdditiveAttention(nn.Module):
@@ -53,57 +49,23 @@ class AdditiveAttention(nn.Module):
         return scores.softmax(dim=-1) @ memory
 
 
-class RecurrentCache:
-    """What the recurrent decoder keeps between two steps.
-
-    Args:
-        memory: [sentences, src_len, d_model].
-        keys: [sentences, src_len, d_model], see AdditiveAttention.
-        src_mask: bool [sentences, src_len] or None.
-        states: of each layer of the decoder, one row for each sentence so far.
-    """
-
-    def __init__(self, memory: Tensor, keys: Tensor, src_mask: Tensor | None, states: list[State]) -> None:
-        self.memory, self.keys, self.src_mask, self.states = memory, keys, src_mask, states
-
-    def reorder(self, rows: Tensor) -> None:
-        self.states = [(hidden[:, rows], cell[:, rows]) for hidden, cell in self.states]
-
-    def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        self.reorder(rows)
-        self.memory, self.keys = self.memory[sentences], self.keys[sentences]
-        self.src_mask = None if self.src_mask is None else self.src_mask[sentences]
-
-    def take(self, places: Tensor, other: Self, chosen: slice) -> None:
-        n_beams = self.states[0][0].shape[1] // len(self.memory)
-        rows, new = rows_of(places, n_beams), slice(chosen.start * n_beams, chosen.stop * n_beams)
-        for states, others in zip(self.states, other.states, strict=True):
-            for state, another in zip(states, others, strict=True):
-                state[:, rows] = another[:, new]
-        mask = None if other.src_mask is None else other.src_mask[chosen]
-        self.src_mask = put_mask(self.memory, self.src_mask, places, other.memory[chosen], mask)
-        self.memory = put(self.memory, places, other.memory[chosen])
-        self.keys = put(self.keys, places, other.keys[chosen])
-
-
 class RecurrentModel(TranslationModel):
-    """LSTM layers with residual connections, and additive attention; build_recurrent() makes one."""
+    """LSTM layers with residual connections, and additive attention."""
 
-    def __init__(
-        self, embeddings: Embeddings, d_model: int, n_encoder_layers: int, n_decoder_layers: int, dropout: float
-    ) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        self.src_embedding, self.tgt_embedding, self.output = embeddings.src, embeddings.tgt, embeddings.output
+        d_model = config.d_model
+        self.src_embedding, self.tgt_embedding, self.output = make_embeddings(config, vocab_size)
         self.encoder_layers = nn.ModuleList(
-            nn.LSTM(d_model, d_model // 2, batch_first=True, bidirectional=True) for _ in range(n_encoder_layers)
+            nn.LSTM(d_model, d_model // 2, batch_first=True, bidirectional=True) for _ in range(config.n_encoder_layers)
         )
         self.bridge = nn.Linear(d_model, d_model)
         self.attention = AdditiveAttention(d_model)
         self.decoder_layers = nn.ModuleList(
-            nn.LSTM(2 * d_model if i else d_model, d_model, batch_first=True) for i in range(n_decoder_layers)
+            nn.LSTM(2 * d_model if i else d_model, d_model, batch_first=True) for i in range(config.n_decoder_layers)
         )
         self.combine = nn.Linear(2 * d_model, d_model)
-        self.dropout = dropout
+        self.dropout = config.dropout
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
         x = self._embed(src, self.src_embedding)
@@ -119,69 +81,44 @@ class RecurrentModel(TranslationModel):
         return x
 
     def decode(self, tgt_in: Tensor, memory: Tensor, src_mask: Tensor | None) -> Tensor:
-        hidden, _ = self._run(
-            tgt_in, memory, self.attention.w_key(memory), src_mask, self._first_states(memory, src_mask)
-        )
-        return hidden
+        return self._run(tgt_in, self.start(memory, src_mask))
 
-    def start(self, memory: Tensor, src_mask: Tensor | None) -> RecurrentCache:
+    def start(self, memory: Tensor, src_mask: Tensor | None) -> RowCache:
+        """See TranslationModel: the lowest layer begins with the mean of the memory, the others with zeros."""
         keys = self.attention.w_key(memory)
-        return RecurrentCache(memory, keys, src_mask, self._first_states(memory, src_mask))
-
-    def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
-        assert isinstance(cache, RecurrentCache), "it comes from start()"
-        n_beams = len(tokens) // cache.states[0][0].shape[1]
-        if n_beams > 1:  # the first step, where a sentence may have several rows at once
-            cache.states = [
-                (hidden.repeat_interleave(n_beams, dim=1), cell.repeat_interleave(n_beams, dim=1))
-                for hidden, cell in cache.states
-            ]
-        hidden, cache.states = self._run(tokens, cache.memory, cache.keys, cache.src_mask, cache.states)
-        return self.project(hidden[:, -1])
-
-    def _run(
-        self, tokens: Tensor, memory: Tensor, keys: Tensor, src_mask: Tensor | None, states: list[State]
-    ) -> tuple[Tensor, list[State]]:
-        """Read tokens [rows, new_len] after some states; give [rows, new_len, d_model] and the states after them."""
-        x = self._embed(tokens, self.tgt_embedding)
-        rows, new_len, d_model = x.shape
-        after: list[State] = []
-        context = x
-        for i, (layer, state) in enumerate(zip(self.decoder_layers, states, strict=True)):
-            y, state = layer(torch.cat((x, context), dim=2) if i else x, state)
-            after.append(state)
-            x = self._drop(y) + x if i else self._drop(y)
-            if i == 0:
-                queries = x.reshape(len(memory), -1, d_model)  # of all hypotheses of a sentence
-                context = self.attention(queries, keys, memory, src_mask).view(rows, new_len, d_model)
-        return self._drop(torch.tanh(self.combine(torch.cat((x, context), dim=2)))), after
-
-    def _first_states(self, memory: Tensor, src_mask: Tensor | None) -> list[State]:
-        """Begin the lowest layer with what the source is about, the others with zeros."""
         if src_mask is None:
             mean = memory.mean(dim=1)
         else:
             counts = src_mask.sum(dim=1, keepdim=True)
             mean = memory.masked_fill(~src_mask[:, :, None], 0).sum(dim=1) / counts
-        first = torch.tanh(self.bridge(mean.to(memory.dtype)))[None]
+        first = torch.tanh(self.bridge(mean.to(memory.dtype)))
         zeros = torch.zeros_like(first)
-        return [(first if i == 0 else zeros, zeros) for i in range(len(self.decoder_layers))]
+        states = [first, *[zeros] * (2 * len(self.decoder_layers) - 1)]  # of each layer: hidden, cell
+        return RowCache([memory, keys], src_mask, states)
+
+    def step(self, tokens: Tensor, cache: DecodingCache) -> Tensor:
+        assert isinstance(cache, RowCache), "it comes from start()"
+        return self.project(self._run(tokens, cache)[:, -1])
+
+    def _run(self, tokens: Tensor, cache: RowCache) -> Tensor:
+        """Read tokens [rows, new_len] after those of the cache; return [rows, new_len, d_model]."""
+        cache.expand(len(tokens))
+        memory, keys = cache.memory
+        x = self._embed(tokens, self.tgt_embedding)
+        context = x
+        for i, layer in enumerate(self.decoder_layers):
+            hidden, cell = cache.rows[2 * i : 2 * i + 2]
+            y, (hidden, cell) = layer(torch.cat((x, context), dim=2) if i else x, (hidden[None], cell[None]))
+            cache.rows[2 * i : 2 * i + 2] = hidden[0], cell[0]
+            x = self._drop(y) + x if i else self._drop(y)
+            if i == 0:
+                queries = x.reshape(len(memory), -1, x.shape[2])  # of all hypotheses of a sentence
+                context = self.attention(queries, keys, memory, cache.src_mask).view(x.shape)
+        cache.lengths = [length + tokens.shape[1] for length in cache.lengths]
+        return self._drop(torch.tanh(self.combine(torch.cat((x, context), dim=2))))
 
     def _embed(self, tokens: Tensor, embedding: nn.Embedding) -> Tensor:
         return self._drop(embedding(tokens) * math.sqrt(embedding.embedding_dim))
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout if self.training else 0.0)
-
-
-def build_recurrent(config: ModelConfig, vocab_size: int) -> RecurrentModel:
-    """Make a RecurrentModel with fresh weights; see `build_model`."""
-    model = RecurrentModel(
-        make_embeddings(config, vocab_size),
-        config.d_model,
-        config.n_encoder_layers,
-        config.n_decoder_layers,
-        config.dropout,
-    )
-    initialise(model)
-    return model

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
-from aiayn_cli.model.cpu.packed_attention import PackedPattern, Packing, pack, packed_attention, project_apart
-from aiayn_cli.model.masks import SharedMask, causal_mask
+from aiayn_cli.model.cpu.packed_attention import PackedPattern, Packing, pack, packed_attention, split_projection
+from aiayn_cli.model.masks import Causal, SharedMask, padding_mask
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
@@ -52,7 +52,7 @@ def test_self_attention_equals_the_equation_on_each_sentence(lengths: list[tuple
     lengths = [(length, length) for length, _ in lengths]
     packing = pack(torch.tensor(lengths)[:, 0])
     qkv = _rows(packing, 3)
-    mask = causal_mask(packing.length, qkv.device) if causal else packing.padding_mask()
+    mask = Causal().mask(packing.length) if causal else padding_mask(packing.is_token)
     mine = packed_attention(qkv, None, PackedPattern(packing, packing, SharedMask(mask)), _HEADS, 0.0)
     _compare(mine, _by_sentence(*qkv.chunk(3, dim=1), lengths, causal), [qkv], packing.tokens)
 
@@ -62,14 +62,14 @@ def test_self_attention_equals_the_equation_on_each_sentence(lengths: list[tuple
 def test_attention_over_a_memory_equals_the_equation_on_each_sentence(lengths: list[tuple[int, int]]) -> None:
     tgt, src = (pack(torch.tensor(lengths)[:, side]) for side in (0, 1))
     q, kv = _rows(tgt, 1), _rows(src, 2)
-    mine = packed_attention(q, kv, PackedPattern(tgt, src, SharedMask(src.padding_mask())), _HEADS, 0.0)
+    mine = packed_attention(q, kv, PackedPattern(tgt, src, SharedMask(padding_mask(src.is_token))), _HEADS, 0.0)
     _compare(mine, _by_sentence(q, *kv.chunk(2, dim=1), lengths, causal=False), [q, kv], tgt.tokens)
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.4])
 def test_bf16_is_float32_with_rounding_and_the_same_dropout(probability: float) -> None:
     packing = pack(torch.tensor([9, 17, 4]))
-    pattern = PackedPattern(packing, packing, SharedMask(packing.padding_mask()))
+    pattern = PackedPattern(packing, packing, SharedMask(padding_mask(packing.is_token)))
     found = {}
     qkv = _rows(packing, 3, torch.bfloat16).detach()
     for dtype in (torch.float32, torch.bfloat16):
@@ -84,7 +84,7 @@ def test_bf16_is_float32_with_rounding_and_the_same_dropout(probability: float) 
 
 def test_dropout_loses_weights_at_its_rate_and_its_gradient_is_that_of_the_same_weights() -> None:
     packing = pack(torch.full((40,), 16))
-    pattern = PackedPattern(packing, packing, SharedMask(packing.padding_mask()))
+    pattern = PackedPattern(packing, packing, SharedMask(padding_mask(packing.is_token)))
     qkv = torch.zeros(packing.rows, 3 * _HEADS * _D_K, dtype=torch.float64)  # all weights 1/16
     qkv[:, 2 * _HEADS * _D_K :] = 1
     qkv.requires_grad_()
@@ -101,13 +101,10 @@ def test_dropout_loses_weights_at_its_rate_and_its_gradient_is_that_of_the_same_
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_projecting_apart_equals_two_projections(with_bias: bool) -> None:
     queries, memory = (torch.randn(n, 6, dtype=torch.float64, requires_grad=True) for n in (7, 4))
-    weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(11, dtype=torch.float64, requires_grad=True) if with_bias else None
-    inputs = [queries, memory, weight, *([] if bias is None else [bias])]
-    mine = project_apart(queries, memory, weight, bias, 3)
-    plain = (queries @ weight[:3].T, memory @ weight[3:].T)
-    if bias is not None:
-        plain = (plain[0] + bias[:3], plain[1] + bias[3:])
+    layer = nn.Linear(6, 11, bias=with_bias, dtype=torch.float64)
+    inputs = [queries, memory, *layer.parameters()]
+    mine = split_projection(queries, memory, layer, 3)
+    plain = (layer(queries)[:, :3], layer(memory)[:, 3:])
     for one, other in zip(mine, plain, strict=True):
         torch.testing.assert_close(one, other)
     ours, theirs = (torch.autograd.grad(a.square().sum() + b.sin().sum(), inputs) for a, b in (mine, plain))
