@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 SECONDS_BETWEEN_LINES = 10.0  # progress in a file or pipe
@@ -21,7 +21,7 @@ _write_above_bar: Callable[[str], None] | None = None  # set while a bar is on t
 
 
 class _Lossy(io.RawIOBase):
-    """Bytes for a file descriptor; those that it does not take are lost without an error."""
+    """Writes to a file descriptor; bytes that it does not take are lost without an error."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -46,11 +46,7 @@ class _Lossy(io.RawIOBase):
 
 
 def unfailing(stream: TextIO | None) -> TextIO:
-    """What takes the place of stderr: work of hours does not end because nobody can read how far it is.
-
-    Args:
-        stream: sys.stderr; None where it is closed.
-    """
+    """Replace stderr (None where it is closed): hours of work must not end because nobody can read the messages."""
     if stream is None:
         return Path(os.devnull).open("w", encoding="utf-8")
     try:
@@ -60,8 +56,8 @@ def unfailing(stream: TextIO | None) -> TextIO:
     return io.TextIOWrapper(io.BufferedWriter(_Lossy(descriptor)), "utf-8", "backslashreplace", line_buffering=True)
 
 
-class Progress(Protocol):
-    """How far a piece of work is."""
+class Progress:
+    """How far a piece of work is; this base class shows nothing."""
 
     def advance(self, n: int = 1) -> None:
         """Count n more units as done."""
@@ -70,39 +66,25 @@ class Progress(Protocol):
         """Replace the description, such as "training, epoch 2"."""
 
     def show(self, facts: Sequence[str]) -> None:
-        """Replace what is said beside the count, such as ["loss 2.31", "12,345 target tokens/s"]."""
+        """Replace what is shown next to the count, such as ["loss 2.31", "12,345 target tokens/s"]."""
+
+
+SILENT = Progress()
 
 
 def setup(verbosity: int = NORMAL, rank: int = 0) -> None:
-    """Choose how much is said.
-
-    Args:
-        verbosity: QUIET (warnings only), NORMAL or VERBOSE.
-        rank: number of this process; only rank 0 says anything.
-    """
+    """Choose how much is said: QUIET (warnings only), NORMAL or VERBOSE; and by rank 0 only."""
     global _level, _rank
     _level, _rank = verbosity, rank
 
 
-def set_rank(rank: int) -> None:
-    """Say which of several processes this is; only rank 0 says anything from now on."""
-    global _rank
-    _rank = rank
-
-
 def is_first() -> bool:
-    """Whether this process is the one that speaks, and prints results."""
+    """Whether this process is the one that logs and prints results."""
     return _rank == 0
 
 
 def verbosity() -> int:
-    """QUIET, NORMAL or VERBOSE, for another process to be as talkative."""
     return _level
-
-
-def is_verbose() -> bool:
-    """Whether --verbose was given."""
-    return _level >= VERBOSE
 
 
 def notice(text: str) -> None:
@@ -112,13 +94,13 @@ def notice(text: str) -> None:
 
 
 def prompt(text: str) -> None:
-    """Ask a person at a terminal for a line: no line end, nothing under --quiet or where stderr is no terminal."""
+    """Ask a person at a terminal for a line, without a line end; nothing under --quiet or without a terminal."""
     if _level >= NORMAL and _rank == 0 and sys.stderr.isatty():
         print(text, end="", file=sys.stderr, flush=True)
 
 
 def detail(text: str) -> None:
-    """Say what only --verbose asks for."""
+    """Say what only --verbose shows."""
     if _level >= VERBOSE:
         _write(text)
 
@@ -134,11 +116,11 @@ def progress(description: str, total: int | None = None, unit: str = "", done: i
 
     Args:
         description: what is being done, such as "training".
-        total: units in all; None where nobody knows.
+        total: units in all; None if unknown.
         unit: plural name of the unit, such as "updates".
-        done: units of work that goes on where it stopped, which say nothing about the speed.
+        done: units that an earlier call did, which do not count for the speed.
     Yields:
-        What to call as work gets done. One progress at a time.
+        What to call as work gets done. Only one progress may be active at a time.
     """
     if _level < NORMAL or _rank != 0:
         yield SILENT
@@ -151,22 +133,8 @@ def progress(description: str, total: int | None = None, unit: str = "", done: i
         lines.finish()
 
 
-class _Silent:
-    def advance(self, n: int = 1) -> None:
-        pass
-
-    def describe(self, text: str) -> None:
-        pass
-
-    def show(self, facts: Sequence[str]) -> None:
-        pass
-
-
-SILENT: Progress = _Silent()  # shows nothing
-
-
-class _Lines:
-    """Progress for a file or pipe; work that is over before the first line is due leaves none."""
+class _Lines(Progress):
+    """Progress for a file or pipe; work that ends before the first line is due writes none."""
 
     def __init__(self, description: str, total: int | None, unit: str, done: int) -> None:
         self._description, self._total, self._unit = description, total, unit
@@ -195,19 +163,13 @@ class _Lines:
     def _write_line(self, now: float) -> None:
         seconds = max(now - self._started, 1e-9)
         rate = (self._done - self._done_before) / seconds
-        parts = [f"{self._description}: {self._done:,}"]
-        if self._total:
-            parts[0] += f" of {self._total:,}"
-        parts[0] = f"{parts[0]} {self._unit}".rstrip()
-        if self._total:
-            parts[0] += f" ({100 * self._done / self._total:.0f} %)"
-        parts += self._facts
-        parts.append(f"{_significant(rate)} a second")
+        of_total = f" of {self._total:,}" if self._total else ""
+        percent = f" ({100 * self._done / self._total:.0f} %)" if self._total else ""
+        count = f"{self._description}: {self._done:,}{of_total} {self._unit}".rstrip() + percent
+        time_left = f"{clock(seconds)} so far"
         if self._total and self._done < self._total and rate > 0:
-            parts.append(f"{clock((self._total - self._done) / rate)} left")
-        else:
-            parts.append(f"{clock(seconds)} so far")
-        _write(", ".join(parts))
+            time_left = f"{clock((self._total - self._done) / rate)} left"
+        _write(", ".join([count, *self._facts, f"{_significant(rate)} a second", time_left]))
         self._written, self._done_at_line = True, self._done
 
 
@@ -246,7 +208,7 @@ def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[
     with TableAndFacts(*columns, console=console) as rich_progress:
         task = rich_progress.add_task(description, total=total, completed=done)
 
-        class Bar:
+        class Bar(Progress):
             def advance(self, n: int = 1) -> None:
                 rich_progress.advance(task, n)
 

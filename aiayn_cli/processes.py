@@ -49,9 +49,8 @@ def map_in_order(
     """Do the same work on many items.
 
     Args:
-        make: called once in each process with `arguments`; returns what does the work. All can be pickled.
-        arguments: for `make`.
-        items: what to work on; read by this thread, and few are held at once.
+        make: called once in each process with `arguments`; returns what does the work. All must be picklable.
+        items: read by this thread, a few ahead of the results.
         workers: processes; 1 does all the work in this one.
     Yields:
         Each item with its result, in the order of the items.
@@ -94,7 +93,7 @@ def _rank_killed(how: str) -> AiaynError:
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Process:
     name: str
     process: BaseProcess
@@ -110,22 +109,16 @@ class _Process:
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return self.killed(f"{self.name} {how} (PID {self.process.pid})")
 
-    def ask(self, item: object) -> Any:
-        """Send an item and wait for its result.
+    def ask(self, *items: object) -> Any:
+        """Send an item, if any, and wait for the answer.
 
         Raises:
             AiaynError: the process ended.
             Exception: what the work raised.
         """
         try:
-            self.connection.send(item)
-        except OSError as error:
-            raise self.ended() from error
-        return self.answer()
-
-    def answer(self) -> Any:
-        """Wait for an answer; raises as ask()."""
-        try:
+            for item in items:
+                self.connection.send(item)
             is_done, value = self.connection.recv()
         except (EOFError, OSError) as error:
             raise self.ended() from error
@@ -135,20 +128,18 @@ class _Process:
 
 
 class Processes(Generic[Info, Item, Result]):
-    """A pool of processes, used in a `with` block; all of them have ended when it ends.
+    """A pool of processes, used in a `with` block; all have ended when it ends.
 
     Args:
         make: called once in each process; returns information about the work, and what does it. It, its arguments,
-            the items and the results can be pickled.
+            the items and the results must be picklable.
         arguments: for `make`, one tuple per process.
         names: of the processes, for messages.
         killed: turns "worker 2 was ended by SIGKILL (PID 7)" into the error to raise.
         start: "spawn" = fresh processes. "fork" = copies of this one, within milliseconds and with its memory, for work
             that needs neither CUDA nor this process's threads; `make` and its arguments need not be picklable then.
-
     Attributes:
         info: the first process's information about the work.
-
     Raises:
         AiaynError: a process ended before it was ready.
         Exception: what `make` raised.
@@ -172,11 +163,11 @@ class Processes(Generic[Info, Item, Result]):
             for name, each in zip(names, arguments, strict=True):
                 ours, theirs = context.Pipe()
                 process = cast(Any, context).Process(target=_serve, args=(theirs, make, each), name=name, daemon=True)
-                with _deaf_to_interrupts(), _without_stdin():
+                with _while_starting():
                     process.start()
                 theirs.close()  # so that reading ends when the process does
                 self._processes.append(_Process(name, process, ours, killed))
-            self.info = cast(list[Info], [process.answer() for process in self._processes])[0]
+            self.info = cast(list[Info], [process.ask() for process in self._processes])[0]
         except BaseException:
             self.close()
             raise
@@ -208,25 +199,19 @@ class Processes(Generic[Info, Item, Result]):
             AiaynError: a process ended; the results of all items before the one it worked on were given.
             BaseException: what taking an item or working on it raised, after the results before it.
         """
-        order: queue.Queue[tuple[Item, Future[Result]] | BaseException | None] = queue.Queue(2 * len(self._processes))
 
-        def feed() -> None:
-            try:
-                for item in items:
-                    task = item, Future[Result]()
-                    order.put(task)  # waits while the reader is far behind
-                    self._todo.put(task)
-                order.put(None)
-            except BaseException as error:
-                order.put(error)
+        def submit_each() -> Iterator[tuple[Item, Future[Result]]]:
+            for item in items:
+                task = item, Future[Result]()
+                yield task  # goes on once the reader has room for it
+                self._todo.put(task)
 
-        # A daemon: Ctrl-C must not wait for a terminal's next line.
-        threading.Thread(target=feed, name="feeder", daemon=True).start()
-        while (task := order.get()) is not None:
-            if isinstance(task, BaseException):
-                raise task
+        tasks = _read_in_thread(submit_each(), 2 * len(self._processes))
+        while isinstance(task := tasks.get(), tuple):
             item, future = task
             yield item, future.result()
+        if task is not None:
+            raise task
 
     def _drive(self, process: _Process) -> None:
         while (task := self._todo.get()) is not None:
@@ -239,7 +224,7 @@ class Processes(Generic[Info, Item, Result]):
                     return  # the items that no process has taken yet come after this one
 
     def close(self, *, kindly: bool = False) -> None:
-        """End all processes: at once, or `kindly` when they have done what they are at."""
+        """End all processes: immediately, or `kindly`, when each has finished its item."""
         for each in self._processes:
             self._todo.put(None)
             if kindly:
@@ -287,52 +272,42 @@ def _picklable(error: Exception) -> Exception:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started here inherit a blocked SIGINT; this one gets what arrives meanwhile a moment later."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _while_starting() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C from the first moment and never wait for stdin."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # is inherited; arrives here a moment later
+    stdin, sys.stdin = sys.stdin, None  # a fork closes it, and would wait for a thread that is reading it
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _without_stdin() -> Iterator[None]:
-    """Let a forked process start without closing stdin, for which it would wait if a thread is reading it."""
-    stdin, sys.stdin = sys.stdin, None
-    try:
-        with warnings.catch_warnings():  # Python warns of forks beside threads
+        with warnings.catch_warnings():  # Python warns of forks in a process with threads
             warnings.simplefilter("ignore", DeprecationWarning)
             yield
     finally:
         sys.stdin = stdin
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent was killed; otherwise it would wait for work for ever."""
+    """End this process when its parent was killed; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def read_ahead(items: Iterator[Item], ahead: int) -> Iterator[Item]:
-    """The same items in the same order; while one is used, a thread makes the next ones.
+def _read_in_thread(items: Iterable[Item], most: int) -> "queue.Queue[Item | BaseException | None]":
+    """Read items in another thread, up to `most` ahead; the queue ends with None, or with what reading raised."""
+    read: queue.Queue[Item | BaseException | None] = queue.Queue(most)
 
-    Args:
-        items: used by that thread alone.
-        ahead: how many are ready or being made, at most.
-    Raises:
-        Whatever making an item raises, where that item would come.
-    """
-    thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
-    try:
-        waiting: deque[Future[list[Item]]] = deque(thread.submit(_next, items) for _ in range(ahead))
-        while item := waiting.popleft().result():
-            waiting.append(thread.submit(_next, items))
-            yield item[0]
-    finally:
-        thread.shutdown(cancel_futures=True)
+    def run() -> None:
+        try:
+            for item in items:
+                read.put(item)
+            read.put(None)
+        except BaseException as error:
+            read.put(error)
+
+    # A daemon: Ctrl-C must not wait for a terminal's next line.
+    threading.Thread(target=run, name="reader", daemon=True).start()
+    return read
 
 
 def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
@@ -346,38 +321,33 @@ def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
     Raises:
         BaseException: what reading raised, after the items before it.
     """
-    arrived: queue.Queue[list[Item] | BaseException | None] = queue.Queue(_BLOCKS_AHEAD)
-
-    def read() -> None:
-        try:
-            for block in blocks:
-                arrived.put(block)
-            arrived.put(None)
-        except BaseException as error:
-            arrived.put(error)
-
-    # A daemon: Ctrl-C must not wait for a terminal's next line.
-    threading.Thread(target=read, name="reader", daemon=True).start()
+    arrived = _read_in_thread(blocks, _BLOCKS_AHEAD)
     waiting: list[Item] = []
-    end: BaseException | None = None
-    reading = True
-    while reading or waiting:
-        while reading and len(waiting) < at_most:
-            try:
-                block = arrived.get(block=not waiting)
-            except queue.Empty:
-                break
+    block: list[Item] | BaseException | None = []
+    while isinstance(block, list) or waiting:
+        while isinstance(block, list) and len(waiting) < at_most and (not waiting or not arrived.empty()):
+            block = arrived.get()
             if isinstance(block, list):
                 waiting += block
-            else:
-                reading, end = False, block
         if waiting:
             yield waiting[:at_most]
             del waiting[:at_most]
-    if end is not None:
-        raise end
+    if block is not None:
+        raise block
 
 
-def _next(items: Iterator[Item]) -> list[Item]:
-    """The next item, or nothing after the last: a future cannot carry StopIteration."""
-    return list(islice(items, 1))
+def read_ahead(items: Iterator[Item], ahead: int) -> Iterator[Item]:
+    """Give the same items in the same order, while a thread makes up to `ahead` further ones.
+
+    Raises:
+        Whatever making an item raises, where that item would come.
+    """
+    thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+    end: Any = object()
+    try:
+        waiting: deque[Future[Item]] = deque(thread.submit(next, items, end) for _ in range(ahead))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(thread.submit(next, items, end))
+            yield item
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -46,7 +46,7 @@ def run_launch(options: TrainOptions, arguments: Sequence[str], processes: int, 
 
 def _launch(arguments: Sequence[str], processes: int, max_restarts: int) -> None:
     launcher_log = logging.getLogger("torch.distributed.elastic")
-    if not logs.is_verbose():
+    if logs.verbosity() < logs.VERBOSE:
         launcher_log.propagate = False
         launcher_log.handlers = [_Failures() if max_restarts else logging.NullHandler()]
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))

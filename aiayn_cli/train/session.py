@@ -96,7 +96,7 @@ class TrainResult:
 def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
     """Train a model, or go on with a run exactly where it stopped; Terminated or KeyboardInterrupt after a signal."""
     worker = Worker.from_environment()
-    logs.set_rank(worker.rank)
+    logs.setup(logs.verbosity(), worker.rank)
     run = options.run
     with worker.together():
         recipe, data = options.load()
