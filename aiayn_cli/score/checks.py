@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from aiayn_cli import logs
-from aiayn_cli.score.metrics import MetricOptions, is_written_in_characters, primary_language, tokenizer_of
+from aiayn_cli.score.metrics import MetricOptions, is_written_in_characters, tokenizer_of
+from aiayn_cli.text.moses import primary_language
 
 _SCRIPTS = (
     (re.compile("[\u3400-\u9fff\uf900-\ufaff]"), ("zh", "Chinese")),
@@ -17,52 +18,51 @@ _WITHOUT_WORDS = {
     "mya": "Burmese", "bo": "Tibetan", "bod": "Tibetan", "dz": "Dzongkha", "dzo": "Dzongkha",
 }  # fmt: skip
 _SUBWORD_MARKS = re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M)
-_PARTED_PUNCTUATION = re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M)
-_SHARE = 0.2  # of the lines: less than this may be the text itself
-_COPIED = 0.5  # of the lines that are the same as the source
-_WINDOW = 20  # lines that are looked at together for a shift
-_FURTHEST = 3  # lines that a shift may be of
-_IN_PLACE = 0.3  # share of common words from which on a window is in its place
-_CLEAR = 0.15  # share of common words that a shifted window must have more of than the window in place
+_TOKENISED = re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M)
+_SHARE = 0.2  # of the lines: less than this can be the text itself
+_COPIED = 0.5  # share of lines equal to the source
+_WINDOW = 20  # lines compared together to find a shift
+_FURTHEST = 3  # lines of the largest shift that is looked for
+_IN_PLACE = 0.3  # share of common words from which a window counts as not shifted
+_CLEAR = 0.15  # how much larger that share must be for a shifted window than for the window in place
 
 
 def remark_on_language(options: MetricOptions, metrics: Sequence[str], reference: Sequence[str]) -> None:
-    """Log which tokeniser the target language has, or why the one that is used does not suit it.
+    """Log which tokeniser the target language has, or why the one in use does not suit it.
 
     Args:
         options: how the metrics are computed.
         metrics: their names.
         reference: lines of the (first) reference.
     """
-    tokenizer = tokenizer_of(options.tgt_lang)
-    is_chosen = options.tokenize is not None
-    if not is_chosen and tokenizer != "13a" and "bleu" in metrics:
-        logs.notice(f"tokeniser {tokenizer}, for target language {options.tgt_lang}; --tokenize chooses another")
-    if is_written_in_characters(options.tgt_lang) and "ter" in metrics:
-        logs.notice(f"TER counts characters (normalised, Asian support), for target language {options.tgt_lang}")
-    if name := _WITHOUT_WORDS.get(primary_language(options.tgt_lang)):
-        if not is_chosen and "bleu" in metrics:
+    lang = options.tgt_lang
+    tokenizer = tokenizer_of(lang)
+    is_default = options.tokenize is None and "bleu" in metrics
+    if is_default and tokenizer != "13a":
+        logs.notice(f"tokeniser {tokenizer}, for target language {lang}; --tokenize chooses another")
+    if is_written_in_characters(lang) and "ter" in metrics:
+        logs.notice(f"TER counts characters (normalised, Asian support), for target language {lang}")
+    if name := _WITHOUT_WORDS.get(primary_language(lang or "")):
+        if is_default:
             logs.warning(
                 f"{name} has no blanks between words, and 13a finds none: use --tokenize char, or --metric chrf"
             )
-        return
-    found = _language_of_script(reference) if tokenizer == "13a" else None
-    if found is None:
-        return
-    code, name = found
-    wrong = ["BLEU's tokeniser 13a"] if "bleu" in metrics and not is_chosen else []
-    wrong += ["TER by words"] if "ter" in metrics and is_written_in_characters(code) else []
-    if wrong:
-        known = f"the target language is {options.tgt_lang}" if options.tgt_lang else "no target language is named"
-        logs.warning(
-            f"the references look {name}, but {known}: {' and '.join(wrong)} would be false; add -l, such as en-{code}"
-        )
+    elif tokenizer == "13a" and (found := _language_of_script(reference)):
+        code, name = found
+        wrong = ["BLEU's tokeniser 13a"] if is_default else []
+        wrong += ["TER by words"] if "ter" in metrics and is_written_in_characters(code) else []
+        if wrong:
+            known = f"the target language is {lang}" if lang else "no target language is named"
+            logs.warning(
+                f"the references look {name}, but {known}: {' and '.join(wrong)} would be false; "
+                f"add -l, such as en-{code}"
+            )
 
 
 def warn(
     systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], source: Sequence[str] | None
 ) -> list[list[str]]:
-    """Log and return what is suspicious about each system; its name is said where there are several."""
+    """Log and return what is suspicious about each system, by name if there are several."""
     found = [suspicions(lines, references, source) for lines in systems.values()]
     for name, of_system in zip(systems, found, strict=True):
         for suspicion in of_system:
@@ -71,7 +71,7 @@ def warn(
 
 
 def _language_of_script(lines: Sequence[str]) -> tuple[str, str] | None:
-    """Code and name of the language that most lines are in by their script, if sacreBLEU has a tokeniser for it."""
+    """Code and name of the language of most lines by their script, if sacreBLEU has a tokeniser for it."""
     in_han, in_kana, in_hangul = (sum(pattern.search(line) is not None for line in lines) for pattern, _ in _SCRIPTS)
     written = sum(bool(line.strip()) for line in lines)
     if 2 * max(in_han, in_kana, in_hangul) <= written:
@@ -88,19 +88,19 @@ def suspicions(
     """One line for each sign that a score of the hypotheses would be false.
 
     Args:
-        hypotheses: one line for each sentence.
-        references: one or more translations of the whole, as many lines each.
-        sources: what was translated, if it is known.
+        hypotheses: one line per sentence.
+        references: one or more translations of the test set, as many lines each.
+        sources: what was translated, if known.
     """
     found = []
     reference_lines = [line for reference in references for line in reference]
     marked = _share(hypotheses, _SUBWORD_MARKS)
     if marked >= _SHARE > _share(reference_lines, _SUBWORD_MARKS):
         found.append(f"{marked:.0%} of the hypotheses hold sub-word marks (@@ or ▁): join the pieces before scoring")
-    parted = _share(hypotheses, _PARTED_PUNCTUATION)
-    if parted >= _SHARE > _share(reference_lines, _PARTED_PUNCTUATION):
+    tokenised = _share(hypotheses, _TOKENISED)
+    if tokenised >= _SHARE > _share(reference_lines, _TOKENISED):
         found.append(
-            f"{parted:.0%} of the hypotheses look tokenised (blanks before punctuation), the references do not: "
+            f"{tokenised:.0%} of the hypotheses look tokenised (blanks before punctuation), the references do not: "
             "detokenise before scoring"
         )
     capitals, expected = _share_with_capitals(hypotheses), _share_with_capitals(reference_lines)
@@ -108,28 +108,19 @@ def suspicions(
         few = "no hypothesis holds" if capitals == 0 else f"only {capitals:.0%} of the hypotheses hold"
         found.append(f"{few} a capital letter, but the references do: BLEU counts case")
     blank = sum(
-        not hypothesis.strip() and any(reference[number].strip() for reference in references)
-        for number, hypothesis in enumerate(hypotheses)
+        not ours.strip() and any(map(str.strip, lines)) for ours, *lines in zip(hypotheses, *references, strict=True)
     )
     if blank:
         found.append(f"{blank:,} of {len(hypotheses):,} hypotheses are blank where a reference is not")
     if sources is not None:
-        found += _copies(hypotheses, references, sources)
+        for number, reference in enumerate(references, start=1):
+            if (same := _same(reference, sources)) >= _COPIED:
+                name = "the reference" if len(references) == 1 else f"reference {number}"
+                found.append(f"{name} looks like the source: {same:.0%} of its lines are the same")
+        if (same := _same(hypotheses, sources)) >= _COPIED:
+            found.append(f"the hypotheses look like the source: {same:.0%} of them are the same")
     if shift := _shift(hypotheses, references[0]):
         found.append(shift)
-    return found
-
-
-def _copies(hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]) -> list[str]:
-    found = []
-    for number, reference in enumerate(references, start=1):
-        same = _same(reference, sources)
-        if same >= _COPIED:
-            name = "the reference" if len(references) == 1 else f"reference {number}"
-            found.append(f"{name} looks like the source: {same:.0%} of its lines are the same")
-    same = _same(hypotheses, sources)
-    if same >= _COPIED:
-        found.append(f"the hypotheses look like the source: {same:.0%} of them are the same")
     return found
 
 
@@ -139,10 +130,7 @@ def _same(lines: Sequence[str], sources: Sequence[str]) -> float:
 
 
 def _shift(hypotheses: Sequence[str], reference: Sequence[str]) -> str:
-    """Say where lines of a file seem to be lost or added: where windows fit better some lines up or down.
-
-    Text in two languages that share few words gives no sign, and needs none: hypotheses and references are in one.
-    """
+    """Say where lines of a file seem to be lost or added: where windows fit better some lines up or down."""
     units = _units(reference)
 
     def overlap(numbers: range, by: int) -> float:
@@ -162,20 +150,17 @@ def _shift(hypotheses: Sequence[str], reference: Sequence[str]) -> str:
         if overlap(window[::3], 0) > _IN_PLACE:  # nearly all windows: no need to look further
             continue
         here = overlap(window, 0)
-        best = max(overlap(window, by) for by in range(-_FURTHEST, _FURTHEST + 1))
-        if best > here + _CLEAR:
+        if max(overlap(window, by) for by in range(-_FURTHEST, _FURTHEST + 1)) > here + _CLEAR:
             shifted.append(start)
     if not shifted:
         return ""
     share = f"{len(shifted):,} of {len(windows):,} stretches of {_WINDOW} lines"
-    return (
-        f"lines seem to be shifted from line {shifted[0] + 1:,} on: "
-        f"{share} fit better up to {_FURTHEST} lines up or down"
-    )
+    where = f"{share} fit better up to {_FURTHEST} lines up or down"
+    return f"lines seem to be shifted from line {shifted[0] + 1:,} on: {where}"
 
 
 def _units(reference: Sequence[str]) -> Callable[[str], frozenset[str]]:
-    """What lines are compared by: words, or characters where blanks are rare."""
+    """Split a line into what is compared: words, or characters where blanks are rare."""
     text = "".join(reference[:200])
     if text.count(" ") < len(text) / 30:
         return frozenset

@@ -1,52 +1,32 @@
 """COMET (Rei et al. 2020), where it is installed: a neural metric that reads the source too.
 
-It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore no extra of
-ours: those are pinned with numpy 2. It downloads its model from a hub and unpickles it, so whoever runs it trusts that
-hub. Nothing else in this toolkit does so, and nothing is loaded before this metric is chosen.
+It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore not an extra
+of ours: those are pinned with numpy 2. It downloads its model from a hub and unpickles it, so whoever runs it trusts
+that hub. Nothing else in this toolkit does so, and nothing is loaded before this metric is chosen.
 """
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sacrebleu.metrics.base import Score as SacreScore
+
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.score.metrics import Score, Statistics
+from aiayn_cli.score.metrics import SacreMetric, Score, Statistics
 
 COMET_MODEL = "Unbabel/wmt22-comet-da"
-_LINES_TOGETHER = 16
-
-
-@dataclass(frozen=True)
-class _Total:
-    """A score as sacreBLEU's tests read it."""
-
-    name: str
-    score: float
-
-
-class _Signature:
-    """Key-value pairs in sacreBLEU's form; its tests add their own."""
-
-    def __init__(self, model: str) -> None:
-        self._info = {"model": model, "version": metadata.version("unbabel-comet")}
-
-    def update(self, key: str, value: object) -> None:
-        self._info[key] = str(value)
-
-    def __str__(self) -> str:
-        return "|".join(f"{key}:{value}" for key, value in self._info.items())
+_BATCH_LINES = 16
 
 
 class CometMetric:
     """COMET with one reference and the source.
 
     Args:
-        references: exactly one translation of the whole.
+        references: exactly one translation of the test set.
         sources: what was translated.
-        model: name on the hub, or a checkpoint's file.
+        model: name on the hub, or a checkpoint file.
     Raises:
         AiaynError: it is not installed, cannot be loaded, or lacks what it reads.
     """
@@ -55,17 +35,14 @@ class CometMetric:
     lower_is_better = False
 
     def __init__(
-        self,
-        references: Sequence[Sequence[str]],
-        sources: Sequence[str] | None,
-        model: str = COMET_MODEL,
+        self, references: Sequence[Sequence[str]], sources: Sequence[str] | None, model: str = COMET_MODEL
     ) -> None:
         if sources is None:
             raise AiaynError("COMET reads the source too", "add --source FILE, or score a set with -t")
         if len(references) != 1:
             raise AiaynError(f"COMET takes one reference, not {len(references)}", "name one")
         try:
-            package = importlib.import_module("comet")  # here, because few have it, and it loads much
+            package = importlib.import_module("comet")  # here, because few have it, and it loads torch
         except ImportError as error:
             raise AiaynError(
                 "the metric comet needs the package unbabel-comet, which is not installed",
@@ -81,18 +58,19 @@ class CometMetric:
         self._name = model
         self._gpus = min(1, importlib.import_module("torch").cuda.device_count())
         self._sources, self._reference = sources, references[0]
+        self.backend = self
 
     def statistics(self, systems: Sequence[Sequence[str]]) -> list[Statistics]:
-        """The score of each line, times 100, and a one to divide their sum by."""
-        return [self._predict(hypotheses) for hypotheses in systems]
-
-    def _predict(self, hypotheses: Sequence[str]) -> Statistics:
-        samples = [
-            {"src": source, "mt": hypothesis, "ref": reference}
-            for source, hypothesis, reference in zip(self._sources, hypotheses, self._reference, strict=True)
-        ]
-        found = self._model.predict(samples, batch_size=_LINES_TOGETHER, gpus=self._gpus, progress_bar=False)
-        return [[100 * float(score), 1.0] for score in found.scores]
+        """The score of each line, times 100, and a 1, since their mean is the score."""
+        statistics: list[Statistics] = []
+        for hypotheses in systems:
+            samples = [
+                {"src": source, "mt": hypothesis, "ref": reference}
+                for source, hypothesis, reference in zip(self._sources, hypotheses, self._reference, strict=True)
+            ]
+            found = self._model.predict(samples, batch_size=_BATCH_LINES, gpus=self._gpus, progress_bar=False)
+            statistics.append([[100 * float(score), 1.0] for score in found.scores])
+        return statistics
 
     def score(self, statistics: Statistics) -> Score:
         found = self._aggregate_and_compute(statistics)
@@ -103,15 +81,27 @@ class CometMetric:
 
     # What sacreBLEU's tests call.
 
-    @property
-    def backend(self) -> Any:
-        return self
-
-    def get_signature(self) -> Any:
+    def get_signature(self) -> "_Signature":
         return _Signature(self._name)
 
-    def _aggregate_and_compute(self, statistics: Statistics) -> _Total:
+    def _aggregate_and_compute(self, statistics: Statistics) -> SacreScore:
         return self._compute_score_from_stats([sum(column) for column in zip(*statistics, strict=True)])
 
-    def _compute_score_from_stats(self, totals: Sequence[float]) -> _Total:
-        return _Total(self.label, float(totals[0] / totals[1]))
+    def _compute_score_from_stats(self, totals: Sequence[float]) -> SacreScore:
+        return SacreScore(self.label, float(totals[0] / totals[1]))
+
+
+class _Signature:
+    """Key-value pairs in sacreBLEU's form; its tests add their own."""
+
+    def __init__(self, model: str) -> None:
+        self._info = {"model": model, "version": metadata.version("unbabel-comet")}
+
+    def update(self, key: str, value: object) -> None:
+        self._info[key] = str(value)
+
+    def __str__(self) -> str:
+        return "|".join(f"{key}:{value}" for key, value in self._info.items())
+
+
+Metric = SacreMetric | CometMetric

@@ -108,7 +108,7 @@ def score(
     """
     start_logs(quiet, verbose)
     with loading():  # here, because it imports sacrebleu
-        from aiayn_cli.score.session import ScoreOptions, run_echo, run_score, run_score_brackets
+        from aiayn_cli.score.session import MetricOptions, ScoreOptions, run_echo, run_score, run_score_brackets
 
     if parameters is not None and not brackets:
         raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")
@@ -123,7 +123,7 @@ def score(
         if given := [name for name, value in of_text.items() if value]:
             raise UsageError(f"--brackets with {given[0]}, which is for text", "leave out one of the two")
         trees = "-" if hyp is None else hyp[0]
-        print_result(run_score_brackets(references or (), hypotheses=trees, parameters=parameters), as_json)
+        print_result(run_score_brackets(references or (), trees, parameters), as_json)
         return
     if echo is not None:
         if test_set is None:
@@ -134,29 +134,13 @@ def score(
         return
     if sentences and as_json:
         raise UsageError("--sentences and --json both write to stdout", "give one of them")
+    how = MetricOptions(tokenize=tokenize, lowercase=lowercase, smooth=smooth, smooth_value=smooth_value)
     options = ScoreOptions(
-        references=references or (),
-        hypotheses=hyp or ("-",),
-        metrics=metric,
-        tokenize=tokenize,
-        lowercase=lowercase,
-        smooth=smooth,
-        smooth_value=smooth_value,
-        langs=langs,
-        test_set=test_set,
-        from_folder=from_folder,
-        source=source,
-        confidence=confidence,
-        compare=compare,
-        resamples=resamples,
-        trials=trials,
-        compound_split=compound_split,
-        by=by,
-        worst=worst,
-        html=html,
-        sentences=sentences,
+        references=references or (), hypotheses=hyp or ("-",), metrics=metric, how=how, langs=langs, test_set=test_set,
+        from_folder=from_folder, source=source, confidence=confidence, compare=compare, resamples=resamples,
+        trials=trials, compound_split=compound_split, by=by, worst=worst, html=html, sentences=sentences,
         comet_model=comet_model,
-    )
+    )  # fmt: skip
     result = run_score(options)
     if as_json:
         print_result(result, as_json=True)

@@ -15,25 +15,15 @@ _ERRORS_NAMED = 5  # one by one; the rest are only counted
 
 @dataclass(frozen=True)
 class BracketResult:
-    """How trees did.
+    """What `aiayn score --brackets` prints."""
 
-    Attributes:
-        hypotheses: the file, or "stdin".
-        reference: the file.
-        lines: of each of them.
-        cutoff: words of the longest sentence in `short`.
-        all: over all sentences.
-        short: over those of at most `cutoff` words.
-        signature: by which rules; two scores can be compared only where it is the same.
-    """
-
-    hypotheses: str
+    hypotheses: str  # the file, or "stdin"
     reference: str
-    lines: int
-    cutoff: int
+    lines: int  # of each of them
+    cutoff: int  # words of the longest sentence in `short`
     all: BracketScore
     short: BracketScore
-    signature: str
+    signature: str  # only scores with the same one can be compared
 
     def __str__(self) -> str:
         rows = zip(self.all.rows(), self.short.rows(), strict=True)
@@ -43,22 +33,21 @@ class BracketResult:
 
 
 def run_score_brackets(
-    references: Sequence[Path], *, hypotheses: str = "-", parameters: Path | None = None
+    references: Sequence[Path], hypotheses: str = "-", parameters: Path | None = None
 ) -> BracketResult:
-    """Score trees against reference trees, both one a line.
+    """Score trees against reference trees, both one per line.
 
     Args:
         references: one file.
         hypotheses: the trees: a file, or "-" for stdin.
-        parameters: a parameter file of EVALB; None = as its COLLINS.prm, with ROOT and S1 counted as little as TOP.
+        parameters: a parameter file of EVALB; None = as its COLLINS.prm, with ROOT and S1 ignored like TOP.
 
     Raises:
         AiaynError: a file is missing or not text, line counts differ, a parameter is unknown.
     """
     if len(references) != 1:
         raise UsageError(f"--brackets with {len(references)} references", "trees are scored against one file of trees")
-    named = [str(references[0]), hypotheses, *([str(parameters)] if parameters else [])]
-    if named.count("-") > 1:
+    if [str(references[0]), hypotheses, str(parameters)].count("-") > 1:
         raise UsageError("stdin is named more than once", "give the trees with --hyp FILE")
     rules = read_rules(read_file(parameters), display_name(parameters)) if parameters else BracketRules()
     gold, test = read_file(references[0]), read_file(hypotheses)

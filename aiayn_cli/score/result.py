@@ -8,12 +8,13 @@ from pathlib import Path
 
 from aiayn_cli import __version__
 from aiayn_cli.pages.page import render_page
-from aiayn_cli.score.compound_split import CompoundSplitScore
-from aiayn_cli.score.metrics import Score
+from aiayn_cli.score.metrics import CompoundSplitScore, Score
 from aiayn_cli.score.significance import Comparison
 
 SIGNIFICANT = 0.05
-_RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+# By the HTML element for what only one side has: its colour on a terminal, and its brackets elsewhere.
+_MARKS = {"del": ("\x1b[32m", "[-", "-]"), "mark": ("\x1b[31m", "{+", "+}")}
+_PLAIN = "\x1b[0m"
 # Words, blanks, and each other character by itself; Chinese and Japanese, without blanks, are compared by character.
 _TOKEN = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\s+|[^\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|.", re.S
@@ -22,53 +23,32 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class SystemScores:
-    """How one system did.
+    """The scores of one system."""
 
-    Attributes:
-        hypotheses: the file, or "stdin".
-        scores: one for each metric.
-        compound_split: BLEU in the paper's convention, with --compound-split.
-        warnings: signs that these scores do not mean what they seem to.
-    """
-
-    hypotheses: str
-    scores: tuple[Score, ...]
-    compound_split: CompoundSplitScore | None = None
-    warnings: tuple[str, ...] = ()
+    hypotheses: str  # the file, or "stdin"
+    scores: tuple[Score, ...]  # one per metric
+    compound_split: CompoundSplitScore | None = None  # BLEU in the paper's convention
+    warnings: tuple[str, ...] = ()  # signs that these scores do not mean what they seem to
 
 
 @dataclass(frozen=True)
 class PartScores:
-    """How the systems did on a part of the lines.
+    """The scores of all systems on a part of the lines."""
 
-    Attributes:
-        part: what they have in common, such as "11-20 words".
-        lines: how many.
-        scores: by metric, in the order of the metrics; of each system, in their order.
-    """
-
-    part: str
-    lines: int
-    scores: tuple[tuple[float, ...], ...]
+    part: str  # what the lines have in common, such as "11-20 words"
+    lines: int  # how many
+    scores: tuple[tuple[float, ...], ...]  # [metrics][systems]
 
 
 @dataclass(frozen=True)
 class ScoredLine:
-    """One line of the test set.
+    """One line of the test set."""
 
-    Attributes:
-        line: its number, from 1.
-        scores: by metric: of each system.
-        source: what was translated, if it is known.
-        references: its translations.
-        hypotheses: of each system.
-    """
-
-    line: int
-    scores: dict[str, tuple[float, ...]]
-    source: str | None
+    line: int  # its number, from 1
+    scores: dict[str, tuple[float, ...]]  # of each system, by metric
+    source: str | None  # None = unknown
     references: tuple[str, ...]
-    hypotheses: tuple[str, ...]
+    hypotheses: tuple[str, ...]  # of each system
 
 
 @dataclass(frozen=True)
@@ -83,27 +63,20 @@ class Fragment:
         return not self.is_shared and bool(self.text.strip())
 
 
+Column = tuple[str, list[Fragment], str]  # title, text, and the element of fragments that are marked (see _MARKS)
+
+
 @dataclass(frozen=True)
 class ScoreResult:
-    """What was scored, and how it did.
+    """What was scored, and how it did."""
 
-    Attributes:
-        references: the files, or the test set's names.
-        lines: of each of them.
-        systems: one or more.
-        comparisons: of each system with the first one, with --compare.
-        parts: rows of --by.
-        worst: lines of --worst.
-        html: the page that was written.
-    """
-
-    references: tuple[str, ...]
-    lines: int
-    systems: tuple[SystemScores, ...]
-    comparisons: tuple[Comparison, ...] = ()
-    parts: tuple[PartScores, ...] = ()
+    references: tuple[str, ...]  # the files, or the test set's names
+    lines: int  # of each of them
+    systems: tuple[SystemScores, ...]  # one or more
+    comparisons: tuple[Comparison, ...] = ()  # of each system with the first one
+    parts: tuple[PartScores, ...] = ()  # of --by
     worst: tuple[ScoredLine, ...] = ()
-    html: Path | None = None
+    html: Path | None = None  # the page that was written
 
     def __str__(self) -> str:
         return self.text()
@@ -112,66 +85,56 @@ class ScoreResult:
         """The scores with their signatures, then everything else that was requested.
 
         Args:
-            colour: for a terminal: what only one side has in colour; else it is in brackets.
+            colour: show what only one side has in colour, for a terminal, instead of in brackets.
         """
-        parts = [*self._scores()]
+        blocks = [*self._scores()]
         if self.comparisons:
-            parts.append(
+            blocks.append(
                 "p: how likely a difference of this size would be, were both systems equally good; "
                 f"* where it is below {SIGNIFICANT}."
             )
         if self.parts:
-            parts.append(self._parts_table())
-        parts += [self._line(line, colour) for line in self.worst]
-        return "\n\n".join(parts)
+            blocks.append(self._parts_table())
+        blocks += [self._line(line, colour) for line in self.worst]
+        return "\n\n".join(blocks)
 
     def _scores(self) -> Iterator[str]:
         if len(self.systems) == 1:
             [system] = self.systems
-            both = [*system.scores, *([system.compound_split] if system.compound_split else [])]
-            yield "\n".join(map(str, both))
+            yield "\n".join(map(str, filter(None, (*system.scores, system.compound_split))))
             return
         for number, first in enumerate(self.systems[0].scores):
-            yield text_table(self._metric_rows(number)) + "\n" + "\n".join(self._signatures(first))
+            tests = {each.system: each for each in self.comparisons if each.metric == first.metric}
+            signatures = [first.signature]
+            for test in list(tests.values())[:1]:
+                signatures += [test.bootstrap_signature, test.randomisation_signature]
+            yield "\n".join([text_table(self._metric_rows(number, tests)), *dict.fromkeys(signatures)])
         splits = [system.compound_split for system in self.systems if system.compound_split]
         if splits:
             rows = [["system", "compound-split tokenised BLEU"]]
             rows += [[s.hypotheses, f"{x.score:.2f}"] for s, x in zip(self.systems, splits, strict=True)]
             yield f"{text_table(rows)}\n{splits[0].method}"
 
-    def _metric_rows(self, number: int) -> list[list[str]]:
-        metric = self.systems[0].scores[number].metric
-        with_confidence = self.systems[0].scores[number].mean is not None
-        rows = [["system", metric]]
-        if with_confidence:
-            rows[0].append("μ ± 95 %")
-        if self.comparisons:
-            rows[0] += ["difference", "p bootstrap", "p randomisation"]
-        tests = {each.system: each for each in self.comparisons if each.metric == metric}
+    def _metric_rows(self, number: int, tests: dict[str, Comparison]) -> list[list[str]]:
+        first = self.systems[0].scores[number]
+        rows = [["system", first.metric]]
+        rows[0] += ["μ ± 95 %"] if first.mean is not None else []
+        rows[0] += ["difference", "p bootstrap", "p randomisation"] if tests else []
         for system in self.systems:
             score = system.scores[number]
             row = [system.hypotheses, f"{score.score:.2f}"]
-            if with_confidence:
+            if score.mean is not None:
                 row.append(f"{score.mean:.2f} ± {score.interval:.2f}")
             if test := tests.get(system.hypotheses):
                 row += [f"{test.difference:+.2f}", _p(test.p_bootstrap), _p(test.p_randomisation)]
-            elif self.comparisons:
+            elif tests:
                 row += ["baseline", "", ""]
             rows.append(row)
         return rows
 
-    def _signatures(self, score: Score) -> list[str]:
-        tests = [each for each in self.comparisons if each.metric == score.metric][:1]
-        signatures = [(each.bootstrap_signature, each.randomisation_signature) for each in tests]
-        return list(dict.fromkeys([score.signature, *(signature for both in signatures for signature in both)]))
-
     def _parts_table(self) -> str:
-        metrics = [score.metric for score in self.systems[0].scores]
-        titles = [
-            metric if len(self.systems) == 1 else f"{metric} {system.hypotheses}"
-            for metric in metrics
-            for system in self.systems
-        ]
+        names = [""] if len(self.systems) == 1 else [f" {system.hypotheses}" for system in self.systems]
+        titles = [f"{score.metric}{name}" for score in self.systems[0].scores for name in names]
         rows = [["part", "lines", *titles]]
         for part in self.parts:
             values = [f"{value:.2f}" for of_metric in part.scores for value in of_metric]
@@ -179,25 +142,18 @@ class ScoreResult:
         return text_table(rows)
 
     def _line(self, line: ScoredLine, colour: bool) -> str:
-        def marked(fragments: Sequence[Fragment], code: str, brackets: str) -> str:
-            form = f"{code}{{}}{_PLAIN}" if colour else brackets
-            return "".join(form.format(each.text) if each.is_marked else each.text for each in fragments)
-
         names = ["hypothesis"] if len(self.systems) == 1 else [system.hypotheses for system in self.systems]
         width = max(map(len, (*names, "reference 1", "source")))
         title = ", ".join(
             f"{metric} {' / '.join(f'{value:.1f}' for value in values)}" for metric, values in line.scores.items()
         )
-        rows = [] if line.source is None else [("source", line.source)]
-        compared = [differences(line.references[0], hypothesis) for hypothesis in line.hypotheses]
-        # With several systems the reference has no one set of differences: each hypothesis shows its own.
-        first = marked(compared[0][0], _GREEN, "[-{}-]") if len(compared) == 1 else line.references[0]
-        rows.append(("reference", first))
-        rows += [(f"reference {number}", text) for number, text in enumerate(line.references[1:], start=2)]
-        rows += [
-            (name, marked(fragments, _RED, "{{+{}+}}")) for name, (_, fragments) in zip(names, compared, strict=True)
-        ]
-        return "\n".join([f"line {line.line:,}: {title}", *(f"{name:<{width}}  {text}" for name, text in rows)])
+        rows = [f"line {line.line:,}: {title}"]
+        for name, fragments, element in _columns(line, names):
+            in_colour, *brackets = _MARKS.get(element, ("", "", ""))
+            start, end = (in_colour, _PLAIN) if colour else brackets
+            text = "".join(f"{start}{each.text}{end}" if each.is_marked else each.text for each in fragments)
+            rows.append(f"{name:<{width}}  {text}")
+        return "\n".join(rows)
 
     def page(self, parts: Sequence[PartScores], lines: Sequence[ScoredLine]) -> str:
         """A page that shows one system or compares two: scores, parts, and every line with what differs.
@@ -221,22 +177,24 @@ class ScoreResult:
 
 
 def _article(line: ScoredLine, names: Sequence[str], sign: int) -> dict[str, object]:
-    """A line as the page shows it; its columns are (name, fragments, element of those that are marked)."""
+    """A line as the page shows it."""
     values = next(iter(line.scores.values()))
-    compared = [differences(line.references[0], hypothesis) for hypothesis in line.hypotheses]
-    columns = [] if line.source is None else [("source", [Fragment(line.source)], "")]
-    columns.append(("reference", compared[0][0] if len(compared) == 1 else [Fragment(line.references[0])], "del"))
-    columns += [(f"reference {n}", [Fragment(text)], "") for n, text in enumerate(line.references[1:], start=2)]
-    columns += [
-        (f"{name}, {value:.1f}", fragments, "mark")
-        for name, value, (_, fragments) in zip(names, values, compared, strict=True)
-    ]
     return {
         "line": line.line,
         "mean": sign * sum(values) / len(values),
         "difference": sign * (values[0] - values[1]) if len(values) == 2 else None,
-        "columns": columns,
+        "columns": _columns(line, [f"{name}, {value:.1f}" for name, value in zip(names, values, strict=True)]),
     }
+
+
+def _columns(line: ScoredLine, names: Sequence[str]) -> list[Column]:
+    compared = [differences(line.references[0], hypothesis) for hypothesis in line.hypotheses]
+    # With several systems each hypothesis shows its own differences, so that the reference has none to show.
+    reference = compared[0][0] if len(compared) == 1 else [Fragment(line.references[0])]
+    columns = [] if line.source is None else [("source", [Fragment(line.source)], "")]
+    columns.append(("reference", reference, "del"))
+    columns += [(f"reference {n}", [Fragment(text)], "") for n, text in enumerate(line.references[1:], start=2)]
+    return columns + [(name, fragments, "mark") for name, (_, fragments) in zip(names, compared, strict=True)]
 
 
 def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:

@@ -3,31 +3,32 @@
 import importlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.corpora.named_corpora import parse_langs
 from aiayn_cli.corpora.test_sets import TestSet, load_test_set
-from aiayn_cli.errors import AiaynError, DataError, UsageError
+from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.files import check_writable, read_place, write_output
 from aiayn_cli.processes import default_workers
 from aiayn_cli.score.checks import remark_on_language, warn
-from aiayn_cli.score.comet import COMET_MODEL, CometMetric
-from aiayn_cli.score.compound_split import compound_split_bleu
+from aiayn_cli.score.comet import COMET_MODEL, CometMetric, Metric
 from aiayn_cli.score.metrics import (
-    Metric,
-    MetricOptions,
+    DEFAULTS,
     SacreMetric,
-    Smoothing,
     Statistics,
+    compound_split_bleu,
     find_metrics,
     is_written_in_characters,
 )
+from aiayn_cli.score.metrics import MetricOptions as MetricOptions  # for the command
 from aiayn_cli.score.parse_score import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.score.result import PartScores, ScoredLine, ScoreResult, SystemScores
 from aiayn_cli.score.significance import RESAMPLES, TRIALS, compare, with_confidence
+from aiayn_cli.text.compression import compression_of_name
 from aiayn_cli.text.lines import display_name, read_file, write_records
 
 _UPPER_ENDS = (10, 20, 30, 40, 50)  # words of the reference, of --by length
@@ -42,10 +43,7 @@ class ScoreOptions:
     references: Sequence[Path] = ()  # empty with a test set
     hypotheses: Sequence[str] = ("-",)  # of each system; "-" is stdin
     metrics: str = "bleu"  # with commas
-    tokenize: str | None = None  # this and the next three: see MetricOptions
-    lowercase: bool = False
-    smooth: Smoothing = "exp"
-    smooth_value: float | None = None
+    how: MetricOptions = DEFAULTS  # without the target language
     langs: str | None = None  # None = the target language is the suffix of the first reference's name
     test_set: str | None = None  # one of sacreBLEU's
     from_folder: Path | None = None  # has the test set's archive
@@ -61,14 +59,8 @@ class ScoreOptions:
     sentences: bool = False
     comet_model: str = COMET_MODEL
 
-    @property
-    def inputs(self) -> list[str]:
-        """All files that are read; "-" is stdin."""
-        labels = () if self.by in (None, "length") else (self.by,)
-        return [*map(str, self.references), *self.hypotheses, *filter(None, (self.source, *labels))]
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Texts:
     """What is scored, with as many lines each."""
 
@@ -85,7 +77,7 @@ class Texts:
         return len(self.reference_lines[0])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Scored:
     """A metric, and its counts of each system's lines."""
 
@@ -107,101 +99,80 @@ def run_score(options: ScoreOptions) -> ScoreResult:
     names = find_metrics(options.metrics)
     _check_usage(options)
     tgt_lang = _target_language(options.langs, options.references)
-    metric_options = MetricOptions(
-        tokenize=options.tokenize,
-        tgt_lang=tgt_lang,
-        lowercase=options.lowercase,
-        smooth=options.smooth,
-        smooth_value=options.smooth_value,
-    )
+    how = replace(options.how, tgt_lang=tgt_lang)
     texts = read_texts(options)
-    remark_on_language(metric_options, names, texts.reference_lines[0])
+    remark_on_language(how, names, texts.reference_lines[0])
     warnings = warn(texts.systems, texts.reference_lines, texts.source)
-    scored = [_count(name, texts, metric_options, options.comet_model) for name in names]
+    scored = [_count(name, texts, how, options.comet_model) for name in names]
+    systems = []
+    for number, (name, lines) in enumerate(texts.systems.items()):
+        scores = [
+            with_confidence(each.metric, each.statistics[number], options.resamples)
+            if options.confidence
+            else each.metric.score(each.statistics[number])
+            for each in scored
+        ]
+        split = compound_split_bleu(lines, texts.reference_lines, tgt_lang) if options.compound_split else None
+        systems.append(SystemScores(name, tuple(scores), split, tuple(warnings[number])))
+    comparisons = []
+    for each in scored if options.compare else ():
+        comparisons += compare(each.metric, list(texts.systems), each.statistics, options.resamples, options.trials)
     parts = _parts(options.by, texts, tgt_lang)
     result = ScoreResult(
         references=tuple(texts.references),
         lines=texts.lines,
-        systems=tuple(
-            SystemScores(
-                hypotheses=name,
-                scores=tuple(
-                    with_confidence(each.metric, each.statistics[number], options.resamples)
-                    if options.confidence
-                    else each.metric.score(each.statistics[number])
-                    for each in scored
-                ),
-                compound_split=compound_split_bleu(texts.systems[name], texts.reference_lines, tgt_lang)
-                if options.compound_split
-                else None,
-                warnings=tuple(warnings[number]),
-            )
-            for number, name in enumerate(texts.systems)
-        ),
-        comparisons=tuple(
-            comparison
-            for each in (scored if options.compare else ())
-            for comparison in compare(
-                each.metric, list(texts.systems), each.statistics, options.resamples, options.trials
-            )
-        ),
+        systems=tuple(systems),
+        comparisons=tuple(comparisons),
         parts=_part_scores(parts, scored),
         worst=tuple(_scored_line(number, texts, scored) for number in _worst(scored[0], options.worst)),
         html=options.html,
     )
     if options.html is not None:
         parts = parts or _parts("length", texts, tgt_lang)
-        lines = [_scored_line(number, texts, scored) for number in range(texts.lines)]
-        write_output(options.html, result.page(_part_scores(parts, scored), lines), "give another --html")
+        all_lines = [_scored_line(number, texts, scored) for number in range(texts.lines)]
+        write_output(options.html, result.page(_part_scores(parts, scored), all_lines), "give another --html")
     if options.sentences:
         _write_sentences(texts, scored)
     return result
 
 
 def run_echo(test_set: str, langs: str | None, side: str, from_folder: Path | None = None) -> None:
-    """Write one side of a test set, "src" or its first "ref", to stdout.
-
-    Raises:
-        AiaynError: there is no such set, or it cannot be downloaded.
-    """
+    """Write one side of a test set, "src" or its first "ref", to stdout; raises AiaynError as load_test_set() does."""
     found = load_set(test_set, langs, from_folder)
     write_records(sys.stdout.buffer, found.source if side == "src" else next(iter(found.references.values())))
     sys.stdout.buffer.flush()
 
 
 def _check_usage(options: ScoreOptions) -> None:
-    test_set, smooth, html = options.test_set, options.smooth, options.html
+    test_set, how, html = options.test_set, options.how, options.html
     if test_set is None and not options.references:
         raise UsageError("there is nothing to score against", "name a reference, or one of sacreBLEU's sets with -t")
     if test_set is not None and (options.references or options.source is not None):
         raise UsageError(f"-t {test_set} brings its own references and source", "leave out the files, or -t")
     if test_set is None and options.from_folder is not None:
-        raise UsageError(
-            f"--from {options.from_folder} without -t",
-            "it is the folder with a test set's archive: add -t, or leave it out",
-        )
+        hint = "it is the folder with a test set's archive: add -t, or leave it out"
+        raise UsageError(f"--from {options.from_folder} without -t", hint)
     if options.compare and len(options.hypotheses) < 2:
         raise UsageError("--compare needs two systems", "add another --hyp")
     if html is not None and len(options.hypotheses) > 2:
         raise UsageError(f"--html shows one or two systems, not {len(options.hypotheses)}", "name two with --hyp")
-    if options.smooth_value is not None and smooth not in ("floor", "add-k"):
-        raise UsageError(f"--smooth-value {options.smooth_value:g} with --smooth {smooth}", "it is for floor and add-k")
+    if how.smooth_value is not None and how.smooth not in ("floor", "add-k"):
+        raise UsageError(f"--smooth-value {how.smooth_value:g} with --smooth {how.smooth}", "it is for floor and add-k")
+    labels = None if options.by == "length" else options.by
+    inputs = [*map(str, options.references), *options.hypotheses, *filter(None, (options.source, labels))]
     if html is not None:
-        _check_page(html, options.inputs)
-    if options.inputs.count("-") > 1:
+        _check_page(html, inputs)
+    if inputs.count("-") > 1:
         hint = "give the labels with --by FILE" if options.by == "-" else "give the hypotheses with --hyp FILE"
         raise UsageError("stdin is named more than once", hint)
-    for group, what in ((options.hypotheses, "--hyp"), (list(map(str, options.references)), "reference")):
-        if twice := [name for name in group if list(group).count(name) > 1]:
+    for names, what in ((options.hypotheses, "--hyp"), (options.references, "reference")):
+        if twice := [name for name, count in Counter(map(str, names)).items() if count > 1]:
             raise UsageError(f"{what} {twice[0]} is named twice", "name each once")
 
 
 def _check_page(path: Path, inputs: Sequence[str]) -> None:
-    """Refuse a place where no page can be written, before any work is done."""
     if str(path) == "-":
-        raise UsageError("--html - is no file, and stdout has the scores", "name a file, such as --html compare.html")
-    if path.is_dir():
-        raise AiaynError(f"{path} is a folder, but --html writes a file", f"name a file in it: {path / 'compare.html'}")
+        raise UsageError("--html - is not a file, and stdout has the scores", "name a file: --html compare.html")
     check_writable(path)
     place = read_place(path, inputs)
     if place is not None:
@@ -241,33 +212,28 @@ def read_texts(options: ScoreOptions) -> Texts:
 
 
 def load_set(name: str, langs: str | None, from_folder: Path | None) -> TestSet:
-    """One of sacreBLEU's test sets, downloaded if necessary.
-
-    Raises:
-        AiaynError: there is no such set, or it cannot be downloaded.
-    """
+    """One of sacreBLEU's test sets, downloaded if necessary; raises AiaynError as load_test_set() does."""
     # Here, because it loads requests, which takes as long as everything else that a plain score loads.
     download = importlib.import_module("aiayn_cli.corpora.download")
     return load_test_set(name, langs, download.Downloads(download.DOWNLOADS_FOLDER, from_folder))
 
 
 def _target_language(langs: str | None, references: Sequence[Path]) -> str:
-    """The language after the dash of a pair, else the suffix of a file name such as test.de.gz."""
+    """The language after the dash of a pair, else the suffix of a file name such as test.de.gz; "" if neither is."""
     if langs is not None:
         return parse_langs(langs)[1]
-    if not references:
-        return ""
-    suffixes = [suffix for suffix in references[0].suffixes if suffix.lower() not in (".gz", ".xz", ".bz2", ".zst")]
-    return suffixes[-1][1:] if suffixes else ""
+    path = references[0] if references else Path()
+    return (path.with_suffix("") if compression_of_name(path) else path).suffix[1:]
 
 
-def _count(name: str, texts: Texts, options: MetricOptions, comet_model: str) -> _Scored:
+def _count(name: str, texts: Texts, how: MetricOptions, comet_model: str) -> _Scored:
     metric: Metric
     if name == "comet":
         metric = CometMetric(texts.reference_lines, texts.source, comet_model)
     else:
-        metric = SacreMetric(name, texts.reference_lines, options, workers=default_workers())
-    return _Scored(metric=metric, statistics=metric.statistics(list(texts.systems.values())))
+        workers = 1 if "torch" in sys.modules else default_workers()  # COMET loads it, and its threads forbid forks
+        metric = SacreMetric(name, texts.reference_lines, how, workers)
+    return _Scored(metric, metric.statistics(list(texts.systems.values())))
 
 
 def _parts(by: str | None, texts: Texts, tgt_lang: str) -> Parts:
@@ -292,10 +258,10 @@ def parts_by_length(reference: Sequence[str], in_characters: bool = False) -> Pa
 
 
 def parts_by_label(labels: Sequence[str], name: str, lines: int) -> Parts:
-    """Divide a test set by a label of each line, such as its domain or document; `name` is of their file.
+    """Divide a test set by a label of each line, such as its domain or document; `name` is that of their file.
 
     Raises:
-        DataError: there is not one label for each line.
+        DataError: the number of labels differs from that of the lines.
     """
     if len(labels) != lines:
         raise DataError(f"{name} has {len(labels):,} labels, but the references have {lines:,} lines", "one for each")
@@ -306,16 +272,11 @@ def parts_by_label(labels: Sequence[str], name: str, lines: int) -> Parts:
 
 
 def _part_scores(parts: Parts, scored: Sequence[_Scored]) -> tuple[PartScores, ...]:
+    def scores(each: _Scored, lines: Sequence[int]) -> tuple[float, ...]:
+        return tuple(each.metric.score([of_system[n] for n in lines]).score for of_system in each.statistics)
+
     return tuple(
-        PartScores(
-            part=label,
-            lines=len(lines),
-            scores=tuple(
-                tuple(each.metric.score([of_system[n] for n in lines]).score for of_system in each.statistics)
-                for each in scored
-            ),
-        )
-        for label, lines in parts.items()
+        PartScores(label, len(lines), tuple(scores(each, lines) for each in scored)) for label, lines in parts.items()
     )
 
 

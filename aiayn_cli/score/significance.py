@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from aiayn_cli.score.metrics import Metric, Score, Statistics
+from aiayn_cli.score.comet import Metric
+from aiayn_cli.score.metrics import Score, Statistics
 
 RESAMPLES = 1_000  # sacreBLEU's default for the bootstrap
 TRIALS = 10_000  # sacreBLEU's default for approximate randomisation
@@ -18,36 +19,21 @@ TRIALS = 10_000  # sacreBLEU's default for approximate randomisation
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against the first one, by one metric.
-
-    Attributes:
-        system: its name.
-        baseline: the first one's.
-        metric: such as "BLEU".
-        difference: its score less the baseline's.
-        p_bootstrap: probability of such a difference, or a larger one, where both are equally good; paired bootstrap.
-        p_randomisation: the same by approximate randomisation.
-        bootstrap_signature, randomisation_signature: sacreBLEU's, for reports.
-    """
+    """A system against the first one, by one metric."""
 
     system: str
-    baseline: str
-    metric: str
-    difference: float
+    baseline: str  # the first system
+    metric: str  # such as "BLEU"
+    difference: float  # its score minus the baseline's
+    # Probability of a difference of at least this size if both systems are equally good.
     p_bootstrap: float
     p_randomisation: float
-    bootstrap_signature: str
+    bootstrap_signature: str  # sacreBLEU's, for reports
     randomisation_signature: str
 
 
-def with_confidence(metric: Metric, statistics: Statistics, resamples: int = RESAMPLES) -> Score:
-    """Score a system, with a 95 % confidence interval.
-
-    Args:
-        metric: the one that took the statistics.
-        statistics: of the system's lines.
-        resamples: of the bootstrap.
-    """
+def with_confidence(metric: Metric, statistics: Statistics, resamples: int) -> Score:
+    """Score a system, with a 95 % confidence interval from bootstrap resamples."""
     signature, [result] = _paired_test("bs", metric, [""], [statistics], resamples)
     score = metric.score(statistics)
     return replace(score, signature=signature, mean=float(result.mean), interval=float(result.ci))
@@ -86,16 +72,16 @@ def compare(
     ]
 
 
-def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics, resamples: int = RESAMPLES) -> float:
-    """The p-value of one comparison, by paired bootstrap resampling alone; arguments as of compare()."""
-    _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), resamples)
+def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics) -> float:
+    """The p-value of one comparison, by paired bootstrap resampling alone."""
+    _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), RESAMPLES)
     return float(results[1].p_value)
 
 
 def _paired_test(
     kind: Literal["bs", "ar"], metric: Metric, names: Sequence[str], statistics: Sequence[Statistics], number: int
 ) -> tuple[str, Sequence[Any]]:
-    """Let sacreBLEU test; returns its signature, and its results in the order of the systems."""
+    """sacreBLEU's signature of a test with `number` samples, and its results in the order of the systems."""
     # Here, because it loads numpy, which takes as long as everything else that a plain score loads.
     test = importlib.import_module("sacrebleu.significance").PairedTest
     known = _KnownStatistics(metric.backend, statistics)
@@ -109,9 +95,8 @@ class _KnownStatistics:
     """A metric that has already read its systems; a range stands for the lines of each, which sacreBLEU passes on."""
 
     def __init__(self, metric: Any, statistics: Sequence[Statistics]) -> None:
-        self._metric = metric
+        self._metric, self._statistics = metric, statistics
         self.stand_ins = [range(number, number + len(each)) for number, each in enumerate(statistics)]
-        self._statistics = statistics
 
     def _extract_corpus_statistics(self, hypotheses: range, references: None) -> Statistics:
         return self._statistics[hypotheses.start]

@@ -5,7 +5,6 @@ whose quotation marks and dashes vary without meaning.
 """
 
 import importlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ class MosesText:
         self._normaliser: Any = None
         self._tokeniser: Any = None
         self._detokeniser: Any = None
-        code = re.split("[-_]", lang.lower())[0]  # what Moses does not know is treated like English
+        code = primary_language(lang)  # what Moses does not know is treated like English
         if config.normalise_punctuation:
             self._normaliser = _sacremoses().MosesPunctNormalizer(code)
         if config.moses_tokenise:
@@ -49,9 +48,14 @@ class MosesText:
         return record
 
 
+def primary_language(lang: str) -> str:
+    """ "zh" of "zh-TW" or "ZH_Hans"."""
+    return lang.lower().replace("_", "-").partition("-")[0]
+
+
 def rules_of(lang: str) -> str:
     """The language whose rules Moses applies: "de", or "en for hr" for a language that it does not know."""
-    code = re.split("[-_]", lang.lower())[0]
+    code = primary_language(lang)
     known = _sacremoses().corpus.NonbreakingPrefixes().available_langs.values()
     return code if code in known else f"en for {code}"
 

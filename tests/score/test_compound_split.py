@@ -5,8 +5,7 @@ import pytest
 from sacrebleu_command import TEXT, noisy
 
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.score.compound_split import compound_split_bleu, split_tokens
-from aiayn_cli.score.metrics import bleu
+from aiayn_cli.score.metrics import bleu, compound_split_bleu, split_tokens
 
 
 def multi_bleu(hypotheses: list[str], references: list[list[str]]) -> tuple[float, int, int]:

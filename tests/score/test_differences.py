@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiayn_cli.score.result import Fragment, differences
@@ -17,7 +17,8 @@ def test_chinese_is_compared_by_character() -> None:
     assert [piece.text for piece in theirs if not piece.is_shared] == ["红"]
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
+@given(st.text(max_size=30), st.text(max_size=30))
+@settings(max_examples=30)
 def test_pieces_joined_give_both_texts_and_share_what_is_the_same(reference: str, hypothesis: str) -> None:
     ours, theirs = differences(reference, hypothesis)
     assert "".join(piece.text for piece in ours) == reference

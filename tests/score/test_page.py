@@ -113,7 +113,7 @@ def test_a_folder_in_the_page_s_place_is_named_and_nothing_is_left_beside_it(
     before = sorted(folder.parent.iterdir())
     for target in (folder, Path()):
         assert main(["score", files["ref.de"], "--hyp", files["second"], "--html", str(target)]) == 1
-        assert f"error: {target} is a folder, but --html writes a file" in capsys.readouterr().err
+        assert f"error: cannot write {target}: it is a folder" in capsys.readouterr().err
     assert sorted(folder.parent.iterdir()) == before
 
 

@@ -266,7 +266,7 @@ def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
         (["{ref}", "--by", "-"], "stdin is named more than once"),
         (["{ref}", "--hyp", "{ref}", "--smooth-value", "2"], "--smooth-value 2 with --smooth exp"),
         (["{ref}", "--hyp", "{ref}", "--from", "x"], "--from x without -t"),
-        (["{ref}", "--hyp", "{ref}", "--html", "-"], "--html - is no file"),
+        (["{ref}", "--hyp", "{ref}", "--html", "-"], "--html - is not a file"),
         (["{ref}", "--hyp", "{ref}", "--html", "{ref}"], "--html {ref} is one of the files that are scored"),
         (["{ref}", "--hyp", "{ref}", "--by", "{ref}.x", "--html", "{ref}.x"], "--html {ref}.x is one of the files"),
         (["{ref}", "--brackets", "--html", "x"], "--brackets with --html, which is for text"),

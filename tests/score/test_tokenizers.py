@@ -38,8 +38,7 @@ def test_a_tokeniser_that_is_not_installed_says_what_to_install(
     assert "--set training.best_metric=loss --set training.validation_bleu_pairs=0" in caught.value.hint
 
 
-def test_an_unknown_tokeniser_is_answered_with_the_nearest() -> None:
+def test_an_unknown_tokeniser_is_answered_with_all_names() -> None:
     with pytest.raises(AiaynError, match="unknown BLEU tokeniser '13b'") as caught:
         bleu(["x"], [["x"]], tokenize="13b")
-    assert "did you mean 13a?" in caught.value.hint
     assert all(name in caught.value.hint for name in TOKENIZERS)
