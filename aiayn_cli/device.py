@@ -16,19 +16,19 @@ from torch.nn import functional
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError, UsageError
 
-# How torch's allocator of CPU memory says that there is none, in a RuntimeError with other words around.
+# What the RuntimeError of torch's CPU allocator says when there is no memory, among other words.
 _NO_CPU_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
-# Of a container: the limit of its memory, and what it has taken, in both versions of Linux's control groups.
+# A container's memory limit and use, in both versions of Linux's control groups.
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 # glibc's names for mallopt's parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-# Compiled products that oneDNN keeps, 0.6 MB each. Its default of 1,024 is too few for the shapes of a large corpus:
-# with one shape too many, each can be compiled again whenever it comes back.
+# Compiled products that oneDNN caches, 0.6 MB each. Its default of 1,024 is too few for the shapes of a large corpus:
+# with one shape too many, each may be compiled anew whenever it returns.
 _ONEDNN_PRODUCTS = 2_048
-# Environment variables that keep oneDNN and FBGEMM from instructions that the processor has, unless so set.
+# Environment variables that keep oneDNN and FBGEMM from instructions that the processor has, and values without effect.
 _ONEDNN_LIMITS, _FBGEMM_LIMIT = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"), "FBGEMM_ENABLE_INSTRUCTIONS"
 _NO_LIMIT = ("", "ALL", "DEFAULT")
 
@@ -57,79 +57,79 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
     if chosen.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = False  # fp32 means fp32
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
-        name, reason = torch.cuda.get_device_name(chosen), "tensor cores" if fast else "no bf16 in hardware"
-        remarks = ""
+        parts = [torch.cuda.get_device_name(chosen)]
+        reason = "tensor cores" if fast else "no bf16 in hardware"
     else:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_ONEDNN_PRODUCTS))  # read at the first product
         fast = has_bf16()
-        name, reason = f"CPU, {_set_threads()} threads", "bf16 instructions" if fast else "no bf16 instructions"
-        remarks = "".join(f"; {text}" for text in (_keep_freed_memory(), _use_onednn_for_fp32()) if text)
-    dtype = torch.bfloat16 if precision == "bf16" or (precision == "auto" and fast) else torch.float32
-    why = reason if precision == "auto" else "as asked"
-    if dtype is torch.bfloat16 and not fast:
-        why = f"as asked, with {reason}: many times slower than fp32"
-    label = "bf16" if dtype is torch.bfloat16 else "fp32"
-    return Device(chosen, dtype, torch.get_num_threads(), f"device: {name}; {label} ({why}){remarks}")
-
-
-def check_gpus(processes: int, device: str) -> None:
-    """Make sure that `--gpus` finds a GPU for each process, unless the device is the CPU.
-
-    Raises:
-        AiaynError: there are fewer GPUs, or `device` names a single one.
-    """
-    if device.startswith("cuda:"):
-        raise UsageError(f"--gpus {processes} and --device {device} contradict each other", "leave one of them out")
-    if device != "cpu" and (found := torch.cuda.device_count()) < processes:
-        raise AiaynError(
-            f"--gpus {processes} asks for more GPUs than the {found} that are visible",
-            f"give --gpus {found}, or check CUDA" if found else "--device cpu takes the CPU, with any --gpus",
-        )
+        parts = [f"CPU, {_set_threads()} threads", *_keep_freed_memory(), *_use_onednn_for_fp32()]
+        reason = "bf16 instructions" if fast else "no bf16 instructions"
+    is_bf16 = precision == "bf16" or (precision == "auto" and fast)
+    why = reason if precision == "auto" else "as requested"
+    if is_bf16 and not fast:
+        why = f"{why}, with {reason}: many times slower than fp32"
+    parts.insert(1, f"{'bf16' if is_bf16 else 'fp32'} ({why})")
+    dtype = torch.bfloat16 if is_bf16 else torch.float32
+    return Device(chosen, dtype, torch.get_num_threads(), f"device: {'; '.join(parts)}")
 
 
 def device_of_each(gpus: int | None, device: str) -> list[str]:
-    """Name the device of each process; gpus = None means one process, on any device. Raises as check_gpus() does."""
+    """Name the device of each process of `--gpus`; None means one process, on any device.
+
+    Raises:
+        UsageError: `device` names a single GPU.
+        AiaynError: there are fewer GPUs, and the device is not the CPU.
+    """
     if gpus is None:
         return [device]
-    check_gpus(gpus, device)
-    return ["cpu"] * gpus if device == "cpu" else [f"cuda:{number}" for number in range(gpus)]
+    if device.startswith("cuda:"):
+        raise UsageError(f"--gpus {gpus} and --device {device} contradict each other", "remove one of them")
+    if device == "cpu":
+        return [device] * gpus
+    found = torch.cuda.device_count()
+    if found < gpus:
+        hint = f"give --gpus {found}, or check CUDA" if found else "--device cpu takes the CPU, with any --gpus"
+        raise AiaynError(f"--gpus {gpus} asks for more GPUs than the {found} that are visible", hint)
+    return [f"cuda:{number}" for number in range(gpus)]
 
 
 def has_bf16() -> bool:
     """Whether the CPU multiplies bf16 in hardware and oneDNN may use that; emulated bf16 is slower than fp32."""
-    limits = _limits(*_ONEDNN_LIMITS)
+    if not _is_x86():  # oneDNN's limits name vector lengths there, such as SVE_256, and leave bf16 alone
+        return _cpu_has("bf16")
     with_bf16 = ("BF16", "FP16", "AMX")  # in the names of oneDNN's instruction sets that include bf16
-    return _cpu_has("avx512_bf16", "amx_bf16", "bf16") and all(any(name in x for name in with_bf16) for x in limits)
+    may_use = all(any(name in limit for name in with_bf16) for limit in _limits(*_ONEDNN_LIMITS))
+    return may_use and _cpu_has("avx512_bf16", "amx_bf16")
 
 
 def adds_8_bits_in_32(*, by_avx512: bool = False) -> bool:
     """Whether the CPU adds 8-bit products in 32 bits; on older x86 CPUs the sum of two may overflow 16 bits.
 
-    Where the environment limits a library's instructions, whatever the limit, the CPU counts as an older one.
+    If the environment limits a library's instructions in any way, the CPU counts as an older one.
 
     Args:
-        by_avx512: for a library that uses the instructions of AVX-512 only.
+        by_avx512: for a library that uses AVX-512 instructions only.
     """
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-    if is_x86 and _limits(*_ONEDNN_LIMITS, _FBGEMM_LIMIT):
-        return False
-    return not is_x86 or _cpu_has("avx512_vnni", *(() if by_avx512 else ("avx_vnni", "amx_int8")))
+    if not _is_x86():
+        return True
+    instructions = ["avx512_vnni"] if by_avx512 else ["avx512_vnni", "avx_vnni", "amx_int8"]
+    return not _limits(*_ONEDNN_LIMITS, _FBGEMM_LIMIT) and _cpu_has(*instructions)
 
 
 def matmul_rate(device: Device, seconds: float = 0.2) -> float:
-    """FLOP/s of one large matrix product in the type that the network computes in: what it could do at best.
+    """Measure the FLOP/s of one large matrix product in the network's type: the best that training could reach.
 
-    The best of at least five timings over `seconds`, after one that warms up: other work on the machine only slows.
+    The best of at least five timings over `seconds`, after a warm-up: other work on the machine can only slow it.
     """
     on_gpu = device.device.type == "cuda"
     rows, inner, columns = (8192, 8192, 8192) if on_gpu else (4096, 512, 2048)
     x = torch.ones(rows, inner, dtype=device.dtype, device=device.device)
     w = torch.ones(columns, inner, dtype=device.dtype, device=device.device)
-    at_once = 8 if on_gpu else 1  # so that starting a kernel costs little in comparison
+    repeats = 8 if on_gpu else 1  # so that launching a kernel costs little in comparison
 
     def timed() -> float:
         started = time.perf_counter()
-        for _ in range(at_once):
+        for _ in range(repeats):
             functional.linear(x, w)
         if on_gpu:
             torch.cuda.synchronize(device.device)
@@ -140,11 +140,11 @@ def matmul_rate(device: Device, seconds: float = 0.2) -> float:
     best = min(timed() for _ in range(5))
     while time.perf_counter() < end:
         best = min(best, timed())
-    return at_once * 2.0 * rows * inner * columns / best
+    return repeats * 2.0 * rows * inner * columns / best
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes free on a device; for the CPU, what the machine and its container leave this process. None = unknown."""
+    """Bytes free on a device, for the CPU within the machine's and its container's limits; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
@@ -159,17 +159,22 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that the device's memory, or the machine's, has run out."""
-    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
-    return isinstance(error, kinds) or any(words in str(error) for words in _NO_CPU_MEMORY)
+    """Whether an error says that the device's or the machine's memory has run out."""
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    return any(words in str(error) for words in _NO_CPU_MEMORY)
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes that this process has held so far, of a GPU's memory or the machine's."""
+    """The most bytes of the GPU's or the machine's memory that this process has held so far."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_reserved(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kilobytes elsewhere
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 
 
 def _limits(*variables: str) -> list[str]:
@@ -192,7 +197,7 @@ def _named_device(name: str, local_rank: int) -> torch.device:
         if int(name[5:]) < found:
             return torch.device(name)
         raise AiaynError(
-            f"device {name} was asked for, but {found} GPUs are visible", "use --device cpu, or check CUDA"
+            f"device {name} was requested, but {found} GPUs are visible", "use --device cpu, or check CUDA"
         )
     raise AiaynError(f"unknown device {name!r}", "use auto, cpu, cuda or cuda:N")
 
@@ -204,27 +209,25 @@ def _set_threads() -> int:
     return torch.get_num_threads()
 
 
-def _keep_freed_memory() -> str:
-    """Make glibc keep freed memory instead of returning it, so that a step does not fault its pages in again."""
-    if not sys.platform.startswith("linux"):
-        return ""
+def _keep_freed_memory() -> list[str]:
+    """Make glibc keep freed memory, so that a step does not fault its pages in again; returns what to log."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # not glibc
-        return ""
+        return []
     wanted = {_M_MMAP_THRESHOLD: 1 << 30, _M_TRIM_THRESHOLD: (1 << 31) - 1, _M_TOP_PAD: 64 << 20}
-    return "malloc keeps freed memory" if all(mallopt(key, value) for key, value in wanted.items()) else ""
+    return ["malloc keeps freed memory"] if all(mallopt(key, value) for key, value in wanted.items()) else []
 
 
-def _use_onednn_for_fp32() -> str:
-    """Let oneDNN do fp32 products where it is exact: twice as fast as the default on some CPUs.
+def _use_onednn_for_fp32() -> list[str]:
+    """Let oneDNN compute fp32 products where it is exact, twice as fast on some CPUs; returns what to log.
 
-    The same switch lets CPUs with matrix units round to bf16; a probe with a product that bf16 cannot hold
-    finds those, and they keep the default.
+    The same switch lets CPUs with matrix units round to bf16. A probe that bf16 cannot hold detects those; they keep
+    the default.
     """
     torch.set_float32_matmul_precision("medium")
     probe = torch.full((256, 256), 1 + 2**-12)
     if torch.equal(probe @ torch.eye(256), probe):
-        return "fp32 products by oneDNN"
+        return ["fp32 products by oneDNN"]
     torch.set_float32_matmul_precision("highest")
-    return ""
+    return []

@@ -50,19 +50,24 @@ def test_without_a_gpu_the_cpu_is_taken_and_one_line_says_so(name: str) -> None:
     assert "\n" not in found.explanation
 
 
-@pytest.mark.parametrize("instruction", ["avx512_bf16", "amx_bf16", "bf16"])
-def test_bf16_is_chosen_where_the_processor_multiplies_it(instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_has(monkeypatch, avx2=True, **{instruction: True})
+@pytest.mark.parametrize(
+    ("machine", "capabilities", "expected"),
+    [
+        ("x86_64", ["avx2", "avx512_bf16"], True),
+        ("AMD64", ["avx2", "amx_bf16"], True),
+        ("x86_64", ["avx2", "avx512_vnni"], False),
+        ("aarch64", ["neon", "bf16"], True),
+        ("arm64", ["neon", "dot"], False),
+    ],
+)
+def test_bf16_is_chosen_where_the_processor_multiplies_it(
+    machine: str, capabilities: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    cpu_has(monkeypatch, avx512_fp16=False, **dict.fromkeys(capabilities, True))
     found = choose_device("cpu")
-    assert found.dtype is torch.bfloat16
-    assert "bf16 (bf16 instructions)" in found.explanation
-
-
-def test_float32_is_chosen_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu_has(monkeypatch, avx2=True, avx512_bf16=False)
-    found = choose_device("cpu")
-    assert found.dtype is torch.float32
-    assert "fp32 (no bf16 instructions)" in found.explanation
+    assert found.dtype is (torch.bfloat16 if expected else torch.float32)
+    assert ("bf16 (bf16 instructions)" if expected else "fp32 (no bf16 instructions)") in found.explanation
 
 
 def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +77,22 @@ def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("limit", "remains"),
-    [("AVX2", False), ("avx512_core", False), ("AVX512_CORE_BF16", True), ("AVX512_CORE_AMX", True), ("ALL", True)],
+    ("machine", "limit", "remains"),
+    [
+        ("x86_64", "AVX2", False),
+        ("x86_64", "avx512_core", False),
+        ("x86_64", "AVX512_CORE_BF16", True),
+        ("x86_64", "AVX512_CORE_AMX", True),
+        ("x86_64", "ALL", True),
+        ("aarch64", "SVE_256", True),  # a limit of vectors' length
+        ("aarch64", "AVX2", True),  # nothing that oneDNN knows there
+    ],
 )
 def test_bf16_is_not_chosen_where_onednn_may_not_use_it(
-    limit: str, remains: bool, monkeypatch: pytest.MonkeyPatch
+    machine: str, limit: str, remains: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cpu_has(monkeypatch, avx512_bf16=True, amx_bf16=True)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    cpu_has(monkeypatch, avx512_bf16=True, amx_bf16=True, bf16=True)
     assert has_bf16()
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     assert has_bf16() == remains
@@ -140,14 +154,14 @@ def test_a_named_precision_is_taken_as_asked(fast: bool, monkeypatch: pytest.Mon
     found = choose_device("cpu", "bf16")
     assert found.dtype is torch.bfloat16
     slow = "" if fast else ", with no bf16 instructions: many times slower than fp32"
-    assert f"bf16 (as asked{slow})" in found.explanation
+    assert f"bf16 (as requested{slow})" in found.explanation
     assert choose_device("cpu", "fp32").dtype is torch.float32
-    assert "fp32 (as asked)" in choose_device("cpu", "fp32").explanation
+    assert "fp32 (as requested)" in choose_device("cpu", "fp32").explanation
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:3"])
 def test_a_gpu_that_is_not_there_is_named(name: str) -> None:
-    with pytest.raises(AiaynError, match=rf"device {name}.* was asked for, but 0 GPUs are visible") as error:
+    with pytest.raises(AiaynError, match=rf"device {name}.* was requested, but 0 GPUs are visible") as error:
         choose_device(name)
     assert "--device cpu" in error.value.hint
 
@@ -165,7 +179,7 @@ def test_auto_and_cuda_take_this_ranks_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     for name, rank, expected in (("auto", 2, 2), ("cuda", 3, 3), ("cuda:1", 3, 1)):
         assert module._named_device(name, rank) == torch.device(f"cuda:{expected}")
-    with pytest.raises(AiaynError, match="device cuda:4 was asked for, but 4 GPUs are visible"):
+    with pytest.raises(AiaynError, match="device cuda:4 was requested, but 4 GPUs are visible"):
         module._named_device("auto", 4)
 
 

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from aiayn_cli import logs
-from aiayn_cli.device import check_gpus
+from aiayn_cli.device import device_of_each
 from aiayn_cli.errors import AiaynError, SaidElsewhere, UsageError
 from aiayn_cli.processes import available_cores
 from aiayn_cli.train.session import TrainOptions
@@ -40,7 +40,7 @@ def run_launch(options: TrainOptions, arguments: Sequence[str], processes: int, 
             "--gpus starts processes, but torchrun has started this one already", "leave --gpus out under torchrun"
         )
     options.load()
-    check_gpus(processes, options.device)
+    device_of_each(processes, options.device)  # refuses more than there are
     _launch(arguments, processes, max_restarts)
 
 
