@@ -8,8 +8,8 @@ sentence ends when no live hypothesis can still become one of these: log p only 
 its log p / the penalty at the longest length is an upper bound. A beam of 1 is greedy search, which ends with its first
 output.
 
-At the longest length every live hypothesis is ended with EOS, at the model's probability of EOS there: a score is
-always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
+At the longest length every live hypothesis is ended with EOS, at the model's probability of EOS there, so that a score
+is always that of the whole output. PAD, BOS and UNK are never produced; Restrictions can forbid more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from aiayn_cli.translate.search.batches import batch_size
 from aiayn_cli.translate.search.restrictions import Restrictions
 
-_LEAST_REPLACED = 16  # waiting sentences are let in when one in this many is done
+_LEAST_REPLACED = 16  # sentences are replaced by waiting ones when one in this many is done
 _STEPS_BETWEEN_CHECKS = 4  # of which sentences are done, on a GPU
 _FOLDS = 8  # parts of the vocabulary that top_k() folds onto each other
 
@@ -42,7 +41,7 @@ class StepScorer(Protocol):
         """Drop all sentences but these: [kept], with their rows as in `reorder`, [kept * beams]."""
 
     def take(self, places: Tensor, other: Self, sentences: slice) -> None:
-        """Replace the sentences at these places, [taken], with some of another scorer, and their rows."""
+        """Replace the sentences at these places, [taken], by some of another scorer, with their rows."""
 
 
 Scorer = TypeVar("Scorer", bound=StepScorer)
@@ -85,9 +84,18 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, index.gather(-1, best)
 
 
+def batch_size(n: int, *, up: bool) -> int:
+    """Round n >= 1, up or down, to one of few sizes: 1 to 8, then 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on.
+
+    Matrix libraries prepare and cache code for each new shape, which can take longer than the product itself.
+    """
+    step = 1 << max((n - 1 if up else n).bit_length() - 3, 0)
+    return -(-n // step) * step if up else n // step * step
+
+
 def beam_search(
     scorer: Scorer,
-    max_lengths: Sequence[int] | Tensor,
+    max_lengths: Sequence[int],
     *,
     beam_size: int,
     alpha: float,
@@ -102,7 +110,7 @@ def beam_search(
         scorer: has one row for each of the first `at_once` sentences, nothing read yet.
         max_lengths: [sentences], the longest output of each in tokens with EOS, at least 1.
         beam_size: hypotheses followed for each sentence.
-        alpha: exponent of the length penalty, at least 0.
+        alpha: exponent of the length penalty, at least 0: the stop rule needs a penalty that never falls.
         n_best: outputs returned for each sentence, at most beam_size.
         restrictions: of the same sentences; None = only what is never produced.
         waiting: one scorer for each further `at_once` sentences; the last may have fewer.
@@ -112,54 +120,38 @@ def beam_search(
         For each sentence its outputs, all different, best score first: n_best of them, or fewer if no others have a
         probability above 0 under the restrictions.
     """
-    if not 1 <= n_best <= beam_size:
-        raise ValueError(f"n_best is {n_best}, but must be from 1 to beam_size ({beam_size})")
-    if alpha < 0:
-        raise ValueError(f"alpha is {alpha}, but must be at least 0: the stop rule needs a penalty that never falls")
-    lengths = list(map(int, max_lengths))
-    if not lengths:
-        return []
-    if min(lengths) < 1:
-        raise ValueError(f"a longest length is {min(lengths)}, but EOS alone already needs 1")
-    found: list[list[Hypothesis]] = [[] for _ in lengths]
-    size = at_once or len(lengths)
-
-    def start(scorer: Scorer, first: int) -> _Group[Scorer]:
-        sentences = range(first, min(first + size, len(lengths)))
-        log_probs = scorer.step(torch.full((len(sentences),), BOS_ID))
-        beams = _Beams(sentences, lengths, log_probs, beam_size, alpha, n_best, restrictions or Restrictions())
-        scorer.reorder(beams.advance(log_probs).flatten())
-        return _Group(scorer, beams)
-
-    beams = start(scorer, 0).beams
-    groups = (start(following, number * size) for number, following in enumerate(waiting, start=1))
+    assert 1 <= n_best <= beam_size, f"n_best is {n_best}, beam_size {beam_size}"
+    found: list[list[Hypothesis]] = [[] for _ in max_lengths]
+    if not found:
+        return found
+    size = at_once or len(found)
+    search = _Search(max_lengths, beam_size, alpha, n_best, restrictions or Restrictions())
+    beams = _Beams(search, scorer, range(min(size, len(found))))
+    groups = (
+        _Beams(search, following, range(first, min(first + size, len(found))))
+        for following, first in zip(waiting, range(size, len(found), size), strict=True)
+    )
     fresh = next(groups, None)
     while True:
         if beams.checks_now():
             n_done = int(beams.done.sum())
             at_limit = beams.at_limit()  # these must not read on: there may be no position for another token
             if fresh is not None:
-                n_taken = min(n_done, fresh.left)
-                if n_taken >= (1 if any(at_limit) else min(max(size // _LEAST_REPLACED, 1), fresh.left)):
+                n_taken = min(n_done, fresh.waiting)
+                if n_taken >= (1 if any(at_limit) else min(max(size // _LEAST_REPLACED, 1), fresh.waiting)):
                     beams.collect(found)
-                    places = beams.done.nonzero().squeeze(1)[:n_taken]
-                    chosen = fresh.pop(n_taken)
-                    scorer.take(places, fresh.scorer, chosen)
-                    beams.take(places, fresh.beams, chosen)
-                    if fresh.left == 0:
+                    beams.take(fresh, n_taken)
+                    if fresh.waiting == 0:
                         fresh = next(groups, None)
                     continue
-            elif n_done == len(beams.sentences):
+            elif n_done == len(at_limit):
                 beams.collect(found)
                 return found
-            elif (kept := _batch_left(len(beams.sentences), n_done, sum(at_limit))) < len(beams.sentences):
+            elif (kept := _batch_left(len(at_limit), n_done, sum(at_limit))) < len(at_limit):
                 beams.collect(found)
                 order = beams.done.int() + torch.tensor(at_limit, device=beams.done.device)
-                staying = order.argsort(stable=True)[:kept].sort().values
-                scorer.keep(staying, beams.rows()[staying].flatten())
-                beams.keep(staying)
-        parents = beams.advance(scorer.step(beams.last_tokens().flatten()))
-        scorer.reorder(parents.flatten())
+                beams.keep(order.argsort(stable=True)[:kept].sort().values)
+        beams.advance(beams.scorer.step(beams.last_tokens().flatten()))
 
 
 def _batch_left(n: int, n_done: int, n_at_limit: int) -> int:
@@ -167,86 +159,61 @@ def _batch_left(n: int, n_done: int, n_at_limit: int) -> int:
     return min(batch_size(n - n_done, up=True), n - n_at_limit)
 
 
-@dataclass
-class _Group(Generic[Scorer]):
-    """Sentences after their first step, waiting for places in the search."""
+@dataclass(frozen=True)
+class _Search:
+    """The arguments of beam_search() that hold for all sentences."""
 
-    scorer: Scorer
-    beams: "_Beams"
-    taken: int = 0
+    max_lengths: Sequence[int]
+    beam_size: int
+    alpha: float
+    n_best: int
+    restrictions: Restrictions
 
-    @property
-    def left(self) -> int:
-        return len(self.beams.sentences) - self.taken
-
-    def pop(self, count: int) -> slice:
-        self.taken += count
-        return slice(self.taken - count, self.taken)
+    def penalties(self, lengths: Sequence[int], like: Tensor) -> Tensor:
+        return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
 
 
-# Tensors of _Beams with one row for each sentence.
-_STATE = (
-    "max_lengths", "last_penalties", "done", "tokens", "log_probs", "best_tokens", "best_log_probs", "best_scores",
-)  # fmt: skip
-
-
-class _Beams:
+class _Beams(Generic[Scorer]):
     """All hypotheses of the sentences that are searched together, which need not be at the same step.
 
     Shapes: sentences [batch]; live hypotheses: tokens [batch, beams, most steps], log_probs [batch, beams], -inf where
     there is none; outputs so far: best_tokens [batch, n_best, most steps], best_log_probs and best_scores
-    [batch, n_best], -inf where there is none. Before the first step there is one beam.
+    [batch, n_best], -inf where there is none. Before the first step, which is taken here, there is one beam.
     """
 
-    def __init__(
-        self,
-        sentences: Sequence[int],
-        max_lengths: Sequence[int],
-        like: Tensor,
-        beam_size: int,
-        alpha: float,
-        n_best: int,
-        restrictions: Restrictions,
-    ) -> None:
+    def __init__(self, search: _Search, scorer: Scorer, sentences: Sequence[int]) -> None:
+        self.search, self.scorer = search, scorer
         self.sentences = list(sentences)  # positions in the caller's lists
-        self.all_max_lengths = max_lengths
-        self.alpha = alpha
-        self.beam_size = beam_size
-        self.n_best = n_best
-        self.restrictions = restrictions
+        self.waiting = len(sentences)  # the last ones, not yet taken into another batch
         self.n_steps = [0] * len(sentences)
         self.since_check = 0
-        device = like.device
-        longest = [max_lengths[sentence] for sentence in sentences]
-        self.max_lengths = torch.tensor(longest, device=device)
-        self.last_penalties = self._penalties(longest, like)  # at the longest length
+        log_probs = scorer.step(torch.full((len(sentences),), BOS_ID))
+        longest = [search.max_lengths[sentence] for sentence in sentences]
+        # Each tensor has one row for each sentence.
+        self.max_lengths = torch.tensor(longest, device=log_probs.device)
+        self.last_penalties = search.penalties(longest, log_probs)  # at the longest length
         self.tokens = self.max_lengths.new_empty((len(sentences), 1, 0))
-        self.log_probs = like.new_zeros((len(sentences), 1))
-        self.best_tokens = self.tokens.expand(-1, n_best, -1)
-        self.best_log_probs = like.new_full((len(sentences), n_best), -torch.inf)
+        self.log_probs = log_probs.new_zeros((len(sentences), 1))
+        self.best_tokens = self.tokens.expand(-1, search.n_best, -1)
+        self.best_log_probs = log_probs.new_full((len(sentences), search.n_best), -torch.inf)
         self.best_scores = self.best_log_probs.clone()
         self.done = torch.zeros_like(self.max_lengths, dtype=torch.bool)
+        self.advance(log_probs)
 
-    def _penalties(self, lengths: Sequence[int], like: Tensor) -> Tensor:
-        return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
-
-    def advance(self, next_log_probs: Tensor) -> Tensor:
-        """Take one step in every place, by log p [batch * beams, vocab], which is overwritten.
-
-        Returns [batch, beam_size], the scorer's row that each place continues.
-        """
+    def advance(self, next_log_probs: Tensor) -> None:
+        """Take one step in every place, by log p [batch * beams, vocab], which is overwritten."""
         batch, beams = self.log_probs.shape
-        device = self.tokens.device
+        beam_size, device = self.search.beam_size, self.tokens.device
         n_read = torch.tensor(self.n_steps, device=device)
         by_sentence = next_log_probs.view(batch, beams, -1)
-        self.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
+        self.search.restrictions.apply(by_sentence, self.tokens, n_read, self.sentences)
         self.n_steps = [n + 1 for n in self.n_steps]
         at_limit = (self.max_lengths == n_read + 1).unsqueeze(1)
         ends = self.log_probs + by_sentence[:, :, EOS_ID]
         by_sentence[:, :, EOS_ID] = -torch.inf
         log_probs, tokens, parents = self._best_continuations(by_sentence)
         self.log_probs = log_probs.masked_fill(at_limit, -torch.inf)
-        least = torch.cat([self.log_probs, ends], dim=1).topk(self.beam_size).values[:, -1:]
+        least = torch.cat([self.log_probs, ends], dim=1).topk(beam_size).values[:, -1:]
         ends = ends.masked_fill(ends < least, -torch.inf)
 
         self._make_room(max(self.n_steps))
@@ -254,14 +221,15 @@ class _Beams:
         self._keep_best(self.tokens.scatter(2, newest.expand(-1, beams, 1), EOS_ID), ends)
         history = self.tokens.gather(1, parents.unsqueeze(2).expand(-1, -1, self.tokens.shape[2]))
         tokens = tokens.masked_fill(self.log_probs == -torch.inf, PAD_ID)
-        self.tokens = history.scatter_(2, newest.expand(-1, self.beam_size, 1), tokens.unsqueeze(2))
+        self.tokens = history.scatter_(2, newest.expand(-1, beam_size, 1), tokens.unsqueeze(2))
         self._stop()
-        return parents + torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
+        first_rows = torch.arange(0, batch * beams, beams, device=device).unsqueeze(1)
+        self.scorer.reorder((parents + first_rows).flatten())
 
     def _keep_best(self, tokens: Tensor, log_probs: Tensor) -> None:
         """Keep the best outputs, old ones and new ones with EOS: [batch, beams, most steps], log p [batch, beams]."""
-        scores = log_probs / self._penalties(self.n_steps, log_probs).unsqueeze(1)
-        self.best_scores, chosen = torch.cat([self.best_scores, scores], dim=1).topk(self.n_best)
+        scores = log_probs / self.search.penalties(self.n_steps, log_probs).unsqueeze(1)
+        self.best_scores, chosen = torch.cat([self.best_scores, scores], dim=1).topk(self.search.n_best)
         self.best_log_probs = torch.cat([self.best_log_probs, log_probs], dim=1).gather(1, chosen)
         outputs = torch.cat([self.best_tokens, tokens], dim=1)
         self.best_tokens = outputs.gather(1, chosen.unsqueeze(2).expand(-1, -1, tokens.shape[2]))
@@ -271,14 +239,10 @@ class _Beams:
         if min(self.n_steps) == max(self.n_steps):
             return self.tokens[:, :, self.n_steps[0] - 1]
         steps = torch.tensor(self.n_steps, device=self.tokens.device).view(-1, 1, 1)
-        return self.tokens.gather(2, (steps - 1).expand(-1, self.beam_size, 1)).squeeze(2)
-
-    def rows(self) -> Tensor:
-        """The scorer's row of each place, [batch, beams]."""
-        return torch.arange(len(self.sentences) * self.beam_size, device=self.tokens.device).view(-1, self.beam_size)
+        return self.tokens.gather(2, (steps - 1).expand(-1, self.search.beam_size, 1)).squeeze(2)
 
     def checks_now(self) -> bool:
-        """Whether to look now which sentences are done: on a GPU that waits for all previous steps."""
+        """Whether to check now which sentences are done: on a GPU that waits for all previous steps."""
         self.since_check += 1
         if self.tokens.device.type == "cpu" or self.since_check >= _STEPS_BETWEEN_CHECKS or any(self.at_limit()):
             self.since_check = 0
@@ -286,21 +250,22 @@ class _Beams:
         return False
 
     def at_limit(self) -> list[bool]:
-        return [n >= self.all_max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True)]
+        return [n >= self.search.max_lengths[i] for n, i in zip(self.n_steps, self.sentences, strict=True)]
 
     def _best_continuations(self, next_log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The best beam_size of all continuations of each sentence, best first.
 
         Returns [batch, beam_size] each: log p (-inf where there are fewer), last token, the beam it continues.
         """
-        per_beam = min(self.beam_size, next_log_probs.shape[2])
+        beam_size = self.search.beam_size
+        per_beam = min(beam_size, next_log_probs.shape[2])
         values, tokens = top_k(next_log_probs, per_beam)  # no beam can fill more places than there are
         values = (values + self.log_probs.unsqueeze(2)).flatten(1)
-        missing = self.beam_size - values.shape[1]
+        missing = beam_size - values.shape[1]
         if missing > 0:
             values = functional.pad(values, (0, missing), value=-torch.inf)
             tokens = functional.pad(tokens.flatten(1), (0, missing))
-        log_probs, index = values.topk(self.beam_size)
+        log_probs, index = values.topk(beam_size)
         beams = index.clamp(max=next_log_probs.shape[1] * per_beam - 1) // per_beam
         return log_probs, tokens.flatten(1).gather(1, index), beams
 
@@ -308,7 +273,7 @@ class _Beams:
         """Mark the sentences whose n_best outputs can no longer change, and drop their live hypotheses."""
         reachable = self.log_probs.amax(1) / self.last_penalties
         self.done = ~(reachable > self.best_scores[:, -1])  # also if the scorer gave NaN
-        if self.beam_size == 1:
+        if self.search.beam_size == 1:
             self.done = self.done | (self.best_scores[:, 0] > -torch.inf)
         self.log_probs = self.log_probs.masked_fill(self.done.unsqueeze(1), -torch.inf)
 
@@ -322,22 +287,32 @@ class _Beams:
                 if score > -torch.inf
             ]
 
-    def take(self, places: Tensor, other: "_Beams", chosen: slice) -> None:
-        numbers = range(chosen.start, chosen.stop)
-        for place, number in zip(places.tolist(), numbers, strict=True):
+    def take(self, other: Self, count: int) -> None:
+        """Replace finished sentences by waiting ones of another batch."""
+        places = self.done.nonzero().squeeze(1)[:count]
+        first = len(other.sentences) - other.waiting
+        chosen = slice(first, first + count)
+        other.waiting -= count
+        self.scorer.take(places, other.scorer, chosen)
+        for place, number in zip(places.tolist(), range(first, first + count), strict=True):
             self.sentences[place], self.n_steps[place] = other.sentences[number], other.n_steps[number]
         steps = max(self.tokens.shape[2], other.tokens.shape[2])
         self._make_room(steps)
         other._make_room(steps)
-        for name in _STATE:
-            getattr(self, name)[places] = getattr(other, name)[chosen]
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                value[places] = getattr(other, name)[chosen]
 
     def keep(self, places: Tensor) -> None:
+        beam_size = self.search.beam_size
+        rows = torch.arange(len(self.sentences) * beam_size, device=places.device).view(-1, beam_size)
+        self.scorer.keep(places, rows[places].flatten())
         kept = places.tolist()
         self.sentences = [self.sentences[place] for place in kept]
         self.n_steps = [self.n_steps[place] for place in kept]
-        for name in _STATE:
-            setattr(self, name, getattr(self, name)[places])
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value[places])
 
     def _make_room(self, steps: int) -> None:
         self.tokens, self.best_tokens = (

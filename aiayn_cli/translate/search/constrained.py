@@ -239,8 +239,9 @@ class _Sentence:
         candidates: list[_Live] = []
         for row, each in enumerate(self.live):
             steps = dict(zip(likely_tokens[row], likely[row], strict=True))
-            wanted = self.rules.wanted(each.state) - steps.keys()
-            if self.rules.missing(each.state) == 0:
+            wanted = self.rules.wanted(each.state)
+            is_whole = self.rules.missing(each.state) == 0
+            if is_whole:
                 wanted.add(EOS_ID)
             more = sorted(wanted - steps.keys())
             steps |= zip(more, scores[row, more].tolist(), strict=True)
@@ -249,7 +250,7 @@ class _Sentence:
                     continue
                 if token != EOS_ID:
                     candidates.append(self._longer(each, row, token, log_prob, words[row]))
-                elif self.rules.missing(each.state) == 0:
+                elif is_whole:
                     candidates.append(self._ended(each, log_prob))
         chosen = _share_out(candidates, self.beam_size)
         for each in chosen:

@@ -1,4 +1,4 @@
-"""What may not come next in an output, whatever the model thinks; shared by all kinds of search."""
+"""Tokens that must not come next in an output, whatever the model prefers; shared by all kinds of search."""
 
 from collections.abc import Sequence
 
@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from aiayn_cli.parsing.tree_grammar import FREE, State, TreeGrammar
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 
-NEVER_PRODUCED = (PAD_ID, UNK_ID, BOS_ID)  # UNK would become a placeholder in the text
+_NEVER_PRODUCED = slice(0, EOS_ID)  # PAD, UNK, which would become a placeholder in the text, and BOS
 _NOT_FORCED = -1
 
 
 class TreeRules:
-    """Lets a search write only trees over the words of its sentences that need no repair. Used by one thread.
+    """Lets a search write only trees over the words of its sentences that need no repair. For one thread.
 
-    An output that breaks the rules, as a forced beginning may, is free from there on; so is one for which no tree fits
+    An output that breaks the rules, as a forced beginning can, is free from there on; so is one for which no tree fits
     into the longest output.
 
     Args:
@@ -103,14 +103,14 @@ class TreeRules:
 class Restrictions:
     """Minimum lengths, forced beginnings, a ban on repeated n-grams and rules for trees, for the sentences of a search.
 
-    A forced beginning takes precedence over everything, and the rules for trees over the ban and the minimum length,
-    which are ignored if they would leave nothing.
+    A forced beginning overrides everything, and the rules for trees override the ban and the minimum length where
+    these would leave no token.
 
     Args:
         min_lengths: for each sentence, the shortest output in tokens with EOS; empty = 1 for all.
         prefixes: for each sentence, the tokens that its outputs begin with, fewer than its longest output has;
             empty = free.
-        no_repeat_ngram: length of the sequences of tokens that no output repeats, outside its prefix; 0 = no ban.
+        no_repeat_ngram: length of the n-grams that no output repeats, outside its prefix; 0 = no ban.
         tree_rules: for outputs that must be trees.
     """
 
@@ -127,7 +127,6 @@ class Restrictions:
         self._prefixes = torch.tensor(rows) if width else None  # [sentences, width + 1]; the last column is free
         self._no_repeat_ngram = no_repeat_ngram
         self._tree_rules = tree_rules
-        self._never_produced = torch.tensor(NEVER_PRODUCED)
 
     def apply(self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, sentences: Sequence[int]) -> None:
         """Set to -inf, in place, what may not come next.
@@ -138,14 +137,13 @@ class Restrictions:
             lengths: int64 [batch], tokens in the outputs of each sentence.
             sentences: [batch], the index of each sentence in this object's lists.
         """
-        self._never_produced = self._never_produced.to(log_probs.device)
-        log_probs.index_fill_(2, self._never_produced, -torch.inf)
+        log_probs[:, :, _NEVER_PRODUCED] = -torch.inf
         forced = None
         if self._prefixes is not None:
             place = lengths.clamp(max=self._prefixes.shape[1] - 1).unsqueeze(1)
             forced = self._prefixes[list(sentences)].to(lengths.device).gather(1, place).squeeze(1)
             _force(log_probs, forced)
-        # A forced token may repeat others and break rules: a ban would leave nothing.
+        # A forced token can repeat others and break rules: a ban would leave nothing.
         free = None if forced is None else forced == _NOT_FORCED
         if self._tree_rules is not None:
             self._tree_rules.apply(log_probs, outputs, lengths, sentences, free)
@@ -177,7 +175,7 @@ def _force(log_probs: Tensor, tokens: Tensor) -> None:
 
 
 def _forbid_repeats(log_probs: Tensor, outputs: Tensor, lengths: Tensor, n: int, where: Tensor | None) -> None:
-    """Forbid each token that would end an n-gram for the second time, in some sentences, bool [batch]; None = all."""
+    """Forbid each token that would repeat an n-gram, in some sentences, bool [batch]; None = all."""
     steps = outputs.shape[2]
     if steps < n:
         return

@@ -1,8 +1,8 @@
 """Sentences in, hypotheses out: batches of similar length, searched side by side on the cores of a CPU.
 
 On a CPU every thread or process searches a share of the sentences by itself: small products gain little from a second
-thread, and what lies between them nothing. Threads start at once but wait for each other in Python, so that many
-sentences are searched in forked processes (14 to 24 % faster on two cores with d_model 128, more on more cores).
+thread, and the rest nothing. Threads start immediately but wait for each other in Python, so many sentences are
+searched in forked processes (14 to 24 % faster on two cores with d_model 128, more on more cores).
 """
 
 import copy
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Self, TypeVar
 
 import torch
@@ -29,8 +30,7 @@ from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
 from aiayn_cli.translate.options import LONGEST_PASS, Sampling, SearchOptions
-from aiayn_cli.translate.search.batches import bands, batches, most_sentences
-from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty
+from aiayn_cli.translate.search.beam import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint, constrained_search, groups_of_one_beam, phrase_tokens
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
 from aiayn_cli.translate.search.sampling import sample
@@ -40,17 +40,19 @@ LONGEST_SOURCE = 250  # sub-words of one pass; `prepare` trains on no longer one
 _FEWEST_IN_A_THREAD = 4  # sentences
 _FEWEST_IN_A_PROCESS = 64  # sentences; starting one takes as long as a narrow model needs for ten
 _WIDTHS = 8  # sources are padded to a multiple of this, so that products have few shapes
+_MOST_LOGITS = 1 << 25  # next-token scores of one step: 128 MB in float32, however short the sentences
+_MOST_LOGITS_ON_CPU = 1 << 22  # 16 MB; more is not faster
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SearchInput:
-    """What goes through the model in one pass."""
+    """A source that goes through the model in one pass."""
 
     ids: list[int]  # without EOS
     prefix: list[int] = field(default_factory=list)  # ids that its output begins with
-    phrases: list[Constraint] = field(default_factory=list)  # that its output must hold
+    phrases: list[Constraint] = field(default_factory=list)  # that its output must contain
     words: list[str] | None = None  # its output is a tree over these, if there is a grammar; None = the output is free
 
 
@@ -62,16 +64,11 @@ class SearchSetup:
     tree_grammar: TreeGrammar | None = None  # of outputs that are trees; used if decoding.tree_rules holds
     engine: CTranslate2Engine | None = None  # searches instead of the models
     in_processes: bool = False  # search many sentences in forked processes, where the system can
-    stop: Stop | None = None  # asked before each step of a search by the models; None = go on
+    stop: Stop | None = None  # called before each step of a search by the models; None = never stop
 
 
-@dataclass(frozen=True)
-class _Share:
-    """The work of one thread or process: sentences, all with phrases or all without, and how to search them."""
-
-    sources: list[SearchInput]
-    decoding: DecodingConfig
-    options: SearchOptions
+# The work of one thread or process: sentences, all with phrases or all without, and how to search them.
+_Share = tuple[list[SearchInput], DecodingConfig, SearchOptions]
 
 
 class SentenceSearch:
@@ -104,6 +101,7 @@ class SentenceSearch:
         self._vocab_size = vocab_size
         self.device, self._threads = device.device, device.threads
         self._setup = setup
+        self._on_cpu = self.device.type == "cpu"
         self._forks = _Forks() if setup.in_processes and _can_fork() else None
 
     def variant(self, decoding: DecodingConfig | None, options: SearchOptions | None) -> Self:
@@ -137,46 +135,30 @@ class SentenceSearch:
         if self._setup.engine is not None:
             return self._search_with(self._setup.engine, sources)
         found: list[list[Hypothesis]] = [[] for _ in sources]
+        # The longest first, dealt out in turn, so that all shares take about as long.
+        longest_first = sorted(range(len(sources)), key=lambda number: -len(sources[number].ids))
         for with_phrases in (False, True):  # searched in different ways
-            # The longest first, dealt out in turn, so that all shares take about as long.
-            numbers = sorted(
-                (number for number, source in enumerate(sources) if bool(source.phrases) == with_phrases),
-                key=lambda number: -len(sources[number].ids),
-            )
-            if not numbers:
-                continue
+            numbers = [number for number in longest_first if bool(sources[number].phrases) == with_phrases]
             n_shares = min(self._threads, -(-len(numbers) // _FEWEST_IN_A_THREAD)) if self._on_cpu else 1
             shares = [numbers[first::n_shares] for first in range(n_shares)]
-            results = self._search_side_by_side([[sources[number] for number in share] for share in shares])
-            for share, outputs in zip(shares, results, strict=True):
-                for number, hypotheses in zip(share, outputs, strict=True):
-                    found[number] = hypotheses
+            results = self._search_side_by_side([[sources[number] for number in share] for share in shares if share])
+            for number, outputs in zip(chain(*shares), chain(*results), strict=True):
+                found[number] = outputs
         return found
 
     def _search_with(self, engine: CTranslate2Engine, sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
-        alpha = self.decoding.alpha
-        results = engine.search(
-            [source.ids for source in sources],
-            [source.prefix for source in sources],
-            list(map(self.max_length, sources)),
-            self.decoding,
-            self.options,
-        )
-        found = [
-            [
-                Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1, alpha))
-                for tokens, log_prob in each
-            ]
-            for each in results
-        ]
-        return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in found]
+        ids, prefixes = [source.ids for source in sources], [source.prefix for source in sources]
+        results = engine.search(ids, prefixes, list(map(self.max_length, sources)), self.decoding, self.options)
 
-    @property
-    def _on_cpu(self) -> bool:
-        return self.device.type == "cpu"
+        def hypothesis(tokens: tuple[int, ...], log_prob: float) -> Hypothesis:
+            return Hypothesis(tokens, log_prob, log_prob / length_penalty(len(tokens) + 1, self.decoding.alpha))
+
+        return [sorted((hypothesis(*each) for each in found), key=lambda each: -each.score) for found in results]
 
     def _search_side_by_side(self, shares: Sequence[list[SearchInput]]) -> list[list[list[Hypothesis]]]:
-        work = [_Share(share, self.decoding, self.options) for share in shares]
+        if not shares:
+            return []
+        work: list[_Share] = [(share, self.decoding, self.options) for share in shares]
         if self._forks is not None and len(work) > 1 and len(shares[0]) >= _FEWEST_IN_A_PROCESS:
             found = self._forks.search(self, work)
             if found is not None:
@@ -187,27 +169,37 @@ class SentenceSearch:
         return run_in_threads([partial(self._search_share, share) for share in work], threads)
 
     def _search_share(self, share: _Share, cancelled: Stop) -> list[list[Hypothesis]]:
-        search = self.variant(share.decoding, share.options)  # a forked process may have been told others before
-        lengths = [len(source.ids) for source in share.sources]
-        hypotheses = search.options.n_best if share.options.sampling else share.decoding.beam_size
-        at_most = most_sentences(hypotheses, self._vocab_size, on_cpu=self._on_cpu)
-        found: list[list[Hypothesis]] = [[] for _ in share.sources]
-        for band in bands(batches(lengths, batch_tokens=share.decoding.batch_tokens, at_most=at_most)):
-            numbers = [number for batch in band for number in batch]
-            results = search._search_band([share.sources[number] for number in numbers], len(band[0]), cancelled)
+        sources, decoding, options = share
+        search = self.variant(decoding, options)  # those of this object may be others, in a process forked earlier
+        hypotheses = options.n_best if options.sampling else decoding.beam_size
+        most_logits = _MOST_LOGITS_ON_CPU if self._on_cpu else _MOST_LOGITS
+        at_most = max(most_logits // (hypotheses * self._vocab_size), 1)
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for at_once, numbers in bands([len(source.ids) for source in sources], decoding.batch_tokens, at_most):
+            results = search._search_band([sources[number] for number in numbers], at_once, cancelled)
             for number, outputs in zip(numbers, results, strict=True):
                 found[number] = outputs
         return found
 
     def _search_band(self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
         sampling = self.options.sampling
+        groups = [sources[start : start + at_once] for start in range(0, len(sources), at_once)]
         with torch.inference_mode():
             if sources[0].phrases:
                 results = self._constrained_search(sources, at_once, cancelled)
             elif sampling is None:
-                results = self._beam_search(sources, at_once, cancelled)
+                scorers = (self._scorer(group, cancelled) for group in groups)
+                results = beam_search(
+                    next(scorers),
+                    list(map(self.max_length, sources)),
+                    beam_size=self.decoding.beam_size,
+                    alpha=self.decoding.alpha,
+                    n_best=self.options.n_best,
+                    restrictions=self._restrictions(sources),
+                    waiting=scorers,
+                    at_once=at_once,
+                )
             else:
-                groups = [sources[start : start + at_once] for start in range(0, len(sources), at_once)]
                 results = [outputs for group in groups for outputs in self._sample(group, sampling, cancelled)]
         if not all(results):
             raise CheckpointError(
@@ -215,20 +207,6 @@ class SentenceSearch:
                 "its training diverged: take an earlier checkpoint, or train with a lower learning_rate_scale",
             )
         return results
-
-    def _beam_search(self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop) -> list[list[Hypothesis]]:
-        groups = (sources[start : start + at_once] for start in range(0, len(sources), at_once))
-        scorers = (self._scorer(group, cancelled) for group in groups)
-        return beam_search(
-            next(scorers),
-            list(map(self.max_length, sources)),
-            beam_size=self.decoding.beam_size,
-            alpha=self.decoding.alpha,
-            n_best=self.options.n_best,
-            restrictions=self._restrictions(sources),
-            waiting=scorers,
-            at_once=at_once,
-        )
 
     def _constrained_search(
         self, sources: Sequence[SearchInput], at_once: int, cancelled: Stop
@@ -289,6 +267,28 @@ class SentenceSearch:
         )
 
 
+def bands(lengths: Sequence[int], batch_tokens: int, at_most: int) -> list[tuple[int, list[int]]]:
+    """Group sentences by the number that is searched together, the longest first.
+
+    Args:
+        lengths: of the sources, in tokens without EOS.
+        batch_tokens: source tokens of one batch, EOS and padding included.
+        at_most: sentences in one batch.
+    Returns:
+        Sizes of batches, each with positions in `lengths`: those of its batches, one after the other.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    found: list[tuple[int, list[int]]] = []
+    while order:
+        fitting = max(batch_tokens // (lengths[order[0]] + 1), 1)  # with EOS
+        batch = order[: batch_size(min(fitting, at_most), up=False)]
+        if not found or len(batch) > found[-1][0]:
+            found.append((len(batch), []))
+        found[-1][1].extend(batch)
+        del order[: len(batch)]
+    return found
+
+
 class _Forks:
     """Copies of this process that search, one per core, forked when there is first enough work for them."""
 
@@ -302,17 +302,14 @@ class _Forks:
             names = [f"search process {number}" for number, _ in enumerate(work, start=1)]
             pool = self.pool = Processes(_start_fork, [(search,)] * len(work), names, start="fork")
             weakref.finalize(self, pool.close)
-        futures = [pool.submit(share) for share in work]
-        found = None
         try:
-            found = [future.result() for future in futures]
-        except Exception:
-            pass
-        finally:
-            if found is None:
-                self.pool = None
-                pool.close()
-        return found
+            return [future.result() for future in [pool.submit(share) for share in work]]
+        except BaseException as error:
+            self.pool = None
+            pool.close()
+            if isinstance(error, Exception):
+                return None
+            raise
 
 
 def _start_fork(search: SentenceSearch) -> tuple[None, Callable[[_Share], list[list[Hypothesis]]]]:

@@ -10,7 +10,7 @@ from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_
 from torch import Tensor
 
 from aiayn_cli.special_tokens import EOS_ID
-from aiayn_cli.translate.search.beam import Hypothesis, beam_search, length_penalty, top_k
+from aiayn_cli.translate.search.beam import Hypothesis, batch_size, beam_search, length_penalty, top_k
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 torch.set_num_threads(1)
@@ -281,12 +281,13 @@ def test_an_empty_batch_has_no_outputs() -> None:
     assert beam_search(TableScorer(random_table(1, 3), []), [], beam_size=3, alpha=0.6) == []
 
 
-@pytest.mark.parametrize(
-    ("beam_size", "alpha", "n_best", "max_length"), [(4, 0.6, 5, 3), (4, -0.1, 1, 3), (0, 0.6, 0, 3), (4, 0.6, 1, 0)]
-)
-def test_a_search_that_cannot_be_done_is_refused(beam_size: int, alpha: float, n_best: int, max_length: int) -> None:
-    with pytest.raises(ValueError, match=r"must be|needs"):
-        beam_search(TableScorer(random_table(1, 3), [0]), [max_length], beam_size=beam_size, alpha=alpha, n_best=n_best)
+def test_batch_sizes_are_few_and_near() -> None:
+    for n in range(1, 5000):
+        lower, upper = batch_size(n, up=False), batch_size(n, up=True)
+        assert 0.8 * n < lower <= n <= upper < 1.25 * n
+        assert batch_size(lower, up=True) == lower
+        assert batch_size(upper, up=False) == upper
+    assert len({batch_size(n, up=True) for n in range(1, 1025)}) == 36
 
 
 def test_the_penalty_is_that_of_wu_et_al() -> None:

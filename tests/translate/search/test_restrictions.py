@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
-from aiayn_cli.translate.search.restrictions import NEVER_PRODUCED, Restrictions
+from aiayn_cli.translate.search.restrictions import Restrictions
 
 VOCAB = 9
 
@@ -44,7 +44,7 @@ def allowed_after(output: list[int], min_length: int, prefix: tuple[int, ...], n
         if len(output) < len(prefix):  # a prefix may repeat itself
             if token == prefix[len(output)]:
                 allowed.append(token)
-        elif token not in NEVER_PRODUCED and not (is_repeat or is_early_end):
+        elif token >= EOS_ID and not (is_repeat or is_early_end):
             allowed.append(token)
     return allowed
 

@@ -23,7 +23,7 @@ from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stop, Stopped
-from aiayn_cli.translate.search.sentence_search import SearchSetup, run_in_threads
+from aiayn_cli.translate.search.sentence_search import SearchSetup, bands, run_in_threads
 from aiayn_cli.translate.translator import Translator
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
@@ -158,6 +158,20 @@ def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
     translator._search._search_band = search  # type: ignore[method-assign]
     translator.translate_n_best(["hund"] * 20_000)
     assert 0 < max(sizes) * hypotheses * vocab.size <= 1 << 22
+
+
+@given(lengths=st.lists(st.integers(1, 60), max_size=60), batch_tokens=st.integers(1, 300), at_most=st.integers(1, 30))
+def test_batches_hold_each_sentence_once_within_both_limits_and_go_by_size(
+    lengths: list[int], batch_tokens: int, at_most: int
+) -> None:
+    found = bands(lengths, batch_tokens, at_most)
+    order = [number for _, numbers in found for number in numbers]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[number] for number in order] == sorted(lengths, reverse=True)
+    assert [size for size, _ in found] == sorted({size for size, _ in found})
+    for size, numbers in found:
+        assert size <= at_most
+        assert size == 1 or size * (lengths[numbers[0]] + 1) <= batch_tokens
 
 
 def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
