@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from aiayn_cli import __version__
@@ -12,8 +13,8 @@ from aiayn_cli.score.metrics import CompoundSplitScore, Score
 from aiayn_cli.score.significance import Comparison
 
 SIGNIFICANT = 0.05
-# By the HTML element for what only one side has: its colour on a terminal, and its brackets elsewhere.
-_MARKS = {"del": ("\x1b[32m", "[-", "-]"), "mark": ("\x1b[31m", "{+", "+}")}
+# By how a fragment is marked: its colour on a terminal, and its brackets elsewhere.
+_MARKS = {"lost": ("\x1b[32m", "[-", "-]"), "wrong": ("\x1b[31m", "{+", "+}")}
 _PLAIN = "\x1b[0m"
 # Words, blanks, and each other character by itself; Chinese and Japanese, without blanks, are compared by character.
 _TOKEN = re.compile(
@@ -63,7 +64,9 @@ class Fragment:
         return not self.is_shared and bool(self.text.strip())
 
 
-Column = tuple[str, list[Fragment], str]  # title, text, and the element of fragments that are marked (see _MARKS)
+# Title, and text in stretches, each with its mark: "", "wrong", "gap" (words of the reference are missing here), "lost"
+# (by all systems), or "lost-0" (by the first alone).
+Column = tuple[str, list[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -148,11 +151,13 @@ class ScoreResult:
             f"{metric} {' / '.join(f'{value:.1f}' for value in values)}" for metric, values in line.scores.items()
         )
         rows = [f"line {line.line:,}: {title}"]
-        for name, fragments, element in _columns(line, names):
-            in_colour, *brackets = _MARKS.get(element, ("", "", ""))
-            start, end = (in_colour, _PLAIN) if colour else brackets
-            text = "".join(f"{start}{each.text}{end}" if each.is_marked else each.text for each in fragments)
-            rows.append(f"{name:<{width}}  {text}")
+        for name, stretches in _columns(line, names):
+            row = f"{name:<{width}}  "
+            for text, mark in stretches:
+                in_colour, *brackets = _MARKS.get(mark, ("", "", ""))
+                start, end = (in_colour, _PLAIN) if colour and in_colour else brackets
+                row += f"{start}{text}{end}"
+            rows.append(row)
         return "\n".join(rows)
 
     def page(self, parts: Sequence[PartScores], lines: Sequence[ScoredLine]) -> str:
@@ -181,20 +186,34 @@ def _article(line: ScoredLine, names: Sequence[str], sign: int) -> dict[str, obj
     values = next(iter(line.scores.values()))
     return {
         "line": line.line,
+        "scores": values,
         "mean": sign * sum(values) / len(values),
         "difference": sign * (values[0] - values[1]) if len(values) == 2 else None,
-        "columns": _columns(line, [f"{name}, {value:.1f}" for name, value in zip(names, values, strict=True)]),
+        "columns": _columns(line, names),
     }
 
 
 def _columns(line: ScoredLine, names: Sequence[str]) -> list[Column]:
     compared = [differences(line.references[0], hypothesis) for hypothesis in line.hypotheses]
-    # With several systems each hypothesis shows its own differences, so that the reference has none to show.
-    reference = compared[0][0] if len(compared) == 1 else [Fragment(line.references[0])]
-    columns = [] if line.source is None else [("source", [Fragment(line.source)], "")]
-    columns.append(("reference", reference, "del"))
-    columns += [(f"reference {n}", [Fragment(text)], "") for n, text in enumerate(line.references[1:], start=2)]
-    return columns + [(name, fragments, "mark") for name, (_, fragments) in zip(names, compared, strict=True)]
+    columns: list[Column] = [] if line.source is None else [("source", [(line.source, "")])]
+    columns.append(("reference", _lost_words([ours for ours, _ in compared])))
+    columns += [(f"reference {n}", [(text, "")]) for n, text in enumerate(line.references[1:], start=2)]
+    for name, (_, theirs) in zip(names, compared, strict=True):
+        columns.append(
+            (name, [(each.text, "wrong" if each.is_marked else "" if each.text else "gap") for each in theirs])
+        )
+    return columns
+
+
+def _lost_words(compared: Sequence[Sequence[Fragment]]) -> list[tuple[str, str]]:
+    """The reference, marked where systems lost words of it; `compared` has its differences from each system."""
+    text = "".join(each.text for each in compared[0])
+    lost = zip(*([each.is_marked for each in ours for _ in each.text] for ours in compared), strict=True)
+    stretches = []
+    for losers, characters in groupby(zip(lost, text, strict=True), key=lambda pair: pair[0]):
+        mark = "" if not any(losers) else "lost" if all(losers) else f"lost-{losers.index(True)}"
+        stretches.append(("".join(character for _, character in characters), mark))
+    return stretches
 
 
 def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:
@@ -203,12 +222,13 @@ def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[F
     Returns:
         The fragments of the reference and those of the hypothesis; joined, they give the texts again.
     """
-    sides = _TOKEN.findall(reference), _TOKEN.findall(hypothesis)
+    ours, theirs = _TOKEN.findall(reference), _TOKEN.findall(hypothesis)
     found: tuple[list[Fragment], list[Fragment]] = [], []
-    for kind, *ends in difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
-        for tokens, fragments, start, end in zip(sides, found, ends[::2], ends[1::2], strict=True):
-            if start < end:
-                fragments.append(Fragment("".join(tokens[start:end]), kind == "equal"))
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if a < b:
+            found[0].append(Fragment("".join(ours[a:b]), kind == "equal"))
+        if c < d or "".join(ours[a:b]).strip():  # without text where words of the reference are missing
+            found[1].append(Fragment("".join(theirs[c:d]), kind == "equal"))
     return found
 
 

@@ -28,7 +28,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "input"):
+        if tag not in ("meta", "input", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -72,13 +72,38 @@ def test_every_sentence_is_there_with_what_differs(files: dict[str, str]) -> Non
     assert [article["data-line"] for article in articles] == ["1", "2", "3", "4"]
     assert articles[0]["data-difference"] is not None
     assert float(articles[0]["data-difference"]) < 0  # the second system is better there
-    assert page.texts["mark"][0] == "rennt"
-    paragraphs = "".join(page.texts["p"])
+    assert page.texts["mark"][1] == "rennt"  # after the legend
+    texts = "".join(page.texts["dd"])
     for line in (SOURCE[0], "Der Hund ", REFERENCE[3]):
-        assert line in paragraphs
+        assert line in texts
     _, alone = page_of(files, "a<b")
-    assert alone.texts["mark"][0] == "rennt"
-    assert alone.texts["del"][0] == "läuft"
+    assert alone.texts["mark"][1] == "rennt"
+    assert alone.texts["del"][1] == "läuft"
+
+
+def test_it_opens_on_what_differs_most(files: dict[str, str]) -> None:
+    for systems, order in ((("a<b", "second"), "differs"), (("a<b",), "worst")):
+        _, page = page_of(files, *systems)
+        assert next(attributes["value"] for name, attributes in page.elements if name == "option") == order
+
+
+def test_words_of_the_reference_that_a_system_lost_are_marked_there_and_where_they_should_stand(
+    tmp_path: Path,
+) -> None:
+    for name, line in (("ref", "Das ist für sie gut so."), ("a", "Das ist gut."), ("b", "Das ist für sie gut.")):
+        (tmp_path / name).write_text(line + "\n", encoding="utf-8")
+    options = ScoreOptions(
+        references=[tmp_path / "ref"],
+        hypotheses=[str(tmp_path / "a"), str(tmp_path / "b")],
+        html=tmp_path / "page.html",
+    )
+    run_score(options)
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    looks = [attributes.get("class") for name, attributes in page.elements if name == "del"]
+    legend = 3
+    assert list(zip(looks, page.texts["del"], strict=True))[legend:] == [("lost-0", "für sie"), ("lost", "so")]
+    gaps = [attributes for name, attributes in page.elements if name == "mark" and "title" in attributes]
+    assert len(gaps) == 3  # two of the first system, one of the second
 
 
 def test_text_is_never_markup(files: dict[str, str]) -> None:
@@ -91,11 +116,11 @@ def test_text_is_never_markup(files: dict[str, str]) -> None:
 
 def test_scores_tests_and_parts_are_in_its_tables(files: dict[str, str]) -> None:
     text, page = page_of(files, "a<b", "second", compare=True, resamples=20, trials=20, compound_split=True)
-    assert page.count("table") == 2
+    assert page.count("table") == 1
     assert "by paired bootstrap" in text
     assert "0-10 words" in "".join(page.texts["td"])
     assert "nrefs:1|case:mixed" in "".join(page.texts["code"])
-    assert "compound-split tokenised BLEU" in "".join(page.texts["th"])
+    assert "compound-split tokenised BLEU" in "".join(page.texts["dt"])
     assert page.count("svg") == 2
 
 

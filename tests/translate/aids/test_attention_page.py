@@ -73,15 +73,7 @@ def test_every_control_that_the_script_asks_for_is_there(examples: list[Attentio
     page = Page(page_of("x", examples))
     ids = {attributes["id"] for _, attributes in page.seen if "id" in attributes}
     script = page.text["script"]
-    asked = set(re.findall(r'byId\("(\w+)"\)', script)) | {
-        "sentence",
-        "kind",
-        "layer",
-        "heads",
-        "picture",
-        "all",
-        "none",
-    }
+    asked = set(re.findall(r'byId\("(\w+)"\)', script)) | {"sentence", "kind", "layer", "heads", "picture"}
     assert asked <= ids
     kinds = {attributes["value"] for tag, attributes in page.seen if tag == "option"}
     assert kinds == {"cross", "encoder", "decoder"}
