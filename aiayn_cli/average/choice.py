@@ -33,9 +33,8 @@ class AverageOptions:
         if self.search and (self.ema or self.best is not None):
             raise UsageError("--search tries --best and --ema anyway", "leave out --search, or the others")
         if self.ema and self.chosen:
-            raise UsageError(
-                "--ema takes one checkpoint's moving average", "name that checkpoint, or leave out the others"
-            )
+            hint = "name that checkpoint, or leave out the others"
+            raise UsageError("--ema takes one checkpoint's moving average", hint)
         if self.data is not None and not self.search:
             raise UsageError("--data without --search", "only a search translates the validation set")
         if len(self.chosen) > 1:
@@ -59,37 +58,54 @@ class Choice:
 def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
     """Find the checkpoints: those of `paths`, or of the run that it names, or of the newest run of the working folder.
 
-    Without `last`, `steps` and `best` a search takes all, other averages the recipe's average_last newest ones.
+    Without `last`, `steps` and `best` a search takes all, other averages the recipe's average_last newest ones. The
+    result replaces nothing but an earlier average.
     """
     if len(paths) > 1 or (paths and (paths[0] / "model.json").is_file()):
         if options.chosen:
             raise UsageError(f"{options.chosen[0]} needs a run, not named checkpoints", "leave out one of the two")
-        return _named(paths, options.out)
-    run = paths[0] if paths else newest_run()
-    if not paths:
-        logs.notice(f"averaging the newest run, {run}")
+        choice = _named(paths, options.out)
+    else:
+        run = paths[0] if paths else newest_run()
+        if not paths:
+            logs.notice(f"averaging the newest run, {run}")
+        choice = Choice(_related(_of_run(run, options)), options.out or run / "averaged", run)
+    _check_target(choice.target)
+    return choice
+
+
+def _of_run(run: Path, options: AverageOptions) -> list[Path]:
     found = list_checkpoints(run)
     if not found:
         raise _nothing_to_average(run)
     if options.steps is not None:
-        found = _in_range(run, found, options.steps)
-    elif options.best is not None:
-        found = best_by_validation(run, found, options.best)
-    elif options.last is not None or not options.search:
-        wanted = options.last
-        if wanted is None:
-            wanted = load_recipe(str(run / "recipe.yaml")).training.average_last
-        if len(found) < wanted:
-            logs.notice(f"{run} has only {len(found)} of {wanted} checkpoints; all are averaged")
-        found = found[-wanted:]
-    return Choice(_related(found), options.out or run / "averaged", run)
+        return _in_range(run, found, options.steps)
+    if options.best is not None:
+        return best_by_validation(run, found, options.best)
+    if options.search and options.last is None:
+        return found
+    wanted = options.last or load_recipe(str(run / "recipe.yaml")).training.average_last
+    if len(found) < wanted:
+        logs.notice(f"{run} has only {len(found)} of {wanted} checkpoints; all are averaged")
+    return found[-wanted:]
+
+
+def _check_target(target: Path) -> None:
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    try:
+        is_average = (target / "model.json").is_file() and bool(load_checkpoint(target).parents)
+    except CheckpointError as error:  # perhaps an average, but a folder that cannot be read is not thrown away
+        raise CheckpointError(error.problem, f"move {target} away, or give another --out") from error
+    if not is_average:
+        raise CheckpointError(f"{target} exists and is not an averaged model", "give another --out")
 
 
 def _nothing_to_average(run: Path) -> CheckpointError:
     if not run.exists():
         return CheckpointError(f"there is no {run}", "name a run, such as runs/base")
     if run.name == "checkpoints" and list_checkpoints(run.parent):
-        return CheckpointError(f"{run} is a part of a run", f"name the run: {run.parent}")
+        return CheckpointError(f"{run} is part of a run", f"name the run: {run.parent}")
     if (interrupted := newest_resumable(run)) is not None:
         return CheckpointError(
             f"{run} was stopped before its first checkpoint, and there is nothing to average",
@@ -99,21 +115,15 @@ def _nothing_to_average(run: Path) -> CheckpointError:
 
 
 def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Path]:
-    """The best `wanted` of a run's checkpoints by the recipe's metric, as metrics.jsonl has it."""
+    """The best `wanted` of a run's checkpoints by the recipe's metric, read from metrics.jsonl."""
     metric = load_recipe(str(run / "recipe.yaml")).training.best_metric
     path = run / "metrics.jsonl"
-    # A step that was repeated after a crash has its last record; null stands for a value that is not finite.
-    values = {
-        str(record["step"]): record.get(metric)
-        for record in (read_metrics(path) if path.is_file() else ())
-        if record["event"] == "validation" and "step" in record
-    }
-    validated = {}
-    for checkpoint in found:  # a copy that the user renamed has no update in its name
-        number = checkpoint.name.rpartition("-")[2]
-        value = values.get(number.lstrip("0") or number)
-        if value is not None:
-            validated[checkpoint] = value
+    records = [each for each in read_metrics(path) if each["event"] == "validation"] if path.is_file() else []
+    # Of a step that was repeated after a crash, the last record counts; null stands for a value that is not finite.
+    values = {str(record["step"]): record.get(metric) for record in records}
+    # A copy that the user renamed has no update in its name.
+    of_checkpoint = {each: values.get(each.name.rpartition("-")[2].lstrip("0")) for each in found}
+    validated = {checkpoint: value for checkpoint, value in of_checkpoint.items() if value is not None}
     if not validated:
         raise CheckpointError(
             f"no checkpoint of {run} has a validation {metric} in metrics.jsonl", "choose with --last or --steps"
@@ -121,7 +131,7 @@ def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Pa
     if len(validated) < wanted:
         logs.notice(f"{run} has {len(validated)} checkpoints with a validation {metric}, fewer than {wanted}")
     sign = -1 if metric == "bleu" else 1
-    later_first = list(reversed(validated))  # of equal ones, the later ones
+    later_first = reversed(validated)  # the later of equally good ones
     return sorted(later_first, key=lambda checkpoint: sign * validated[checkpoint])[:wanted]
 
 
@@ -132,7 +142,7 @@ def _named(paths: Sequence[Path], out: Path | None) -> Choice:
     folder = unique[0].resolve().parent
     is_in_run = folder.name == "checkpoints"
     if out is None and not is_in_run:
-        raise UsageError(f"{unique[0]} is in no run, so the result has no place", "add --out FOLDER")
+        raise UsageError(f"{unique[0]} is not in a run, so the result has no place", "add --out FOLDER")
     run = folder.parent if is_in_run else None
     return Choice(_related(unique), out or folder.parent / "averaged", run)
 
@@ -151,7 +161,7 @@ def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
     numbers = {path: int(path.name.partition("-")[2]) for path in found}
     inside = [path for path, n in numbers.items() if int(first or 0) <= n <= int(last or n)]
     if not inside:
-        known = ", ".join(f"{number:,}" for number in numbers.values())
+        known = ", ".join(map("{:,}".format, numbers.values()))
         raise CheckpointError(f"{run} has no checkpoint of the updates {steps}", f"its checkpoints are of {known}")
     return inside
 
@@ -159,20 +169,18 @@ def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
 def _related(paths: Sequence[Path]) -> list[Checkpoint]:
     """Load descriptions, in the order of their steps; they must be of one run."""
     checkpoints = sorted((load_checkpoint(path) for path in paths), key=lambda checkpoint: checkpoint.step)
-    first = checkpoints[0]
-    for other in checkpoints[1:]:
-        for what, mine, theirs in (
-            ("runs", first.run_id, other.run_id),
-            ("vocabularies", first.vocab_sha256, other.vocab_sha256),
-            ("model shapes", _shape(first), _shape(other)),
-        ):
-            if mine != theirs:
-                raise CheckpointError(
-                    f"{first.path} and {other.path} are of different {what}", "average checkpoints of one run"
-                )
+    first, *others = checkpoints
+    for other in others:
+        same = {
+            "runs": first.run_id == other.run_id,
+            "vocabularies": first.vocab_sha256 == other.vocab_sha256,
+            "model shapes": _without_dropout(first.model) == _without_dropout(other.model),
+        }
+        if different := [what for what, is_same in same.items() if not is_same]:
+            problem = f"{first.path} and {other.path} are of different {different[0]}"
+            raise CheckpointError(problem, "average checkpoints of one run")
     return checkpoints
 
 
-def _shape(checkpoint: Checkpoint) -> ModelConfig:
-    """The model without its dropout, which may change during a run."""
-    return replace(checkpoint.model, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+def _without_dropout(model: ModelConfig) -> ModelConfig:  # which can change during a run
+    return replace(model, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)

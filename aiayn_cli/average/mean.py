@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.average.choice import AverageOptions, Choice, choose
-from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.score.result import text_table
 
@@ -23,14 +23,6 @@ class Trial:
     bleu: float  # of the whole validation set
     difference: float = 0.0  # to the last checkpoint alone
     p: float | None = None  # of such a difference by chance, paired bootstrap; None for the last checkpoint itself
-
-    @staticmethod
-    def table(trials: "Sequence[Trial]") -> str:
-        rows = [["average", "checkpoints", "BLEU", "difference", "p"]]
-        for trial in trials:
-            tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
-            rows.append([trial.name, f"{len(trial.checkpoints)}", f"{trial.bleu:.2f}", *tested])
-        return text_table(rows)
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,13 @@ class AverageResult:
         if len(self.checkpoints) > 1:
             names = f"{self.checkpoints[0]} to {self.checkpoints[-1]}"
             line = f"{self.model}: average of {len(self.checkpoints)} checkpoints, {names}"
-        return f"{Trial.table(self.trials)}\n{self.verdict}\n{line}" if self.trials else line
+        if not self.trials:
+            return line
+        rows = [["average", "checkpoints", "BLEU", "difference", "p"]]
+        for trial in self.trials:
+            tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
+            rows.append([trial.name, f"{len(trial.checkpoints)}", f"{trial.bleu:.2f}", *tested])
+        return f"{text_table(rows)}\n{self.verdict}\n{line}"
 
 
 def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
@@ -57,7 +55,7 @@ def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult
             raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
         if not (paths and (paths[0] / "model.json").is_file()):
             options = replace(options, ema=False, last=1)  # a damaged checkpoint before the newest does not matter
-        choice = choose_free(paths, options)
+        choice = choose(paths, options)
         newest = choice.checkpoints[-1]
         if not (weights := newest.moving_average()):
             raise CheckpointError(
@@ -65,24 +63,9 @@ def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult
                 "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
             )
         return save_average(choice, weights, (f"{newest.path.name}/ema",))
-    choice = choose_free(paths, options)
+    choice = choose(paths, options)
     names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
     return save_average(choice, mean_weights(choice.checkpoints), names)
-
-
-def choose_free(paths: Sequence[Path], options: AverageOptions) -> Choice:
-    """Choose checkpoints, and refuse to replace anything but an earlier average by their result."""
-    choice = choose(paths, options)
-    target = choice.target
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return choice
-    try:
-        is_average = (target / "model.json").is_file() and bool(load_checkpoint(target).parents)
-    except CheckpointError as error:  # perhaps an average, but a folder that cannot be read is not thrown away
-        raise CheckpointError(error.problem, f"move {target} away, or give another --out") from error
-    if not is_average:
-        raise CheckpointError(f"{target} exists and is not an averaged model", "give another --out")
-    return choice
 
 
 def save_average(choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...]) -> AverageResult:
@@ -107,15 +90,12 @@ class WeightSum:
 
     Shared matrices are stored once in a checkpoint, so they count once. Integers such as a counter have no mean: they
     are taken from the checkpoint of the latest update.
-
-    Attributes:
-        count: checkpoints so far.
     """
 
     def __init__(self) -> None:
         self._total: dict[str, Tensor] = {}
         self._latest = -1
-        self.count = 0
+        self.count = 0  # checkpoints so far
 
     def add(self, checkpoint: Checkpoint) -> None:
         weights = checkpoint.weights()

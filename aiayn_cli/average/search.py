@@ -6,15 +6,15 @@ paired bootstrap resampling compares it with the last checkpoint alone. The winn
 little better than it is: only an unseen test set says how good it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.average.choice import AverageOptions, Choice, best_by_validation
-from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, choose_free, save_average
+from aiayn_cli.average.choice import AverageOptions, best_by_validation, choose
+from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, save_average
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, put_into
 from aiayn_cli.checkpoint.tensor_files import read_json
 from aiayn_cli.data.prepared import PreparedData, find_prepared
@@ -22,105 +22,90 @@ from aiayn_cli.device import choose_device
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.score.metrics import MetricOptions, SacreMetric, Statistics
+from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import bootstrap_p
 from aiayn_cli.translate.translator import Translator
 
 _SIGNIFICANT = 0.05
-_ALL_UP_TO = 6  # windows of 1 to so many checkpoints are all tried; longer ones grow by about a third
+_ALL_UP_TO = 6  # windows of 1 to this number of checkpoints are all tried; longer ones grow by about a third
+
+Candidate = tuple[str, tuple[str, ...], dict[str, Tensor]]  # name and checkpoints as of a Trial, weights
 
 
 def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
     """Try several averages of a run on the validation set, and keep the best."""
-    choice = choose_free(paths, options)
-    search = CheckpointSearch(choice, options.data, options.device)
-    trials, winner = search.run()
-    saved = save_average(choice, search.weights(winner), winner.checkpoints)
-    return replace(saved, trials=tuple(trials), verdict=search.verdict(winner))
-
-
-class CheckpointSearch:
-    """Tries averages of a run's checkpoints on the validation pairs of its data."""
-
-    def __init__(self, choice: Choice, data: Path | None, device: str) -> None:
-        if choice.run is None:
-            raise UsageError("--search needs a run", "name the run's folder")
-        self._run, self._checkpoints = choice.run, choice.checkpoints
-        newest = self._checkpoints[-1]
-        prepared = _data_of(self._run, newest, data)
-        self._sources, references = prepared.valid_src_text(), prepared.valid_tgt_text()
-        self._codec = prepared.codec()
-        self._device = choose_device(device)
-        logs.notice(self._device.explanation)
-        self._metric = SacreMetric("bleu", [references], MetricOptions(tgt_lang=prepared.tgt_lang))
-        self._statistics: dict[str, Statistics] = {}
-
-    def run(self) -> tuple[list[Trial], Trial]:
-        """Try all; return the trials in their order, and the best."""
-        newest = self._checkpoints[-1]
-        trials: list[Trial] = []
-        windows = set(window_sizes(len(self._checkpoints)))
-        best = self._best()
-        has_average = bool(newest.moving_average())
-        with logs.progress("searching", len(windows) + len(best) + has_average, "averages") as progress:
-            total = WeightSum()
-            # The newest first, so that each window is the one before and one more.
-            for checkpoint in reversed(self._checkpoints[-max(windows) :]):
-                total.add(checkpoint)
-                if total.count in windows:
-                    members = self._checkpoints[-total.count :]
-                    trials.append(self._try(f"last {total.count}", _names(members), total.mean()))
-                    progress.advance(1)
-            del total
-            for members in best:
-                trials.append(self._try(f"best {len(members)}", _names(members), _mean(members)))
-                progress.advance(1)
-            if has_average:
-                name = f"{newest.path.name}/ema"
-                trials.append(self._try("moving average", (name,), newest.moving_average()))
-                progress.advance(1)
-        first, tested = self._statistics[trials[0].name], trials[:1]
-        for trial in trials[1:]:
-            p = bootstrap_p(self._metric, first, self._statistics[trial.name])
-            tested.append(replace(trial, difference=trial.bleu - trials[0].bleu, p=p))
-        return tested, max(tested, key=lambda trial: trial.bleu)
-
-    def weights(self, trial: Trial) -> dict[str, Tensor]:
-        """A trial's weights, computed again, since only sums were kept in memory."""
-        by_name = {checkpoint.path.name: checkpoint for checkpoint in self._checkpoints}
-        if trial.checkpoints[0] not in by_name:
-            return self._checkpoints[-1].moving_average()
-        return _mean([by_name[name] for name in trial.checkpoints])
-
-    def verdict(self, winner: Trial) -> str:
-        last = self._checkpoints[-1].path.name
-        if winner.p is None:
-            return f"no average is better than {last} alone on the {len(self._sources):,} validation pairs"
-        gain = f"{winner.name}: {winner.difference:+.2f} BLEU over {last} on {len(self._sources):,} validation pairs"
-        if winner.p < _SIGNIFICANT:
-            return f"{gain}, which is hardly chance (p = {winner.p:.4f})"
-        return f"{gain}, which may be noise (p = {winner.p:.4f}): it is kept, but claim no gain"
-
-    def _best(self) -> list[list[Checkpoint]]:
-        """The recipe's number of best checkpoints by validation, unless they are the last ones anyway."""
-        wanted = min(load_recipe(str(self._run / "recipe.yaml")).training.average_last, len(self._checkpoints))
-        try:
-            chosen = set(best_by_validation(self._run, [each.path for each in self._checkpoints], wanted))
-        except CheckpointError:
-            return []  # without validation there is none
-        members = [checkpoint for checkpoint in self._checkpoints if checkpoint.path in chosen]
-        return [] if members == self._checkpoints[-len(members) :] else [members]
-
-    def _try(self, name: str, checkpoints: tuple[str, ...], weights: dict[str, Tensor]) -> Trial:
-        newest = self._checkpoints[-1]
+    choice = choose(paths, options)
+    if choice.run is None:
+        raise UsageError("--search needs a run", "name the run's folder")
+    newest = choice.checkpoints[-1]
+    prepared = _data_of(choice.run, newest, options.data)
+    sources, references = prepared.valid_src_text(), prepared.valid_tgt_text()
+    metric = SacreMetric("bleu", [references], MetricOptions(tgt_lang=prepared.tgt_lang))
+    codec, device = prepared.codec(), choose_device(options.device)
+    logs.notice(device.explanation)
+    trials, alone, winner, best_weights = list[Trial](), None, None, dict[str, Tensor]()
+    for name, checkpoints, weights in _candidates(choice.run, choice.checkpoints):
         model = build_empty(newest.model, newest.vocab_size).eval()
         put_into(model, weights)
-        translator = Translator([model], self._codec, self._device, newest.decoding, trained_length=newest.max_length)
-        [statistics] = self._metric.statistics([translator.translate(self._sources)])
-        self._statistics[name] = statistics
-        trial = Trial(name, checkpoints, self._metric.score(statistics).score)
+        translator = Translator([model], codec, device, newest.decoding, trained_length=newest.max_length)
+        [statistics] = metric.statistics([translator.translate(sources)])
+        trial = Trial(name, checkpoints, metric.score(statistics).score)
         logs.detail(f"{name}: BLEU {trial.bleu:.2f}")
-        return trial
+        if alone is None:
+            alone = statistics  # of the last checkpoint
+        else:
+            p = bootstrap_p(metric, alone, statistics)
+            trial = replace(trial, difference=trial.bleu - trials[0].bleu, p=p)
+        trials.append(trial)
+        if winner is None or trial.bleu > winner.bleu:
+            winner, best_weights = trial, weights
+    assert winner is not None
+    saved = save_average(choice, best_weights, winner.checkpoints)
+    return replace(saved, trials=tuple(trials), verdict=verdict(winner, newest.path.name, len(sources)))
+
+
+def _candidates(run: Path, checkpoints: Sequence[Checkpoint]) -> Iterator[Candidate]:
+    """The averages to try, of which the first is the last checkpoint alone."""
+    newest, windows, best = checkpoints[-1], window_sizes(len(checkpoints)), _best(run, checkpoints)
+    has_average = bool(newest.moving_average())
+    with logs.progress("searching", len(windows) + bool(best) + has_average, "averages") as progress:
+        total = WeightSum()
+        for checkpoint in reversed(checkpoints):  # so that each window is the one before and more checkpoints
+            total.add(checkpoint)
+            if total.count in windows:
+                yield f"last {total.count}", _names(checkpoints[-total.count :]), total.mean()
+                progress.advance(1)
+        if best:
+            total = WeightSum()
+            for checkpoint in reversed(best):
+                total.add(checkpoint)
+            yield f"best {len(best)}", _names(best), total.mean()
+            progress.advance(1)
+        del total
+        if has_average:
+            yield "moving average", (f"{newest.path.name}/ema",), newest.moving_average()
+            progress.advance(1)
+
+
+def verdict(winner: Trial, last: str, pairs: int) -> str:
+    """What a search found, in words, given the last checkpoint's name and the number of validation pairs."""
+    if winner.p is None:
+        return f"no average is better than {last} alone on the {pairs:,} validation pairs"
+    gain = f"{winner.name}: {winner.difference:+.2f} BLEU over {last} on {pairs:,} validation pairs"
+    if winner.p < _SIGNIFICANT:
+        return f"{gain}, which is hardly chance (p = {winner.p:.4f})"
+    return f"{gain}, which may be noise (p = {winner.p:.4f}): it is kept, but claim no gain"
+
+
+def _best(run: Path, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """The recipe's number of best checkpoints by validation; none if they are the last ones anyway."""
+    wanted = min(load_recipe(str(run / "recipe.yaml")).training.average_last, len(checkpoints))
+    try:
+        chosen = set(best_by_validation(run, [each.path for each in checkpoints], wanted))
+    except CheckpointError:  # training did not validate
+        return []
+    best = [checkpoint for checkpoint in checkpoints if checkpoint.path in chosen]
+    return [] if best == checkpoints[-len(best) :] else best
 
 
 def window_sizes(checkpoints: int) -> list[int]:
@@ -144,13 +129,6 @@ def _data_of(run: Path, checkpoint: Checkpoint, data: Path | None) -> PreparedDa
     if prepared.valid is None or len(prepared.valid) == 0:
         raise DataError(f"{prepared.folder} has no validation pairs to search with", "average with --last instead")
     return prepared
-
-
-def _mean(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    total = WeightSum()
-    for checkpoint in reversed(checkpoints):  # as the windows do, so that the same sum has the same rounding
-        total.add(checkpoint)
-    return total.mean()
 
 
 def _names(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:

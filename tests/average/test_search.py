@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from translation_models import translate_options
 
 from aiayn_cli.app import main
-from aiayn_cli.average.choice import AverageOptions, choose
+from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.mean import AverageResult, Trial, run_average
-from aiayn_cli.average.search import CheckpointSearch, run_search, window_sizes
+from aiayn_cli.average.search import run_search, verdict, window_sizes
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
@@ -119,7 +119,7 @@ def test_the_command_prints_it_all_and_translate_takes_the_result(
     run = tmp_path / "run"
     shutil.copytree(trained[0], run, symlinks=True)
     data = str(trained[1].folder)
-    assert main(["average", str(run), "--search", "--device", "cpu", "--data", data, "--json"]) == 0
+    assert main(["average", str(run), "--search", "--last", "1", "--device", "cpu", "--data", data, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["model"] == str(run / "averaged")
     assert found["trials"][0]["name"] == "last 1"
@@ -130,7 +130,7 @@ def test_the_command_prints_it_all_and_translate_takes_the_result(
 def test_a_search_may_be_limited_to_some_checkpoints(trained: tuple[Path, PreparedData], tmp_path: Path) -> None:
     found = run_search([trained[0]], AverageOptions(search=True, last=2, device="cpu", out=tmp_path / "two"))
     assert [trial.name for trial in found.trials if trial.name.startswith("last")] == ["last 1", "last 2"]
-    found = run_search([trained[0]], AverageOptions(search=True, steps="-64", device="cpu", out=tmp_path / "range"))
+    found = run_search([trained[0]], AverageOptions(search=True, steps="64-64", device="cpu", out=tmp_path / "range"))
     assert found.trials[0].checkpoints == ("step-00000064",)
 
 
@@ -202,9 +202,8 @@ def test_other_data_or_none_is_refused(
         (Trial("best 2", ("step-1", "step-3"), 30.1, 0.1, 0.4), "which may be noise (p = 0.4000): it is kept"),
     ],
 )
-def test_the_verdict_says_when_the_gain_is_noise(trained: tuple[Path, PreparedData], winner: Trial, words: str) -> None:
-    search = CheckpointSearch(choose([trained[0]], AverageOptions(search=True)), None, "cpu")
-    assert words in search.verdict(winner)
+def test_the_verdict_says_when_the_gain_is_noise(winner: Trial, words: str) -> None:
+    assert words in verdict(winner, "step-3", 40)
 
 
 def test_windows_grow_from_one_to_all() -> None:
