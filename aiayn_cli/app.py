@@ -1,6 +1,6 @@
 """The command `aiayn`: six verbs, and the one place where an error becomes a message and an exit code.
 
-Exit codes: 0 done; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the reader of our output went away;
+Exit codes: 0 success; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the reader of our output went away;
 143 SIGTERM after saving. Anything else is our own bug and keeps its traceback.
 """
 
@@ -29,15 +29,15 @@ from aiayn_cli.translate.command import translate
 
 WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
 
-# What a machine may refuse to any command at any write or read; other kinds of OSError are our own bugs.
+# What the system may refuse any command at any read or write, with hints; other kinds of OSError are our own bugs.
 _REFUSALS = {
     errno.ENOSPC: "free some space, or write to another disk",
     errno.EDQUOT: "free some space, or write to another disk",
     errno.EACCES: "change the permissions, or choose another place",
     errno.EPERM: "change the permissions, or choose another place",
     errno.EROFS: "choose a place that can be written to",
-    errno.EISDIR: "a folder stands where a file belongs: move it away",
-    errno.EIO: "the disk or the network to it fails: look at the system's log",
+    errno.EISDIR: "a folder is in the place of a file: move it away",
+    errno.EIO: "the disk or the network to it fails: check the system's log",
     errno.ENAMETOOLONG: "give a shorter name",
 }
 
@@ -47,19 +47,19 @@ _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 @contextmanager
 def _ended_from_outside() -> Iterator[None]:
-    """Exit with the shell's code for what ends a command from outside, before Typer answers it in its own way."""
+    """Exit with the shell's code for what ends a command from outside, before Typer handles it in its own way."""
     try:
         yield
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error
     except BrokenPipeError as error:
         raise typer.Exit(OUTPUT_CLOSED) from error
-    except EOFError as error:  # Typer takes it for Ctrl-D at a prompt, but we have none: it is a bug of ours
+    except EOFError as error:  # Typer would take it for Ctrl-D at a prompt, but we have none: it is our own bug
         raise RuntimeError("a file ended early") from error
 
 
 class _Commands(TyperGroup):
-    """The group of commands; its context prints --help and --version, its invocation runs a command."""
+    """The group of commands: making its context prints --help and --version, invoking it runs a command."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _ended_from_outside():
@@ -100,7 +100,7 @@ def _options(
 
 
 app.command(cls=PrepareCommand, short_help="Turn text in two languages into training data.")(prepare)
-app.command(short_help="Train a model, or go on with a run that stopped.")(train)
+app.command(short_help="Train a model, or resume a run that stopped.")(train)
 app.command(short_help="Average a run's last checkpoints into one model.")(average)
 app.command(short_help="Translate text: one line in, one line out.")(translate)
 app.command(short_help="Write a model in the format of another engine.")(export)
@@ -108,67 +108,58 @@ app.command(short_help="Score translations: BLEU, chrF, TER, with signatures.")(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line.
-
-    Args:
-        arguments: what follows `aiayn`; None takes them from the shell.
-    Returns:
-        The exit code (see the top of this file).
-    """
+    """Run one command line, by default the shell's; returns the exit code (see the top of this file)."""
     if sys.stderr is sys.__stderr__:
         sys.stderr = logs.unfailing(sys.stderr)
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        _print_error("stdout is closed, so there is no place for the result", "send it to a file, or to /dev/null")
-        return AiaynError.exit_code
+        return _refuse("stdout is closed, so there is no place for the result", "send it to a file, or to /dev/null")
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # a process that ends need not look for garbage, which takes a tenth of a second
     _speak_utf8()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # handled here, because the interpreter would print it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return OUTPUT_CLOSED
+        if not code:  # else an error is already on stderr
+            return _refuse(f"stdout: {error.strerror}", _REFUSALS.get(error.errno or 0, ""))
+    return code
+
+
+def _run(words: list[str]) -> int:
     try:
         code = app(words or ["--help"], prog_name="aiayn", standalone_mode=False)
     except SaidElsewhere as error:
-        code = error.exit_code
+        return error.exit_code
     except AiaynError as error:
-        _print_error(error.problem, error.hint)
-        code = error.exit_code
+        return _refuse(error.problem, error.hint, error.exit_code)
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
         place = f"{error.filename}: " if error.filename is not None else ""
-        _print_error(f"{place}{error.strerror}", _REFUSALS[error.errno])
-        code = AiaynError.exit_code
+        return _refuse(f"{place}{error.strerror}", _REFUSALS[error.errno])
     except _TyperUsageError as error:
-        _print_error(*_explain_usage(error))
-        code = WRONG_USAGE
+        usage: Any = error
+        problem = " ".join(usage.format_message().split())
+        command = usage.ctx.command_path if usage.ctx is not None else "aiayn"
+        hint = f"`{command} --help` shows what it takes"
+        return _refuse(problem[:1].lower() + problem[1:].rstrip("."), hint, WRONG_USAGE)
     except typer.Abort:
-        code = INTERRUPTED
+        return INTERRUPTED
     except SystemExit as error:  # Typer's own way out of shell completion
         code = error.code
-    try:
-        sys.stdout.flush()
-    except OSError as error:  # noticed here, and not by the interpreter, which would print about it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            return OUTPUT_CLOSED
-        if not code:  # else it was told
-            _print_error(f"stdout: {error.strerror}", _REFUSALS.get(error.errno or 0, ""))
-            code = AiaynError.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _print_error(problem: str, hint: str) -> None:
+def _refuse(problem: str, hint: str, code: int = AiaynError.exit_code) -> int:
     print(f"error: {problem}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr, flush=True)
-
-
-def _explain_usage(error: Any) -> tuple[str, str]:
-    """Turn Typer's message about a wrong command line into a problem and a hint."""
-    problem = " ".join(error.format_message().split())
-    command = error.ctx.command_path if error.ctx is not None else "aiayn"
-    return problem[:1].lower() + problem[1:].rstrip("."), f"`{command} --help` shows what it takes"
+    return code
 
 
 def _speak_utf8() -> None:

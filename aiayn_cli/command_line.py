@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as on
 
 
 def start_logs(quiet: bool, verbose: bool) -> None:
-    """Turn --quiet and --verbose into how much is said; every command calls this first."""
+    """Set the log level from --quiet and --verbose; every command calls this first."""
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "give one of them")
     logs.setup(logs.QUIET if quiet else logs.VERBOSE if verbose else logs.NORMAL)
@@ -36,16 +35,15 @@ def loading() -> Iterator[None]:
     """Import libraries inside this block.
 
     An interrupted import leaves numpy and torch half loaded, and their errors hide the interrupt; so Ctrl-C ends the
-    process with exit code 130 at once. torch alone creates several hundred thousand objects that stay, and scanning
-    them for garbage takes a sixth of the time.
+    process immediately. torch alone creates several hundred thousand objects that stay, and scanning them for garbage
+    takes a sixth of the time.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
     interruptible = in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    modules_before = len(sys.modules)
-    was_enabled = gc.isenabled()
+    modules_before, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     if interruptible:  # not behind nohup, where SIGINT is ignored
-        signal.signal(signal.SIGINT, _exit_interrupted)
+        signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
     try:
         yield
     finally:
@@ -57,19 +55,11 @@ def loading() -> Iterator[None]:
             gc.enable()
 
 
-def _exit_interrupted(number: int, frame: FrameType | None) -> None:
-    os._exit(128 + number)
-
-
 def print_result(result: object, as_json: bool) -> None:
-    """Print what a stage returned on stdout.
+    """Print a command's result, a dataclass, on stdout; an OSError names stdout.
 
-    Args:
-        result: a frozen dataclass. As text it prints itself where it defines `__str__`; otherwise one line for each
-            field. As JSON it is always one object with all its fields (paths as text, NaN and infinity as null).
-        as_json: print one JSON object instead of text.
-    Raises:
-        OSError: see print_text().
+    As text it is its `__str__` if the class defines one, else one line per field. As JSON it is one object with all its
+    fields (paths as text, NaN and infinity as null).
     """
     if as_json:
         text = json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)
@@ -81,11 +71,7 @@ def print_result(result: object, as_json: bool) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print lines on stdout.
-
-    Raises:
-        OSError: they cannot be written; it names stdout, since a full disk's error names no file.
-    """
+    """Print lines on stdout; an OSError names stdout, since a full disk's error names no file."""
     try:
         print(text, flush=True)
     except OSError as error:
@@ -93,7 +79,7 @@ def print_text(text: str) -> None:
 
 
 def _plain(value: object) -> Any:
-    """Turn a result into what JSON knows."""
+    """Turn a result into JSON types."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

@@ -5,9 +5,7 @@ from difflib import get_close_matches
 
 
 class AiaynError(Exception):
-    """Something the user can fix.
-
-    Anything that is not an AiaynError is our own bug and keeps its traceback.
+    """Something the user can fix; any other exception is our own bug and keeps its traceback.
 
     Args:
         problem: one line: what is wrong, where (file and line), with the value found.
@@ -41,7 +39,7 @@ class DataError(AiaynError):
 
 
 class ResumableError(DataError):
-    """The work stopped, but not because of the data: the same command goes on where it stopped."""
+    """The work stopped, but not because of the data: the same command resumes it."""
 
 
 class CheckpointError(AiaynError):
@@ -49,7 +47,7 @@ class CheckpointError(AiaynError):
 
 
 class UsageError(AiaynError):
-    """A command line that asks for something contradictory."""
+    """A command line that contradicts itself."""
 
     exit_code = 2
 
@@ -61,32 +59,23 @@ class Terminated(AiaynError):
 
 
 class SaidElsewhere(AiaynError):
-    """Another process of the same training prints what is wrong; this one ends without a word.
+    """Another process of the same training prints what is wrong; this one exits silently."""
 
-    Args:
-        code: to exit with.
-    """
-
-    def __init__(self, code: int) -> None:
+    def __init__(self, exit_code: int) -> None:
         super().__init__("another process has said what is wrong")
-        self.exit_code = code
+        self.exit_code = exit_code
 
 
 def did_you_mean(name: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> str:
-    """Write the hint for an unknown name: the nearest known one, or all of them where none is near.
+    """Write the hint for an unknown name, such as "did you mean base?": the nearest known one, or all if none is near.
 
     Args:
-        name: what was asked for.
+        name: what the user gave.
         known: every name that exists, in the order to print them.
         unlisted: further names, which may be the nearest one, but would make the list too long.
-    Returns:
-        A hint for an AiaynError, such as "did you mean base?".
     """
     names = list(known)
-    all_names = [*names, *unlisted]
-    near = get_close_matches(name, all_names, n=1, cutoff=0.5)
-    if not near:  # upper case for lower case is nothing in common to difflib
-        near = get_close_matches(name.casefold(), all_names, n=1, cutoff=0.5)
-    if near:
-        return f"did you mean {near[0]}?"
-    return f"known are {', '.join(names)}" if names else ""
+    for spelling in (name, name.casefold()):  # to difflib, upper and lower case have nothing in common
+        if near := get_close_matches(spelling, [*names, *unlisted], n=1, cutoff=0.5):
+            return f"did you mean {near[0]}?"
+    return f"available: {', '.join(names)}" if names else ""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: locks, atomic writes, flushing, hashes, free space, names that users give."""
+"""Files that are whole or not there: locks, atomic writes, flushing, hashes, free space, output files of users."""
 
 import fcntl
 import hashlib
@@ -33,22 +33,14 @@ def hash_of(path: Path) -> str:
 
 
 def check_free_space(folder: Path, needed: int) -> None:
-    """Check that `needed` bytes are free.
-
-    Raises:
-        OSError: they are not; both numbers are named.
-    """
+    """Raise an OSError with both numbers unless `needed` bytes are free."""
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise OSError(f"it takes {needed >> 20:,} MB, and {free >> 20:,} MB are free")
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file durably: the old one stays until the new one is on the disk.
-
-    Raises:
-        OSError: it cannot be written; the error names the file.
-    """
+    """Write a file durably: the old one stays until the new one is on the disk. An OSError names the file."""
     temporary = path.with_name(f"{UNFINISHED}{path.name}")
     try:
         with temporary.open("wb") as file:
@@ -89,24 +81,22 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 def open_locked(path: Path, buffering: int = -1) -> BinaryIO:
-    """Open a file for appending, and lock out other processes until it is closed.
+    """Open a file for appending, created if missing, and lock out other processes until it is closed.
 
-    Args:
-        path: the file, created if missing. The holder may rename it, or its folder, before closing it.
-        buffering: as in open().
+    The holder may rename the file, or its folder, before closing it.
+
     Raises:
         BlockingIOError: another process holds it.
-        FileNotFoundError: its folder does not exist (any more).
+        FileNotFoundError: its folder does not exist.
         OSError: it cannot be written.
     """
     while True:
         file = path.open("ab", buffering=buffering)
         try:
             _lock(file)
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except FileNotFoundError:
-            pass
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    return file
         except BaseException:
             file.close()
             raise
@@ -122,15 +112,11 @@ def _lock(file: BinaryIO) -> None:
         pass  # a file system without locks
 
 
-# ---- files that a user names for results
+# ---- output files that a user names
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a name under which no file can be written, before any work is done.
-
-    Raises:
-        AiaynError: it is a folder, is in none, or may not be written.
-    """
+    """Refuse a name under which no file can be written with an AiaynError, before any work is done."""
     try:
         unfinished = unfinished_path(path)
         folder = unfinished.parent
@@ -139,14 +125,14 @@ def check_writable(path: Path) -> None:
             why, hint = "it is a folder", "name a file in it"
         elif missing is not None:
             why = f"{missing} is not a folder" if missing.exists() else f"there is no folder {missing}"
-            hint = "make it, or give another name"
+            hint = "create it, or give another name"
         elif unfinished.is_dir():
             why, hint = f"the temporary name {unfinished} is a folder", "give another name"
         elif not os.access(unfinished if unfinished.exists() else folder, os.W_OK):
             why, hint = "no permission", "give another name"
         else:
             return
-    except (OSError, RuntimeError) as error:  # such as a name that is too long, or a circle of links
+    except (OSError, RuntimeError) as error:  # such as a name that is too long, or a loop of links
         why, hint = getattr(error, "strerror", None) or "a link leads to itself", "give another name"
     raise AiaynError(f"cannot write {path}: {why}", hint)
 
@@ -160,7 +146,7 @@ def unfinished_path(path: Path) -> Path:
 
 
 def open_unfinished(path: Path) -> BinaryIO:
-    """Open the file that is written until it is whole, empty; nobody else's work in it is touched.
+    """Open a file under its temporary name, empty.
 
     Raises:
         AiaynError: another process is writing it.
@@ -172,27 +158,25 @@ def open_unfinished(path: Path) -> BinaryIO:
     try:
         file = open_locked(unfinished)
     except BlockingIOError:
-        why = f"another process is writing {unfinished}"
-        raise AiaynError(f"cannot write {path}: {why}", "wait for it, or give another name") from None
+        problem = f"cannot write {path}: another process is writing {unfinished}"
+        raise AiaynError(problem, "wait for it, or give another name") from None
     file.truncate(0)
     return file
 
 
 def put_in_place(unfinished: Path, path: Path) -> None:
-    """Give a whole file its name."""
+    """Give a complete file its name."""
     if unfinished != path:
         unfinished.replace(path.resolve())
 
 
 def write_output(path: Path, text: str, hint: str) -> None:
-    """Write a text; what was there before stays until the new one is whole.
+    """Write a text; a file that was there stays until the new one is complete.
 
     Args:
         path: a file, a device or a named pipe.
         text: characters that UTF-8 cannot encode become "?".
-        hint: what to do where that is not possible.
-    Raises:
-        AiaynError: it cannot be written.
+        hint: of the AiaynError if it cannot be written.
     """
     unfinished = unfinished_path(path)
     try:
@@ -209,30 +193,23 @@ def write_output(path: Path, text: str, hint: str) -> None:
 
 
 def read_place(path: Path, inputs: Iterable[str | Path | None]) -> Path | None:
-    """The path, if any, that would overwrite an input.
+    """Find out whether writing a file would overwrite an input.
 
     Args:
         path: a file to write, which check_writable() allows.
-        inputs: names of files to read; "-" is stdin, None is none.
+        inputs: names of files to read; "-" is stdin.
     Returns:
-        The file itself, or the name that it has until it is whole.
+        What would be overwritten: the file itself, or its temporary name; None if neither is an input.
     """
-    names = list(inputs)
-    return next((place for place in (path, unfinished_path(path)) if _is_read(place, names)), None)
+    read = [status for name in inputs if name is not None and (status := _status(str(name)))]
+    for place in (path, unfinished_path(path)):
+        status = _status(place)
+        if status and stat.S_ISREG(status.st_mode) and any(os.path.samestat(status, each) for each in read):
+            return place
+    return None
 
 
-def _is_read(path: Path, inputs: Iterable[str | Path | None]) -> bool:
-    try:
-        there = path.stat()
-    except OSError:  # a new one
-        return False
-    if not stat.S_ISREG(there.st_mode):
-        return False
-    return any(_is_same(there, name) for name in inputs if name is not None)
-
-
-def _is_same(there: os.stat_result, name: str | Path) -> bool:
+def _status(name: str | Path) -> os.stat_result | None:
     with suppress(OSError, ValueError):  # missing, or not a valid path
-        found = os.fstat(sys.stdin.fileno()) if str(name) == "-" else Path(name).stat()
-        return os.path.samestat(there, found)
-    return False
+        return os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
+    return None

@@ -256,7 +256,7 @@ def test_quiet_and_verbose_together_are_wrong_usage() -> None:
     [
         ("bsae", "did you mean base?"),
         ("BASE", "did you mean base?"),
-        ("xyzzy", "known are base, big"),
+        ("xyzzy", "available: base, big"),
     ],
 )
 def test_an_unknown_name_gets_the_nearest_known_one(name: str, hint: str) -> None:

@@ -63,7 +63,7 @@ def accept(tmp_path: Path) -> Any:
         (
             "decoding:\n  zzz: 8\n",
             "my.yaml:2: unknown setting decoding.zzz",
-            "known are beam_size, alpha, max_extra, batch_tokens, tree_rules",
+            "available: beam_size, alpha, max_extra, batch_tokens, tree_rules",
         ),
         (
             "training:\n  max_updates: 1.5\n",
@@ -144,7 +144,7 @@ def accept(tmp_path: Path) -> Any:
         (
             "training:\n  compile: false\n",
             "my.yaml:2: training.compile is false, but must be one of auto, on, off, graphs",
-            "known are auto, on, off, graphs",
+            "available: auto, on, off, graphs",
         ),
         ("model:\n  norm: pree\n", "my.yaml:2: model.norm is pree, but must be one of post, pre", "did you mean pre?"),
         (
