@@ -1,22 +1,27 @@
-"""Pairs in the formats that corpora come in. Each reads records in bounded memory and keeps both sides in step."""
+"""Reads sentence pairs from the formats that corpora come in, in bounded memory and with both sides in step."""
 
 import re
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, Protocol
+from itertools import chain, islice, zip_longest
+from typing import Any, BinaryIO, Literal, Protocol
 
 from aiayn_cli.config import OnBadBytes
 from aiayn_cli.errors import DataError
+from aiayn_cli.parsing.trees import read_trees, reduce_tree, to_text, unescape, words
+from aiayn_cli.prepare.drift import DriftAlarm
+from aiayn_cli.text.lines import RecordReader
+
+CHUNK_PAIRS = 10_000  # read at a time; what is in a shard depends on it
+
+Pair = tuple[str, str]
+Chunk = tuple[list[str], list[str]]  # source sides and target sides, equally many
+Drift = Literal["stop", "warn", "ignore"]
 
 # <seg id="12"> in SGML and XML test sets. No XML parser: some of these files are not well formed. Entities such as
 # &amp; stay as they are, since nobody who publishes scores on these sets unescapes them.
-from aiayn_cli.parsing.trees import read_trees, reduce_tree, to_text, unescape, words
-from aiayn_cli.prepare.pairs import CHUNK_PAIRS, Chunk, Drift, Input, ReadCounts, pair_up
-from aiayn_cli.text.lines import RecordReader
-
-_SEGMENT_START = re.compile(r"<seg\b[^>]*?\bid\s*=\s*[\"']?\s*([^\"'\s>]+)[^>]*>", re.IGNORECASE)
-_SEGMENT_END = re.compile(r"</seg\s*>", re.IGNORECASE)
+_SEGMENT_TAG = re.compile(r"<seg\b[^>]*?\bid\s*=\s*[\"']?\s*([^\"'\s>]+)[^>]*>|</seg\s*>", re.IGNORECASE)
 
 # Lines about a talk in IWSLT's training files, such as <url>...</url>.
 _TAG_LINE = re.compile(r"\s*</?[A-Za-z]")
@@ -24,259 +29,260 @@ _TITLE_LINE = re.compile(r"\s*<(title|description)>")
 _TITLE_TAG = re.compile(r"</?(?:title|description)>")
 
 
-class Pairs(Protocol):
-    """Pairs of one origin."""
+class Input(Protocol):
+    """Bytes that can be read any number of times."""
 
+    @property
+    def name(self) -> str: ...  # in messages
+
+    def open(self) -> BinaryIO: ...  # decompressed
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies the content, known even before an archive is downloaded."""
+
+    def describe(self) -> dict[str, Any]:
+        """The identity, and where it was found."""
+
+
+@dataclass
+class ReadCounts:
+    """What happened while pairs were read."""
+
+    pairs: int = 0
+    bad_bytes: int = 0  # pairs dropped because of bytes that are not UTF-8, or NUL
+    mapped: int = 0  # line breaks inside records, such as CR or U+2028, that became a blank
+    skipped: int = 0  # entries that are not pairs: lines about a talk, units without both languages
+
+
+class Pairs(ABC):
+    """Pairs in one format."""
+
+    @abstractmethod
     def inputs(self) -> Sequence[tuple[str, Input]]:
-        """Give what is read: the side ("src", "tgt", or "both"), and the bytes."""
+        """The side ("src", "tgt" or "both") and the bytes of each file."""
 
     def settings(self) -> dict[str, Any]:
-        """Say how it is read, as far as that changes the pairs."""
+        """How the files are read, as far as that changes the pairs."""
+        return {}
 
+    @abstractmethod
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all pairs, and add to the counts."""
+        """Read all pairs, adding to the counts; raises DataError naming file and line where that is impossible."""
 
 
 @dataclass(frozen=True)
-class LinePairs:
-    """A record a line, in two files.
-
-    Attributes:
-        src: source sides.
-        tgt: target sides.
-        drop_bad_bytes: drop and count a pair with bad bytes, instead of stopping there.
-        drift: what to do where one side has lost or gained lines.
-    """
-
+class TwoFiles(Pairs):
     src: Input
     tgt: Input
-    drop_bad_bytes: bool = False
-    drift: Drift = "ignore"
 
     def inputs(self) -> Sequence[tuple[str, Input]]:
         return ("src", self.src), ("tgt", self.tgt)
+
+
+@dataclass(frozen=True)
+class OneFile(Pairs):
+    file: Input
+
+    def inputs(self) -> Sequence[tuple[str, Input]]:
+        return (("both", self.file),)
+
+
+@dataclass(frozen=True)
+class LinePairs(TwoFiles):
+    """A record a line, in two files."""
+
+    drop_bad_bytes: bool = False  # drop and count a pair with bad bytes, instead of stopping there
+    drift: Drift = "ignore"  # what to do where one side has lost or gained lines
 
     def settings(self) -> dict[str, Any]:
         return {"on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         with self.src.open() as src, self.tgt.open() as tgt:
-            yield from pair_up(
-                RecordReader(src, self.src.name, keep_going=self.drop_bad_bytes),
-                RecordReader(tgt, self.tgt.name, keep_going=self.drop_bad_bytes),
-                counts,
-                drift=self.drift,
-            )
+            src_reader = RecordReader(src, self.src.name, keep_going=self.drop_bad_bytes)
+            tgt_reader = RecordReader(tgt, self.tgt.name, keep_going=self.drop_bad_bytes)
+            alarm = DriftAlarm(self.src.name, self.tgt.name, only_warn=self.drift == "warn")
+            for src_chunk, tgt_chunk in _in_step(src_reader, tgt_reader):
+                if self.drift != "ignore":
+                    alarm.add(src_chunk, tgt_chunk)
+                counts.pairs += len(src_chunk)
+                if None in src_chunk or None in tgt_chunk:
+                    both = zip(src_chunk, tgt_chunk, strict=True)
+                    good = [(s, t) for s, t in both if s is not None and t is not None]
+                    counts.bad_bytes += len(src_chunk) - len(good)
+                    yield _unzip(good)
+                else:
+                    yield src_chunk, tgt_chunk  # type: ignore[misc]  # no None in them
+            if self.drift != "ignore":
+                alarm.close()
+            counts.mapped += src_reader.mapped + tgt_reader.mapped
 
 
 def _on_bad_bytes(drop: bool) -> OnBadBytes:
     return "drop" if drop else "stop"
 
 
+def _unzip(pairs: Iterable[Pair]) -> Chunk:
+    chunk: Chunk = [], []
+    for src, tgt in pairs:
+        chunk[0].append(src)
+        chunk[1].append(tgt)
+    return chunk
+
+
+def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[tuple[list[str | None], list[str | None]]]:
+    """Read two files chunk by chunk.
+
+    Raises:
+        DataError: one has more records than the other; both numbers are named.
+    """
+    src_records, tgt_records = iter(src), iter(tgt)
+    while True:
+        src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
+        if len(src_chunk) != len(tgt_chunk):
+            for _ in chain(src_records, tgt_records):
+                pass  # to count them all
+            hint = "each line of one file must translate the same line of the other"
+            for reader in (src, tgt):
+                if reader.mapped:
+                    hint += f"; {reader.name} has {reader.mapped:,} CR, U+2028 or the like inside lines, "
+                    hint += "which other programs take for line ends"
+            raise DataError(f"{src.name} has {src.records:,} records, but {tgt.name} has {tgt.records:,}", hint)
+        if not src_chunk:
+            return
+        yield src_chunk, tgt_chunk
+
+
 @dataclass(frozen=True)
 class TalkPairs(LinePairs):
-    """A record a line, between lines in tags that describe the talk: IWSLT's training files.
+    """A record a line, between lines in tags that describe the talk and are skipped: IWSLT's training files."""
 
-    Attributes:
-        titles: keep the texts of <title> and <description>, without the tags.
-    """
-
-    titles: bool = False
+    titles: bool = False  # keep the texts of <title> and <description>, without the tags
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "titles": self.titles}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all pairs of text; those of other lines are skipped and counted."""
         for chunk in super().read(counts):
-            src: list[str] = []
-            tgt: list[str] = []
-            for pair in zip(*chunk, strict=True):
-                if self.titles and all(map(_TITLE_LINE.match, pair)):
-                    pair = _TITLE_TAG.sub("", pair[0]).strip(), _TITLE_TAG.sub("", pair[1]).strip()
-                elif any(map(_TAG_LINE.match, pair)):
-                    continue
-                src.append(pair[0])
-                tgt.append(pair[1])
-            skipped = len(chunk[0]) - len(src)
-            counts.skipped += skipped
-            counts.pairs -= skipped
-            yield src, tgt
+            kept: list[Pair] = []
+            for src, tgt in zip(*chunk, strict=True):
+                if self.titles and _TITLE_LINE.match(src) and _TITLE_LINE.match(tgt):
+                    kept.append((_TITLE_TAG.sub("", src).strip(), _TITLE_TAG.sub("", tgt).strip()))
+                elif not _TAG_LINE.match(src) and not _TAG_LINE.match(tgt):
+                    kept.append((src, tgt))
+            counts.skipped += len(chunk[0]) - len(kept)
+            counts.pairs -= len(chunk[0]) - len(kept)
+            yield _unzip(kept)
 
 
 @dataclass(frozen=True)
-class SegmentPairs:
-    """Segments <seg id="...">, in two files whose ids agree: the SGML and XML files of test sets.
-
-    Attributes:
-        src: source sides.
-        tgt: target sides.
-    """
-
-    src: Input
-    tgt: Input
-
-    def inputs(self) -> Sequence[tuple[str, Input]]:
-        return ("src", self.src), ("tgt", self.tgt)
-
-    def settings(self) -> dict[str, Any]:
-        return {}
+class SegmentPairs(TwoFiles):
+    """Segments <seg id="...">, in two files whose ids agree: the SGML and XML files of test sets."""
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all segments; outer blanks are no part of them.
-
-        Raises:
-            DataError: the ids differ, one side has more, or a segment has no end.
-        """
-        src: list[str] = []
-        tgt: list[str] = []
+        pairs: list[Pair] = []
         sides = _read_segments(self.src, counts), _read_segments(self.tgt, counts)
-        for number, (first, second) in enumerate(zip_longest(*sides, fillvalue=("none", "")), start=1):
-            if first[0] != second[0]:
+        for number, (src, tgt) in enumerate(zip_longest(*sides, fillvalue=("none", "")), start=1):
+            if src[0] != tgt[0]:
                 raise DataError(
-                    f"segment {number} has id {first[0]} in {self.src.name}, but {second[0]} in {self.tgt.name}",
+                    f"segment {number} has id {src[0]} in {self.src.name}, but {tgt[0]} in {self.tgt.name}",
                     "the two files must hold the same segments in the same order",
                 )
-            src.append(first[1])
-            tgt.append(second[1])
-        counts.pairs += len(src)
-        yield src, tgt
+            pairs.append((src[1], tgt[1]))
+        counts.pairs += len(pairs)
+        yield _unzip(pairs)
 
 
 def _read_segments(side: Input, counts: ReadCounts) -> Iterator[tuple[str, str]]:
-    """Give id and text of each segment; a line's end inside becomes a blank and is counted."""
+    """The id and text of each segment; a line break inside becomes a blank and is counted."""
     with side.open() as file:
         reader = RecordReader(file, side.name)
-        unfinished: tuple[str, str] | None = None  # id and text so far
-        for number, record in enumerate(reader, start=1):
-            assert record is not None  # only given where the reader keeps going
-            at = 0
-            while at <= len(record):
-                if unfinished is None:
-                    if not (start := _SEGMENT_START.search(record, at)):
-                        break
-                    unfinished, at = (start[1], ""), start.end()
-                end, next_start = _SEGMENT_END.search(record, at), _SEGMENT_START.search(record, at)
-                if next_start and not (end and end.start() < next_start.start()):
-                    raise _endless(side, number, unfinished[0])
-                text = unfinished[1] + record[at : end.start() if end else None]
-                if not end:
-                    counts.mapped += 1
-                    unfinished = unfinished[0], text + " "
-                    break
-                yield unfinished[0], text.strip()
-                unfinished, at = None, end.end()
-        if unfinished is not None:
-            raise _endless(side, reader.records, unfinished[0])
-        counts.mapped += reader.mapped
-
-
-def _endless(side: Input, line: int, segment: str) -> DataError:
-    return DataError(f"{side.name}:{line}: segment {segment} has no </seg>", "repair the file, or fetch it again")
+        text = "\n".join(record or "" for record in reader)
+    counts.mapped += reader.mapped
+    start: re.Match[str] | None = None
+    for tag in chain(_SEGMENT_TAG.finditer(text), [None]):
+        if start is None:
+            start = tag if tag and tag[1] else None
+        elif tag is None or tag[1]:
+            line = text.count("\n", 0, tag.start() if tag else None) + 1
+            problem = f"{side.name}:{line}: segment {start[1]} has no </seg>"
+            raise DataError(problem, "repair the file, or fetch it again")
+        else:
+            content = text[start.end() : tag.start()]
+            counts.mapped += content.count("\n")
+            yield start[1], content.replace("\n", " ").strip()
+            start = None
 
 
 @dataclass(frozen=True)
-class TsvPairs:
-    """A pair a line, in columns between tabs; no quotes have a meaning.
+class TsvPairs(OneFile):
+    """A pair a line, in columns between tabs; quotes have no meaning, and an empty line is a pair of blank sides."""
 
-    Attributes:
-        file: holds both sides.
-        columns: which column has the source and which the target side, from 1 on.
-        drop_bad_bytes: drop and count a line with bad bytes, instead of stopping there.
-    """
-
-    file: Input
-    columns: tuple[int, int] = (1, 2)
-    drop_bad_bytes: bool = False
-
-    def inputs(self) -> Sequence[tuple[str, Input]]:
-        return (("both", self.file),)
+    columns: tuple[int, int] = (1, 2)  # of the source and the target side, from 1 on
+    drop_bad_bytes: bool = False  # drop and count a line with bad bytes, instead of stopping there
 
     def settings(self) -> dict[str, Any]:
         return {"columns": list(self.columns), "on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all lines; an empty one is a pair of blank sides.
-
-        Raises:
-            DataError: a line has another number of columns than the first, or too few.
-        """
-        src: list[str] = []
-        tgt: list[str] = []
-        width = 0
         with self.file.open() as file:
             reader = RecordReader(file, self.file.name, keep_going=self.drop_bad_bytes)
-            for number, record in enumerate(reader, start=1):
-                counts.pairs += 1
-                if record is None:
-                    counts.bad_bytes += 1
-                    continue
-                if record:
-                    cells = record.split("\t")
-                    if len(cells) != width:
-                        if width or len(cells) < max(self.columns):
-                            raise self._wrong_width(number, len(cells), width)
-                        width = len(cells)
-                    src.append(cells[self.columns[0] - 1])
-                    tgt.append(cells[self.columns[1] - 1])
-                else:
-                    src.append("")
-                    tgt.append("")
-                if len(src) == CHUNK_PAIRS:
-                    yield src, tgt
-                    src, tgt = [], []
+            yield from _in_chunks(self._rows(reader, counts))
             counts.mapped += reader.mapped
-        yield src, tgt  # even without a pair, since some may have been counted and dropped
+
+    def _rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Pair]:
+        width = 0
+        for number, record in enumerate(reader, start=1):
+            counts.pairs += 1
+            if record is None:
+                counts.bad_bytes += 1
+            elif not record:
+                yield "", ""
+            else:
+                cells = record.split("\t")
+                if len(cells) != (width or len(cells)) or len(cells) < max(self.columns):
+                    raise self._wrong_width(number, len(cells), width)
+                width = len(cells)
+                yield cells[self.columns[0] - 1], cells[self.columns[1] - 1]
 
     def _wrong_width(self, line: int, found: int, width: int) -> DataError:
-        name = f"{self.file.name}:{line}"
+        problem = f"{self.file.name}:{line} has {'1 column' if found == 1 else f'{found} columns'}, but "
         if width:
-            problem = f"{name} has {found} columns, but the lines before have {width}"
-            return DataError(problem, "a tab inside a text? replace it by a blank")
-        asked = " and ".join(map(str, self.columns))
-        problem = f"{name} has {'1 column' if found == 1 else f'{found} columns'}, but columns {asked} are asked for"
+            return DataError(f"{problem}the lines before have {width}", "replace tabs inside text by blanks")
+        problem += f"columns {self.columns[0]} and {self.columns[1]} are needed"
         return DataError(problem, "columns are separated by tabs; --tsv-columns says which two to take")
 
 
-@dataclass(frozen=True)
-class TreePairs:
-    """The trees of a treebank's file. The source side is the words, the target side the tree on one line.
+def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
+    """The last chunk has fewer than CHUNK_PAIRS, or none."""
+    while len(chunk := list(islice(pairs, CHUNK_PAIRS))) == CHUNK_PAIRS:
+        yield _unzip(chunk)
+    yield _unzip(chunk)
 
-    Attributes:
-        file: bracketed trees, each on a line or over several.
-        functions: keep function labels and indices.
+
+@dataclass(frozen=True)
+class TreePairs(OneFile):
+    """Bracketed trees, each on a line or over several: the words are the source side, the tree the target side.
+
+    Trees without a word are skipped and counted.
     """
 
-    file: Input
-    functions: bool = False
-
-    def inputs(self) -> Sequence[tuple[str, Input]]:
-        return (("both", self.file),)
+    functions: bool = False  # keep function labels and indices
 
     def settings(self) -> dict[str, Any]:
         return {"format": "trees", "functions": self.functions}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all pairs; trees without a word are skipped and counted.
-
-        Raises:
-            DataError: the file holds something else than trees, or bytes that are not UTF-8.
-        """
         with self.file.open() as file:
             reader = RecordReader(file, self.file.name)
-            chunk: Chunk = [], []
-            for tree in read_trees((record or "" for record in reader), self.file.name):
-                reduced = reduce_tree(tree, functions=self.functions)
-                if not reduced:
-                    counts.skipped += 1
-                    continue
-                chunk[0].append(" ".join(map(unescape, words(reduced))))
-                chunk[1].append(to_text(reduced))
-                if len(chunk[0]) == CHUNK_PAIRS:
-                    counts.pairs += CHUNK_PAIRS
-                    yield chunk
-                    chunk = [], []
-            counts.pairs += len(chunk[0])
+            yield from _in_chunks(self._trees(reader, counts))
             counts.mapped += reader.mapped
-            if chunk[0]:
-                yield chunk
+
+    def _trees(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Pair]:
+        for tree in read_trees((record or "" for record in reader), self.file.name):
+            reduced = reduce_tree(tree, functions=self.functions)
+            if reduced:
+                counts.pairs += 1
+                yield " ".join(map(unescape, words(reduced))), to_text(reduced)
+            else:
+                counts.skipped += 1

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, and that an interrupted call goes on with where it stopped."""
+"""A folder that appears whole or not at all, and whose interrupted work is resumed by the next call."""
 
 import errno
 import hashlib
@@ -14,7 +14,7 @@ from aiayn_cli.errors import AiaynError, DataError, ResumableError, Terminated
 from aiayn_cli.files import flush_to_disk, open_locked, write_whole
 
 _LOCK = ".lock"  # its lock goes with the process that holds it, even after kill -9
-_STEPS = ".steps"  # what steps keep: their markers, and text on its way
+_STEPS = ".steps"  # markers of finished steps, and their intermediate files
 _PLAN = "plan.json"
 
 
@@ -22,12 +22,12 @@ class Steps:
     """The steps of a longer work in a folder, each with a marker once it is done and its files are on the disk.
 
     Args:
-        folder: where the work is done.
-        plan: all that the result depends on; what was done after another plan is removed.
+        folder: where the results go.
+        plan: all that the result depends on; what was done for another plan is removed.
 
     Attributes:
-        folder: where the results go.
-        scratch: a folder for files that are in the way once all is done.
+        scratch: a folder for intermediate files, removed at the end.
+        resumed: whether the folder holds steps of this plan.
     """
 
     def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
@@ -35,75 +35,68 @@ class Steps:
         self.scratch = folder / _STEPS
         wanted = _to_json(plan)
         try:
-            found = (self.scratch / _PLAN).read_bytes()
+            self.resumed = (self.scratch / _PLAN).read_bytes() == wanted
         except OSError:
-            found = b""
-        self.resumed = found == wanted
+            self.resumed = False
         if not self.resumed:
-            _clear(folder, keep=_LOCK)
+            _clear(folder)
             self.scratch.mkdir()
             write_whole(self.scratch / _PLAN, wanted)
 
+    def marker(self, name: str) -> Path:
+        return self.scratch / f"{name}.json"
+
     def result(self, name: str) -> dict[str, Any] | None:
-        """What a step gave, or None where it is not done yet.
+        """The result of a finished step; None for others.
 
         Raises:
             DataError: the marker is not as `finish` wrote it.
         """
-        path = self.scratch / f"{name}.json"
         try:
-            sha256, _, content = path.read_bytes().partition(b"\n")
+            sha256, _, content = self.marker(name).read_bytes().partition(b"\n")
         except FileNotFoundError:
             return None
         if hashlib.sha256(content).hexdigest().encode() != sha256:
-            raise damaged(path, "it is not as it was written")
+            raise damaged(self.marker(name), "its content has changed")
         result: dict[str, Any] = json.loads(content)
         return result
 
     def finish(self, name: str, result: Mapping[str, Any], files: Iterable[Path] = ()) -> dict[str, Any]:
-        """Mark a step as done.
-
-        Args:
-            name: of the step.
-            result: what it gave, in JSON's types.
-            files: what it wrote.
-        Returns:
-            The result as `result` will give it.
-        """
+        """Mark a step as done, after flushing the files that it wrote; return its result as JSON holds it."""
         paths = list(files)
         for path in (*paths, *{path.parent for path in paths}):
             flush_to_disk(path)
         content = _to_json(result)
-        sha256 = hashlib.sha256(content).hexdigest().encode()
-        write_whole(self.scratch / f"{name}.json", sha256 + b"\n" + content)
-        again: dict[str, Any] = json.loads(content)
-        return again
+        write_whole(self.marker(name), hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+        as_json: dict[str, Any] = json.loads(content)
+        return as_json
 
 
 def damaged(path: Path, why: str) -> DataError:
-    """Say that a file on the way is not what an earlier step has left; `new_folder` then clears all of it away."""
+    """The error for an intermediate file that has changed; `new_folder` then clears all of them away."""
     return DataError(f"{path} is damaged: {why}", "run the same command again: it starts over")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Fill a folder under a temporary name beside `path`, and rename it at the end.
+    """Fill a folder under a temporary name next to `path`, and rename it at the end.
 
     Interrupted at any moment, by kill -9 or a full disk, this leaves no `path`, but a folder PATH.partial that the next
-    call is given again; `Steps` finds out what of it is done. An error in the data clears it away.
+    call gets again; `Steps` finds out which steps are done. An error in the data clears it away.
 
     Args:
         path: must not exist, or be an empty folder.
     Yields:
         The folder to write into.
     Raises:
-        DataError: `path` holds something, another process is writing it, it cannot be made, or the disk is full.
+        DataError: `path` is not empty, another process is writing it, it cannot be made, or the disk is full.
     """
-    place = Path(os.path.realpath(path))  # a link stays, and what it leads to is made
+    place = Path(os.path.realpath(path))  # a link stays, and its target is made
     _refuse_taken(path, place)
     partial = place.with_name(place.name + ".partial")
-    if partial.exists() and not _is_ours(partial):
-        raise DataError(f"{partial} is in the way: it is not ours", "rename it, or give another --out")
+    no_folder = partial.is_symlink() or (partial.exists() and not partial.is_dir())
+    if no_folder or (partial.exists() and not (partial / _LOCK).exists() and any(partial.iterdir())):
+        raise DataError(f"{partial} is in the way: prepare did not make it", "rename it, or give another --out")
     with _make_and_lock(partial, path):
         try:
             _refuse_taken(path, place)  # another process may have finished it before this one had the lock
@@ -117,23 +110,23 @@ def new_folder(path: Path) -> Iterator[Path]:
         except AiaynError as error:
             if not isinstance(error, ResumableError | Terminated):
                 with suppress(OSError):
-                    _clear(partial, keep=_LOCK)
+                    _clear(partial)
                     shutil.rmtree(partial)
             raise
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                problem = f"{path} does not fit on its disk: {error.strerror}"
-                hint = "free some space: the same command goes on from there; or give another --out"
-                raise ResumableError(problem, hint) from error
-            raise
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            problem = f"{path} does not fit on its disk: {error.strerror}"
+            hint = "free some space: the same command resumes; or give another --out"
+            raise ResumableError(problem, hint) from error
         remove_leftovers(place)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what steps kept in a folder that is finished, unless it cannot be changed."""
+    """Remove intermediate files from a finished folder, unless it cannot be changed."""
     shutil.rmtree(path / _STEPS, ignore_errors=True)
     with suppress(OSError):
-        (path / _LOCK).unlink()  # last, since it is what tells our folder from others
+        (path / _LOCK).unlink()  # last, since it marks the folder as made by prepare
 
 
 def _to_json(content: Mapping[str, Any]) -> bytes:
@@ -141,40 +134,32 @@ def _to_json(content: Mapping[str, Any]) -> bytes:
 
 
 def _refuse_taken(path: Path, place: Path) -> None:
-    """Make sure that a new folder can take the place that `path` leads to."""
+    """Raise DataError unless a new folder can be made at `place`, where `path` leads."""
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise DataError(f"{path} exists already", "remove it, or give another --out")
     if place.is_mount() or place == Path.cwd():
-        what = "the place of a whole disk" if place.is_mount() else "the folder that the command runs in"
+        what = "the root of a disk" if place.is_mount() else "the folder that the command runs in"
         raise DataError(f"{path} is {what}", f"give a folder inside it, such as --out {path / 'prepared'}")
 
 
 def _make_and_lock(partial: Path, path: Path) -> BinaryIO:
-    """Make a folder, and give the open file that keeps other processes out of it."""
+    """Make a folder; return the open file that keeps other processes out of it."""
     while True:
         try:
             partial.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
-        try:
-            return open_locked(partial / _LOCK)
+            with suppress(FileNotFoundError):  # if another process has just renamed or removed the folder
+                return open_locked(partial / _LOCK)
         except BlockingIOError:
-            raise DataError(
-                f"{path} is being written by another process", "wait for it, or give another --out"
-            ) from None
-        except FileNotFoundError:
-            continue  # another process has just renamed or removed the folder
+            problem = f"{path} is being written by another process"
+            raise DataError(problem, "wait for it, or give another --out") from None
         except OSError as error:
             raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
 
 
-def _is_ours(partial: Path) -> bool:
-    return partial.is_dir() and not partial.is_symlink() and ((partial / _LOCK).exists() or not any(partial.iterdir()))
-
-
-def _clear(folder: Path, keep: str) -> None:
+def _clear(folder: Path) -> None:
+    """Remove everything but the lock."""
     for entry in folder.iterdir():
-        if entry.name == keep:
+        if entry.name == _LOCK:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

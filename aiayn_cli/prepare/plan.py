@@ -1,22 +1,21 @@
-"""From what the user asks of `prepare` to a plan without open choices."""
+"""The user's options for `prepare`, and the plan that they make: every choice made, contradictions refused."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.corpora.corpus import Amount, Corpus, Part
+from aiayn_cli.corpora.corpus import SPLITS, Amount, Corpus
 from aiayn_cli.corpora.demo_corpus import generate
 from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.corpora.named_corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.errors import ConfigError, UsageError, did_you_mean
-from aiayn_cli.prepare.encoding import make_processor
-from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs, TsvPairs
-from aiayn_cli.prepare.pairs import ArchiveMember, Drift, LocalFile, MadeText
-from aiayn_cli.prepare.sources import Origin, PairSource
+from aiayn_cli.prepare.formats import Drift, LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs, TsvPairs
+from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource
+from aiayn_cli.prepare.text_shards import make_processor
 from aiayn_cli.prepare.tmx import TmxPairs
 from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe, read_overrides
@@ -26,78 +25,12 @@ from aiayn_cli.text.vocab import Vocab
 
 PairOfFiles = tuple[Path, Path]  # source sides, target sides
 # Settings with an option of their own.
-SHORT_FORMS = ("vocab_size", "max_length", "max_ratio", "dedupe", "on_bad_bytes", "seed", "trees")
+_OPTIONS = ("vocab_size", "max_length", "max_ratio", "dedupe", "on_bad_bytes", "seed", "trees")
+_FILES = ("train", "tsv", "tmx", "valid", "test")
+_TREEBANKS = ("trees", "valid_trees", "test_trees")
 
-
-@dataclass(frozen=True, kw_only=True)
-class PrepareOptions:
-    """Named corpora, files, or both together, and how to prepare them.
-
-    Attributes:
-        corpus: a name that corpora/table.py finds, or several joined by "+"; None takes the files, or without files
-            the recipe's corpus.
-        like: whose way of preparing the corpus to follow; None takes ours.
-        train: pairs of files, source and target side, read one after the other.
-        tsv: files of tab-separated columns, for training too.
-        tsv_columns: which column has the source and which the target side, from 1 on.
-        tmx: translation memories, for training too.
-        valid: validation files; without them, the corpus's, or else pairs of the training text are held out.
-        test: test files; without them, the corpus's.
-        trees: treebanks to train a parser on, instead of all of these.
-        valid_trees: a treebank for validation; without it, trees are held out.
-        test_trees: a treebank for testing.
-        weights: by the name of a corpus, of a part of one, or of a file: how often its training pairs are taken.
-        langs: languages, such as "en-de"; needed for files and OPUS.
-        out: folder to make; by default prepared/ and the name of the corpus, or else the languages.
-        recipe: its data section holds for what `settings` does not say.
-        settings: fields of DataConfig that the user set.
-        overrides: more of them, as text: "data.max_words=100".
-        vocab: a vocabulary to use instead of a new one: a file, or a folder that holds vocab.model.
-        workers: processes that encode text; None takes one for each core. The result does not depend on it.
-        downloads: folder where downloaded archives are kept; None takes prepared/.downloads.
-        from_folder: folder with archives that are already here.
-    """
-
-    corpus: str | None = None
-    like: str | None = None
-    train: Sequence[PairOfFiles] = ()
-    tsv: Sequence[Path] = ()
-    tsv_columns: tuple[int, int] = (1, 2)
-    tmx: Sequence[Path] = ()
-    valid: PairOfFiles | None = None
-    test: PairOfFiles | None = None
-    trees: Sequence[Path] = ()
-    valid_trees: Path | None = None
-    test_trees: Path | None = None
-    weights: Mapping[str, int] = field(default_factory=dict)
-    langs: str | None = None
-    out: Path | None = None
-    recipe: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Sequence[str] = ()
-    vocab: Path | None = None
-    workers: int | None = None
-    downloads: Path | None = None
-    from_folder: Path | None = None
-
-    def given_files(self) -> list[str]:
-        return [f"--{name}" for name in ("train", "tsv", "tmx", "valid", "test") if getattr(self, name)]
-
-    def given_trees(self) -> list[str]:
-        names = ("trees", "valid_trees", "test_trees")
-        return ["--" + name.replace("_", "-") for name in names if getattr(self, name)]
-
-    def has_train(self) -> bool:
-        return bool(self.train or self.tsv or self.tmx or self.trees)
-
-
-def option_of(setting: str) -> str:
-    """How a data setting is written on the command line: "--max-length", or "data.max_words"."""
-    return "--" + setting.replace("_", "-") if setting in SHORT_FORMS else f"data.{setting}"
-
-
-# What suits trees, where no recipe for trees says something else: nothing of a treebank is left out, a tree is three
-# times as long as its sentence, and words and brackets have vocabularies of their own.
+# Defaults for trees, unless the recipe is for trees: nothing of a treebank is dropped, a tree is three times as long as
+# its sentence, and words and brackets have vocabularies of their own.
 _FOR_TREES: dict[str, Any] = {
     "trees": True, "separate_vocabs": True, "max_length": 1_000, "max_ratio": 1_000.0, "max_words": 0, "dedupe": False,
     "drop_identical": False, "drop_no_letters": False, "drop_wrong_script": False, "drop_overlap": False,
@@ -109,61 +42,76 @@ _LANGS_OF_TREES = "words-trees"
 _OF_A_NEW_VOCAB = ("vocab_size", "vocab_type", "byte_fallback", "separate_vocabs")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """Named corpora, files, or both together, and how to prepare them; the command's help says more of each."""
+
+    corpus: str | None = None  # several are joined by "+"; None: the files, or without files the recipe's corpus
+    like: str | None = None
+    train: Sequence[PairOfFiles] = ()
+    tsv: Sequence[Path] = ()
+    tsv_columns: tuple[int, int] = (1, 2)
+    tmx: Sequence[Path] = ()
+    valid: PairOfFiles | None = None
+    test: PairOfFiles | None = None
+    trees: Sequence[Path] = ()  # instead of all other text
+    valid_trees: Path | None = None
+    test_trees: Path | None = None
+    weights: Mapping[str, int] = field(default_factory=dict)  # by the name of a corpus, of its part, or of a file
+    langs: str | None = None  # such as "en-de"
+    out: Path | None = None
+    recipe: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of DataConfig that the user set
+    overrides: Sequence[str] = ()  # more of them, as text: "data.max_words=100"
+    vocab: Path | None = None
+    workers: int | None = None
+    downloads: Path | None = None
+    from_folder: Path | None = None
+
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Which of these options the user gave, as they are typed."""
+        return ["--" + name.replace("_", "-") for name in names if getattr(self, name)]
+
+
 @dataclass(frozen=True)
 class PreparePlan:
-    """What one call does, all choices made.
-
-    Attributes:
-        out: folder to make.
-        corpus: its name; None for files.
-        src_lang: code of the source language.
-        tgt_lang: code of the target language.
-        source: where the pairs come from.
-        config: how they are treated.
-        vocab: a vocabulary's file to use; if it is a vocab.model with a vocab.tgt.model beside it, that is for the
-            target side. None makes a new one.
-        vocab_sha256: of that file, or of both hashes; empty without one.
-        workers: processes that encode text.
-    """
+    """What one call does, all choices made."""
 
     out: Path
-    corpus: str | None
+    corpus: str | None  # its name; None for files
     src_lang: str
     tgt_lang: str
     source: PairSource
     config: DataConfig
-    vocab: Path | None
-    vocab_sha256: str
+    vocab: Path | None  # of the user; a vocab.model has its vocab.tgt.model in the same folder, if there is one
+    vocab_sha256: str  # of that; empty for a new one
     workers: int
 
     def settings(self) -> dict[str, Any]:
         """Everything but the text that the result depends on, for the manifest."""
-        values = asdict(self.config)
-        del values["corpus"]
-        if not self.config.trees:
-            for name in _OF_TREES:
-                del values[name]
-        if self.vocab:
-            for name in _OF_A_NEW_VOCAB:
-                del values[name]
-            values["vocab_sha256"] = self.vocab_sha256
-        return values
+        unused = {"corpus", *(() if self.config.trees else _OF_TREES), *(_OF_A_NEW_VOCAB if self.vocab else ())}
+        settings = {name: value for name, value in asdict(self.config).items() if name not in unused}
+        return {**settings, "vocab_sha256": self.vocab_sha256} if self.vocab else settings
 
 
 def make_plan(options: PrepareOptions) -> PreparePlan:
-    """Choose what the user left open, and refuse what does not go together.
+    """Choose what the user left open, and refuse contradictions.
 
     Raises:
         AiaynError: what the user can fix.
     """
-    options = replace(options, settings={**read_overrides("data", options.overrides), **options.settings})
-    corpus, settings = options.corpus, options.settings
-    base, langs = load_recipe(options.recipe).data if options.recipe else None, options.langs
-    if options.given_trees() or (base is not None and base.trees):
+    overrides = read_overrides("data", options.overrides)
+    if "corpus" in overrides:
+        name = overrides["corpus"]
+        raise UsageError(f"--set data.corpus={name}: the corpus is an argument", f"write `aiayn prepare {name}`")
+    options = replace(options, settings={**overrides, **options.settings})
+    corpus, langs, files = options.corpus, options.langs, options.given(_FILES)
+    base = load_recipe(options.recipe).data if options.recipe else None
+    if options.given(_TREEBANKS) or (base is not None and base.trees):
         base, langs = _plan_trees(options, base)
-    if corpus is None and not options.has_train():
-        if options.given_files() or (langs is not None and base is None):
-            raise UsageError(f"{(*options.given_files(), '--langs')[0]} without --train", "give the training text too")
+    if corpus is None and not (options.train or options.tsv or options.tmx or options.trees):
+        if files or (langs is not None and base is None):
+            raise UsageError(f"{(*files, '--langs')[0]} without --train", "give the training text too")
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")
         corpus = base.corpus
@@ -174,25 +122,25 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
         if base is None or options.like is not None:
             base = replace(base or DataConfig(), vocab_size=first.vocab_size, **first.settings)
         corpus = "+".join(each.name for each in corpora)
-        config = _change(base, {"corpus": corpus, **settings})
+        config = _change(base, {"corpus": corpus, **options.settings})
         src_lang, tgt_lang = first.src_lang, first.tgt_lang
-        name = _folder_name(corpus, f"{src_lang}-{tgt_lang}")
+        folder = re.sub(r"[^\w.+-]+", "-", corpus)
+        if corpus.startswith(OPUS):  # which has the same corpus in many languages
+            folder += f"-{src_lang}-{tgt_lang}"
     else:
         if langs is None:
-            raise UsageError(f"{options.given_files()[0]} without --langs", "name the languages: --langs en-de")
+            raise UsageError(f"{files[0]} without --langs", "name the languages: --langs en-de")
         src_lang, tgt_lang = parse_langs(langs)
-        config = _change(base or DataConfig(), settings)
-        name = config.corpus if options.recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
-    downloads = Downloads(options.downloads or DOWNLOADS_FOLDER, options.from_folder)
-    source = make_source(corpora, options, (src_lang, tgt_lang), config, downloads)
-    make_processor(config.text, src_lang, tgt_lang)  # reports a missing package at once
+        config = _change(base or DataConfig(), options.settings)
+        folder = config.corpus if options.recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
+    source = _make_source(corpora, options, (src_lang, tgt_lang), config)
+    make_processor(config.text, src_lang, tgt_lang)  # reports a missing package now
     vocab, vocab_sha256 = options.vocab, ""
     if vocab is not None:
         vocab = vocab / VOCAB if vocab.is_dir() else vocab
-        vocabs = load_vocabs(vocab.parent) if vocab.name == VOCAB else (Vocab.load(vocab),) * 2
-        vocab_sha256 = joint_sha256(*vocabs)
+        vocab_sha256 = joint_sha256(*(load_vocabs(vocab.parent) if vocab.name == VOCAB else (Vocab.load(vocab),) * 2))
     return PreparePlan(
-        out=options.out or PREPARED_FOLDER / name,
+        out=options.out or PREPARED_FOLDER / folder,
         corpus=corpus,
         src_lang=src_lang,
         tgt_lang=tgt_lang,
@@ -205,20 +153,50 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
 
 
 def _plan_trees(options: PrepareOptions, base: DataConfig | None) -> tuple[DataConfig, str]:
-    """Refuse what does not go with trees; return the settings that suit them, and what the sides are called."""
+    """Refuse what cannot be combined with trees; return the settings for them and what the sides are called."""
     if not options.trees:
-        given = (*options.given_trees(), "a recipe for trees")[0]
+        given = (*options.given(_TREEBANKS), "a recipe for trees")[0]
         raise UsageError(f"{given} without --trees", "give the treebank to train on too: --trees FILE")
-    if options.corpus is not None or options.given_files():
-        what = options.corpus or options.given_files()[0]
-        raise UsageError(f"--trees together with {what}", "trees cannot be mixed with other text")
+    if others := [*filter(None, [options.corpus]), *options.given(_FILES)]:
+        raise UsageError(f"--trees together with {others[0]}", "trees cannot be mixed with other text")
     if base is None or not base.trees:
         base = replace(base or DataConfig(), **_FOR_TREES)
     return base, options.langs or _LANGS_OF_TREES
 
 
+def _refuse_contradictions(options: PrepareOptions, corpus: str | None) -> None:
+    for name in _OF_TREES:
+        if name in options.settings and not options.trees:
+            raise UsageError(f"{_option_of(name)} without --trees", "it is about the trees of a treebank: remove it")
+    for option, value in {"--like": options.like, "--from": options.from_folder}.items():
+        if value is not None and corpus is None:
+            raise UsageError(f"{option} without a corpus", "it is for corpora that have a name, such as wmt14-en-de")
+    if min(options.tsv_columns) < 1 or len(set(options.tsv_columns)) < 2:
+        columns = " ".join(map(str, options.tsv_columns))
+        raise UsageError(f"--tsv-columns is {columns}, but must be two columns from 1 on", "write it like 1 2")
+    for name in _OF_A_NEW_VOCAB:
+        if options.vocab is not None and name in options.settings:
+            problem = f"--vocab and {_option_of(name)} together"
+            raise UsageError(problem, "an existing vocabulary cannot change: give one of them")
+    if options.workers is not None and options.workers < 1:
+        raise UsageError(f"--workers is {options.workers}, but must be at least 1", "leave it out to use all cores")
+
+
+def _option_of(setting: str) -> str:
+    """How a setting is typed: "--max-length", or "data.max_words"."""
+    return "--" + setting.replace("_", "-") if setting in _OPTIONS else f"data.{setting}"
+
+
+def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
+    try:
+        return replace(config, **settings)
+    except ConfigError as error:  # name the option that the user typed, not the recipe's key
+        problem = re.sub(r"\bdata\.(\w+)", lambda match: _option_of(match[1]), error.problem)
+        raise UsageError(problem, error.hint) from error
+
+
 def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpus]:
-    """Find corpora joined by "+"; OPUS is asked for the languages of the first where none are given."""
+    """Find corpora joined by "+"; without `langs`, OPUS is searched for the languages of the first corpus."""
     corpora: list[Corpus] = []
     for name in names.split("+"):
         of_first = f"{corpora[0].src_lang}-{corpora[0].tgt_lang}" if corpora else None
@@ -230,151 +208,82 @@ def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpu
     return corpora
 
 
-def _folder_name(corpus: str, langs: str) -> str:
-    """Make a file name of a corpus's; OPUS has each of its corpora in many languages."""
-    name = re.sub(r"[^\w.+-]+", "-", corpus)
-    return f"{name}-{langs}" if corpus.startswith(OPUS) else name
-
-
-def _refuse_contradictions(options: PrepareOptions, corpus: str | None) -> None:
-    if given := [name for name in _OF_TREES if name in options.settings and not options.trees]:
-        raise UsageError(f"{option_of(given[0])} without --trees", "it is about the trees of a treebank: remove it")
-    for option, value in {"--like": options.like, "--from": options.from_folder}.items():
-        if value is not None and corpus is None:
-            raise UsageError(f"{option} without a corpus", "it is for corpora that have a name, such as wmt14-en-de")
-    if min(options.tsv_columns) < 1 or len(set(options.tsv_columns)) < 2:
-        columns = " ".join(map(str, options.tsv_columns))
-        raise UsageError(f"--tsv-columns is {columns}, but must be two columns from 1 on", "write it like 1 2")
-    for name in _OF_A_NEW_VOCAB:
-        if options.vocab is not None and name in options.settings:
-            problem = f"--vocab and {option_of(name)} together"
-            raise UsageError(problem, "an existing vocabulary cannot change: give one of them")
-    if options.workers is not None and options.workers < 1:
-        raise UsageError(f"--workers is {options.workers}, but must be at least 1", "leave it out to use all cores")
-
-
-def _change(config: DataConfig, settings: Mapping[str, Any]) -> DataConfig:
-    try:
-        return replace(config, **settings)
-    except ConfigError as error:  # name the option that the user typed, not the recipe's key
-        problem = re.sub(r"\bdata\.(\w+)", lambda match: option_of(match[1]), error.problem)
-        raise UsageError(problem, error.hint) from error
-
-
-def make_source(
-    corpora: Sequence[Corpus],
-    files: PrepareOptions,
-    langs: tuple[str, str],
-    config: DataConfig,
-    downloads: Downloads,
+def _make_source(
+    corpora: Sequence[Corpus], options: PrepareOptions, langs: tuple[str, str], config: DataConfig
 ) -> PairSource:
-    """Put together what is read: first the corpora, then the files.
+    """The corpora, then the files. Validation and test text is the user's, else that of the first corpus with some."""
+    downloads = Downloads(options.downloads or DOWNLOADS_FOLDER, options.from_folder)
+    drop = config.on_bad_bytes == "drop"
+    drift: Drift = "stop" if config.drift_alarm else "ignore"
 
-    Validation and test pairs are the files given for them, else those of the first corpus that has some.
+    def lines(pair: PairOfFiles) -> Origin:
+        return Origin(display_name(pair[0]), LinePairs(LocalFile(pair[0]), LocalFile(pair[1]), drop, drift))
 
-    Args:
-        corpora: named corpora, all of the same two languages.
-        files: files of the user, and the settings that the user gave; other settings are milder for corpora, whose
-            archives nobody can repair.
-        langs: source and target language.
-        config: all settings.
-        downloads: where archives are.
-    Raises:
-        UsageError: a weight is for nothing that is read.
-    """
-    train: list[Origin] = []
-    names: dict[str, list[int]] = {}  # what a weight may be given for, and which origins that is
+    def trees(path: Path) -> Origin:
+        return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
+
+    train: list[tuple[str, Origin]] = []  # each with the name of its corpus
     valid: Sequence[Origin] = ()
     test: Sequence[Origin] = ()
     valid_every = 0
+    # Nobody can repair an archive, so corpora are read leniently unless the user says otherwise.
+    lenient_drop = drop or "on_bad_bytes" not in options.settings
+    lenient_drift: Drift = "warn" if drift == "stop" and "drift_alarm" not in options.settings else drift
     for corpus in corpora:
-        parts = _demo(config.seed) if not corpus.train else _parts(corpus, _milder(config, files.settings), downloads)
-        for origin in parts["train"]:
-            names.setdefault(corpus.name, []).append(len(train))
-            names.setdefault(origin.name, []).append(len(train))
-            train.append(origin)
+        if corpus.train:
+            splits = _read_corpus(corpus, downloads, lenient_drop, lenient_drift)
+        else:
+            splits = _read_demo(config.seed)
+        train += [(corpus.name, origin) for origin in splits["train"]]
         if not valid and not valid_every:
-            valid, valid_every = parts["valid"], corpus.valid_every
-        test = test or parts["test"]
-    for origin in _file_origins(files, langs, config):
-        names.setdefault(origin.name, []).append(len(train))
-        train.append(origin)
-    if files.valid:
-        valid, valid_every = [_lines(files.valid, config)], 0
-    if files.test:
-        test = [_lines(files.test, config)]
-    if files.valid_trees:
-        valid = [_trees(files.valid_trees, config)]
-    if files.test_trees:
-        test = [_trees(files.test_trees, config)]
-    for name, weight in ((display_name(name), weight) for name, weight in files.weights.items()):
+            valid, valid_every = splits["valid"], corpus.valid_every
+        test = test or splits["test"]
+    files = [lines(pair) for pair in options.train]
+    files += [Origin(display_name(path), TsvPairs(LocalFile(path), options.tsv_columns, drop)) for path in options.tsv]
+    files += [Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in options.tmx]
+    files += [trees(path) for path in options.trees]
+    train += [(origin.name, origin) for origin in files]
+    if options.valid:
+        valid, valid_every = [lines(options.valid)], 0
+    if options.test:
+        test = [lines(options.test)]
+    if options.valid_trees:
+        valid = [trees(options.valid_trees)]
+    if options.test_trees:
+        test = [trees(options.test_trees)]
+    names = list(dict.fromkeys(name for corpus_name, origin in train for name in (corpus_name, origin.name)))
+    for name, weight in ((display_name(name), weight) for name, weight in options.weights.items()):
         if name not in names:
             raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
-        for i in names[name]:
-            train[i] = replace(train[i], weight=weight)
-    return PairSource(train, valid, test, valid_every, downloads)
+        train = [(of, replace(each, weight=weight) if name in (of, each.name) else each) for of, each in train]
+    return PairSource([origin for _, origin in train], valid, test, valid_every, downloads)
 
 
-def _parts(corpus: Corpus, care: tuple[bool, Drift], downloads: Downloads) -> dict[str, list[Origin]]:
-    origins: dict[str, list[Origin]] = {"train": [], "valid": [], "test": []}
+def _read_corpus(corpus: Corpus, downloads: Downloads, drop_bad_bytes: bool, drift: Drift) -> dict[str, list[Origin]]:
+    """The parts of a corpus by split."""
+    origins: dict[str, list[Origin]] = {split: [] for split in SPLITS}
     langs = corpus.src_lang, corpus.tgt_lang
     for split, part in corpus.parts():
         src, tgt = (
             ArchiveMember(part.sides[lang].archive, part.sides[lang].member.format(role=role), downloads)
             for lang, role in zip(langs, ("src", "ref"), strict=True)
         )
-        origins[split].append(
-            Origin(
-                part.name,
-                _read_as(part, src, tgt, care),
-                expected=Amount(part.pairs, part.approximate),
-                md5=(part.md5.get(langs[0], ""), part.md5.get(langs[1], "")),
-            )
-        )
+        pairs: Pairs
+        match part.format:
+            case "segments":
+                pairs = SegmentPairs(src, tgt)
+            case "talks":
+                pairs = TalkPairs(src, tgt, drop_bad_bytes, drift, part.titles)
+            case "lines":
+                pairs = LinePairs(src, tgt, drop_bad_bytes, drift)
+        md5 = part.md5.get(langs[0], ""), part.md5.get(langs[1], "")
+        origins[split].append(Origin(part.name, pairs, expected=Amount(part.pairs, part.approximate), md5=md5))
     return origins
 
 
-def _read_as(part: Part, src: ArchiveMember, tgt: ArchiveMember, care: tuple[bool, Drift]) -> Pairs:
-    match part.format:
-        case "segments":
-            return SegmentPairs(src, tgt)
-        case "talks":
-            return TalkPairs(src, tgt, *care, titles=part.titles)
-        case "lines":
-            return LinePairs(src, tgt, *care)
-
-
-def _demo(seed: int) -> dict[str, list[Origin]]:
-    corpus = generate(seed)
-    splits = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test}
+def _read_demo(seed: int) -> dict[str, list[Origin]]:
+    demo = generate(seed)
     return {
         split: [Origin("demo", TsvPairs(MadeText("demo", "".join(f"{s}\t{t}\n" for s, t in pairs).encode())))]
-        for split, pairs in splits.items()
+        for split, pairs in {"train": demo.train, "valid": demo.valid, "test": demo.test}.items()
     }
-
-
-def _file_origins(files: PrepareOptions, langs: tuple[str, str], config: DataConfig) -> list[Origin]:
-    drop = config.on_bad_bytes == "drop"
-    tsv = (Origin(display_name(path), TsvPairs(LocalFile(path), files.tsv_columns, drop)) for path in files.tsv)
-    tmx = (Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in files.tmx)
-    return [*(_lines(pair, config) for pair in files.train), *tsv, *tmx, *(_trees(p, config) for p in files.trees)]
-
-
-def _trees(path: Path, config: DataConfig) -> Origin:
-    return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
-
-
-def _lines(pair: PairOfFiles, config: DataConfig) -> Origin:
-    src, tgt = pair
-    return Origin(display_name(src), LinePairs(LocalFile(src), LocalFile(tgt), *_care(config)))
-
-
-def _care(config: DataConfig) -> tuple[bool, Drift]:
-    """Say how lines are read: whether bad bytes drop their pair, and what drift does."""
-    return config.on_bad_bytes == "drop", "stop" if config.drift_alarm else "ignore"
-
-
-def _milder(config: DataConfig, asked: Mapping[str, Any]) -> tuple[bool, Drift]:
-    """Say the same for corpora."""
-    drop, drift = _care(config)
-    return drop or "on_bad_bytes" not in asked, "warn" if drift == "stop" and "drift_alarm" not in asked else drift

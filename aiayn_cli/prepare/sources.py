@@ -1,157 +1,210 @@
-"""Where the pairs of one `prepare` come from: any number of origins for training, and some for validation and test."""
+"""Where the pairs come from: files, archives and generated text, for training, validation and test."""
 
 import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from aiayn_cli import logs
-from aiayn_cli.corpora.corpus import Amount, Archive, Split
+from aiayn_cli.corpora.archive_members import open_member
+from aiayn_cli.corpora.corpus import SPLITS, Amount, Archive
 from aiayn_cli.corpora.download import Downloads
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.formats import Pairs
-from aiayn_cli.prepare.pairs import ArchiveMember, Chunk, ReadCounts
+from aiayn_cli.files import hash_of
+from aiayn_cli.prepare.formats import Chunk, Input, Pairs, ReadCounts
+from aiayn_cli.text.lines import display_name, open_text_bytes
 
 # Bytes of text in a byte of a compressed file, for European languages; about.
 _EXPANSION = {".gz": 3.2, ".tgz": 3.2, ".zip": 3.2, ".zst": 3.5, ".xz": 4.0, ".bz2": 4.0}
-# An archive may hold far more than what is read of it. Where the number of pairs is known, this is the most that they
-# take: bytes of both sides, on the average; UN and 10^9 of WMT14 have the longest, with some 400.
+# An archive may hold far more than what is read from it. Where the number of pairs is known, this is an upper bound on
+# the bytes of both sides of a pair, on average; UN and 10^9 of WMT14 have the longest, with some 400.
 _PAIR_BYTES = 500
-# For each byte of text: clean text and hashes; the raw text where that is kept beside the processed one; token ids, as
-# often as the weight says.
+# Disk for each byte of text: clean text and hashes; the raw text if it is kept too; token ids, for each weight.
 _TEXT, _RAW_TEXT, _IDS = 1.0, 1.2, 1.0
 
-ROUGHLY = 0.1  # how far a number of pairs may be from one that is only roughly known
-_WHERE = {"part", "path", "bytes", "url", "read"}  # what an entry of `describe` has more than one of `identity`
+_UNKNOWN = Amount(None)
+ROUGHLY = 0.1  # relative tolerance of an approximate number of pairs
+_WHERE = {"part", "path", "bytes", "url", "read"}  # what an entry of `describe` has in addition to its `identity`
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file of the user, plain or compressed."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return display_name(self.path)
+
+    def open(self) -> BinaryIO:
+        return open_text_bytes(self.path)
+
+    def identity(self) -> dict[str, Any]:
+        return {"sha256": self._sha256}
+
+    def describe(self) -> dict[str, Any]:
+        return {"path": self.name, "bytes": self.path.stat().st_size, "sha256": self._sha256}
+
+    @cached_property
+    def _sha256(self) -> str:
+        if str(self.path) == "-" or (self.path.exists() and not self.path.is_file() and not self.path.is_dir()):
+            problem = f"{self.name} is not a regular file, and text to prepare is read more than once"
+            raise DataError(problem, "write it to a file first")
+        self.open().close()  # for its messages
+        return hash_of(self.path)
+
+
+@dataclass(frozen=True)
+class ArchiveMember:
+    """A member of an archive, or an archive that is a single compressed file."""
+
+    archive: Archive
+    member: str  # path inside; empty for the archive itself
+    downloads: Downloads
+
+    @property
+    def name(self) -> str:
+        return f"{self.archive.file}:{self.member}" if self.member else self.archive.file
+
+    def open(self) -> BinaryIO:
+        path = self.downloads.path(self.archive)
+        return open_member(path, self.member) if self.member else open_text_bytes(path)
+
+    def identity(self) -> dict[str, Any]:
+        published = {name: value for name in ("sha256", "md5") if (value := getattr(self.archive, name))}
+        return {"archive": self.archive.file, "member": self.member, **published}
+
+    def describe(self) -> dict[str, Any]:
+        path = self.downloads.path(self.archive)  # perhaps another container of the same members
+        read = {"file": path.name, "bytes": path.stat().st_size, "sha256": self.downloads.sha256(self.archive)}
+        return {**self.identity(), "url": self.archive.urls[0], "read": read}
+
+
+@dataclass(frozen=True)
+class MadeText:
+    """Text that the package generates."""
+
+    name: str
+    content: bytes
+
+    def open(self) -> BinaryIO:
+        return BytesIO(self.content)
+
+    def identity(self) -> dict[str, Any]:
+        return {"made": self.name, "sha256": hashlib.sha256(self.content).hexdigest()}
+
+    def describe(self) -> dict[str, Any]:
+        return self.identity()
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Pairs of one origin.
+    """Pairs with one name and one weight: a part of a corpus, or the user's files."""
 
-    Attributes:
-        name: what tables and --weight call it: a corpus's part, or a path.
-        pairs: how to read them.
-        weight: how often each of its pairs is in the training data.
-        expected: how many there should be.
-        md5: of the records of source and target side, each right-trimmed and followed by LF; empty where unknown.
-    """
-
-    name: str
+    name: str  # in tables and for --weight: a corpus's part, or a path
     pairs: Pairs
-    weight: int = 1
-    expected: Amount = field(default_factory=lambda: Amount(None))
-    md5: tuple[str, str] = ("", "")
+    weight: int = 1  # how often each of its pairs is in the training data
+    expected: Amount = _UNKNOWN  # pairs that there should be
+    md5: tuple[str, str] = ("", "")  # of both sides' records, each right-trimmed and followed by LF; empty if unknown
 
 
 @dataclass(frozen=True)
 class PairSource:
-    """Pairs for training, and perhaps for validation and test.
+    """All that one `prepare` reads."""
 
-    Attributes:
-        train: origins of training pairs, read one after the other.
-        valid: of validation pairs.
-        test: of test pairs.
-        valid_every: validation pairs are each n-th of all training pairs; 0 where they are not.
-        downloads: where archives are; None where all is local.
-    """
-
-    train: Sequence[Origin]
+    train: Sequence[Origin]  # read one after the other
     valid: Sequence[Origin] = ()
     test: Sequence[Origin] = ()
-    valid_every: int = 0
+    valid_every: int = 0  # each n-th training pair is for validation; 0: none
     downloads: Downloads | None = None
 
     def fetch(self) -> None:
-        """Look for each local file, then download what is not here yet.
+        """Check that each local file can be read, then download the archives that are missing.
 
         Raises:
-            DataError: something cannot be had.
+            DataError: something is not available.
         """
         archives: dict[str, Archive] = {}
-        for _, origin in self._origins():
-            for _, each in origin.pairs.inputs():
-                if isinstance(each, ArchiveMember):
-                    archives[each.archive.file] = each.archive
-                else:
-                    each.identity()
+        for _, _, each in self._inputs():
+            if isinstance(each, ArchiveMember):
+                archives[each.archive.file] = each.archive
+            else:
+                each.identity()
         if self.downloads is not None:
             self.downloads.fetch(list(archives.values()))
 
     def identity(self) -> list[dict[str, Any]]:
-        """Say what is read, before anything is downloaded: two sources of the same identity give the same pairs."""
-        return [
-            {**self._entry(split, origin, side), **each.identity()}
-            for split, origin in self._origins()
-            for side, each in origin.pairs.inputs()
-        ]
+        """What identifies the text before anything is downloaded: sources of the same identity give the same pairs."""
+        return [{**entry, **each.identity()} for entry, _, each in self._inputs()]
 
     def describe(self) -> list[dict[str, Any]]:
-        """Say it for the manifest, with where everything was found; after `fetch`."""
-        return [
-            {**self._entry(split, origin, side), "part": origin.name, **each.describe()}
-            for split, origin in self._origins()
-            for side, each in origin.pairs.inputs()
-        ]
+        """The identity with the place of everything, for the manifest; after `fetch`."""
+        return [{**entry, "part": origin.name, **each.describe()} for entry, origin, each in self._inputs()]
 
-    def read_train(self, counts: ReadCounts) -> Iterator[tuple[int, Chunk]]:
-        """Read the training pairs, each chunk with the number of its origin; without those for validation."""
+    def read_train(self, counts: Sequence[ReadCounts]) -> Iterator[tuple[int, Chunk]]:
+        """Read the training pairs, each chunk with the number of its origin, without the pairs for validation.
+
+        Args:
+            counts: one for each origin.
+        """
         position = 0
-        for number, origin in enumerate(self.train):
-            for chunk in _checked(origin, counts):
+        for number, (origin, own) in enumerate(zip(self.train, counts, strict=True)):
+            taken = 0
+            for chunk in _checked(origin, own):
                 if self.valid_every:
-                    start, position = position, position + len(chunk[0])
-                    chunk = _pick_nth(chunk, start, self.valid_every, take=False)
-                    counts.pairs -= position - start - len(chunk[0])
+                    nth = self._nth(position)
+                    position += len(chunk[0])
+                    taken += len(chunk[0][nth])
+                    for side in chunk:
+                        del side[nth]
                 yield number, chunk
+            own.pairs -= taken
 
-    def scored(self, split: str, counts: ReadCounts) -> Chunk | None:
-        """Read all pairs of "valid" or "test"; None where there are none."""
+    def read_scored(self, split: str, counts: ReadCounts) -> Chunk | None:
+        """Read all pairs for "valid" or "test"; None if there are none."""
+        scored: Chunk = [], []
         if split == "valid" and self.valid_every:
             logs.notice(f"taking each {self.valid_every:,}th training pair for validation")
-            return self._read_nth(counts)
-        origins: Sequence[Origin] = getattr(self, split)
-        if not origins:
-            return None
-        return _join(chunk for origin in origins for chunk in _checked(origin, counts))
-
-    def _read_nth(self, counts: ReadCounts) -> Chunk | None:
-        def nth() -> Iterator[Chunk]:
             position = 0
             for origin in self.train:
-                for chunk in origin.pairs.read(ReadCounts()):  # its counts belong to the training text
-                    yield _pick_nth(chunk, position, self.valid_every, take=True)
+                for chunk in origin.pairs.read(ReadCounts()):  # the counts belong to the training text
+                    for side, records in zip(scored, chunk, strict=True):
+                        side += records[self._nth(position)]
                     position += len(chunk[0])
+            counts.pairs += len(scored[0])
+            return scored if scored[0] else None
+        for origin in getattr(self, split):
+            for chunk in _checked(origin, counts):
+                for side, records in zip(scored, chunk, strict=True):
+                    side += records
+        return scored if getattr(self, split) else None
 
-        taken = _join(nth())
-        counts.pairs += len(taken[0])
-        return taken if taken[0] else None
+    def _nth(self, position: int) -> slice:
+        """Where the pairs for validation are in a chunk, given the number of pairs before it."""
+        return slice((self.valid_every - 1 - position) % self.valid_every, None, self.valid_every)
 
-    def _origins(self) -> Iterator[tuple[Split, Origin]]:
-        splits: tuple[tuple[Split, Sequence[Origin]], ...]
-        splits = ("train", self.train), ("valid", self.valid), ("test", self.test)
-        for split, origins in splits:
-            for origin in origins:
-                yield split, origin
-
-    def _entry(self, split: Split, origin: Origin, side: str) -> dict[str, Any]:
-        entry = {"split": split, "side": side, **origin.pairs.settings()}
-        if split == "train":
-            entry["weight"] = origin.weight
-            if self.valid_every:
-                entry["valid_every"] = self.valid_every
-        return entry
+    def _inputs(self) -> Iterator[tuple[dict[str, Any], Origin, Input]]:
+        for split in SPLITS:
+            for origin in getattr(self, split):
+                weights = {"weight": origin.weight} if split == "train" else {}
+                if split == "train" and self.valid_every:
+                    weights["valid_every"] = self.valid_every
+                for side, each in origin.pairs.inputs():
+                    yield {"split": split, "side": side, **origin.pairs.settings(), **weights}, origin, each
 
 
 def identity_of(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Reduce what `PairSource.describe` gave to what `PairSource.identity` gives."""
+    """The identity of a source that was described by these entries."""
     return [{key: value for key, value in entry.items() if key not in _WHERE} for entry in entries]
 
 
 def _checked(origin: Origin, counts: ReadCounts) -> Iterator[Chunk]:
-    """Read an origin, and say so where it is not what is known of it."""
+    """Read an origin; warn if it is not what the table of corpora says."""
     before = counts.pairs
     hashes = [hashlib.md5(usedforsecurity=False) if md5 else None for md5 in origin.md5]
     for chunk in origin.pairs.read(counts):
@@ -163,40 +216,20 @@ def _checked(origin: Origin, counts: ReadCounts) -> Iterator[Chunk]:
     tolerance = ROUGHLY if origin.expected.approximate else 0
     if expected is not None and abs(found - expected) > tolerance * expected:
         about = "about " if origin.expected.approximate else ""
-        logs.warning(f"{origin.name} has {found:,} pairs, but is known to have {about}{expected:,}")
+        logs.warning(f"{origin.name} has {found:,} pairs, but {about}{expected:,} were expected")
     elif any(md5 is not None and md5.hexdigest() != known for md5, known in zip(hashes, origin.md5, strict=True)):
-        logs.warning(f"{origin.name} is not, to the letter, the text that others score on")
-
-
-def _pick_nth(chunk: Chunk, start: int, n: int, *, take: bool) -> Chunk:
-    """Take each n-th pair, or leave it out; `start` pairs came before this chunk."""
-    nth = slice((n - 1 - start) % n, None, n)
-    if take:
-        return chunk[0][nth], chunk[1][nth]
-    others = chunk[0].copy(), chunk[1].copy()
-    for side in others:
-        del side[nth]
-    return others
-
-
-def _join(chunks: Iterable[Chunk]) -> Chunk:
-    src: list[str] = []
-    tgt: list[str] = []
-    for src_chunk, tgt_chunk in chunks:
-        src += src_chunk
-        tgt += tgt_chunk
-    return src, tgt
+        logs.warning(f"{origin.name} is not exactly the text that others score on")
 
 
 def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:
-    """Estimate how many bytes the work takes at most, together with its result.
+    """An upper bound on the bytes that preparing takes, result included.
 
     Args:
         origins: all that is read; its files are here.
         processed: whether text is normalised or tokenised.
     """
     needed = 0.0
-    archives: dict[str, float] = {}  # those of which nobody knows how much is read
+    archives: dict[str, float] = {}  # those whose number of pairs is unknown
     for origin in origins:
         taken = _TEXT + _RAW_TEXT * processed + _IDS * origin.weight
         for _, each in origin.pairs.inputs():
@@ -214,19 +247,12 @@ def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:
 
 
 def check_disk(folder: Path, needed: int) -> None:
-    """Make sure that there is room for so many bytes.
-
-    Raises:
-        DataError: there is not; both numbers are named.
-    """
+    """Raise DataError if fewer bytes are free."""
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise DataError(
-            f"{folder.parent} has {size_text(free)} free, but preparing takes about {size_text(needed)}",
-            "free some space, or give an --out on another disk",
-        )
+        problem = f"{folder.parent} has {size_text(free)} free, but preparing takes about {size_text(needed)}"
+        raise DataError(problem, "free some space, or give an --out on another disk")
 
 
 def size_text(size: int) -> str:
-    """Write a number of bytes as MB or GB."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

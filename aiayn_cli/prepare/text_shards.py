@@ -1,13 +1,14 @@
-"""Parts of training text on the disk: clean plain text of both sides, and the hashes of its pairs.
+"""Shards of training text: clean plain text in files, read back in pieces and encoded as token ids on all cores.
 
-A part has a marker once it is whole. Its text goes when its token ids are written; its hashes stay to the end. Pairs
-are read back with copies of some of them in upper case and in title case, so that a model knows text that SHOUTS and
-Text Like Headlines."""
+A shard has a marker once it is whole. Its text is removed when its token ids are written; its hashes stay to the end.
+Pairs are read back with copies of some in upper case and in title case, so that a model knows text that SHOUTS and
+Text Like Headlines. The result does not depend on the number of processes."""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -16,10 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.prepare.drop_rules import Hashes, Mask
-from aiayn_cli.prepare.pairs import Chunk
+from aiayn_cli.config import TextConfig
+from aiayn_cli.data.store import SIDES, Tokens
+from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.prepare.drop_rules import Hashes, LengthRules, Lengths, Mask
+from aiayn_cli.prepare.formats import Chunk
 from aiayn_cli.prepare.partial_folder import Steps, damaged
+from aiayn_cli.processes import map_in_order
+from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.lines import join_records, split_records
+from aiayn_cli.text.moses import MosesText
+from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
+
+UPPER, TITLE = 1, 2  # kinds of copies
 
 # The first letter or digit of a word, after quotes and brackets. An apostrophe inside a word starts no new one.
 _FIRST = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
@@ -30,32 +41,96 @@ _STRIPPED = ("el", "grc")  # capitals have no accent
 def make_copy(record: str, lang: str, kind: int) -> str:
     """Write a record in upper case (UPPER) or with a capital at the start of each word (TITLE)."""
     code = lang.lower().replace("-", "_").split("_")[0]
+    dotted = code in _DOTTED
     if kind == TITLE:
-        return _FIRST.sub(lambda match: match[1] + _capital(match[2], code), record)
-    return _upper(record, code)
-
-
-def _upper(text: str, code: str) -> str:
-    if code in _DOTTED:
-        text = text.replace("i", "İ")
+        return _FIRST.sub(lambda m: m[1] + ("İ" if dotted and m[2] == "i" else m[2].title()), record)
+    if dotted:
+        record = record.replace("i", "İ")
     elif code in _STRIPPED:
-        decomposed = unicodedata.normalize("NFD", text)
-        text = unicodedata.normalize("NFC", decomposed.replace("\u0301", ""))
-    return text.upper()
+        record = unicodedata.normalize("NFC", unicodedata.normalize("NFD", record).replace("\u0301", ""))
+    return record.upper()
 
 
-def _capital(letter: str, code: str) -> str:
-    if code in _DOTTED and letter == "i":
-        return "İ"
-    return letter.title()
+@dataclass(frozen=True)
+class CleanChunk:
+    """A chunk of training text without the pairs that the rules claimed."""
+
+    number: int  # from 0 on
+    origin: int
+    pairs: Chunk
+    hashes: tuple[Hashes, Hashes]  # of both sides
+    dropped: dict[str, int]  # pairs by rule
 
 
-UPPER, TITLE = 1, 2  # what kind of copy
-SIDES = ("src", "tgt")
+def write_shard(
+    steps: Steps, number: int, chunks: Iterable[tuple[CleanChunk, Chunk]], n_origins: int, *, keep_raw: bool
+) -> dict[str, Any]:
+    """Write a shard and mark it as done.
+
+    Args:
+        steps: where to.
+        number: of the shard.
+        chunks: each with its processed text, to learn from.
+        n_origins: that pairs can come from.
+        keep_raw: keep the text as it was before processing, too.
+    Returns:
+        "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and rule.
+    """
+    kinds = ("text", "raw") if keep_raw else ("text",)
+    paths = [steps.scratch / file_name(kind, number, side) for kind in kinds for side in SIDES]
+    table: list[list[int]] = []
+    hashes: list[tuple[Hashes, Hashes]] = []
+    dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
+        for chunk, processed in chunks:
+            contents = [join_records(side) for side in (*processed, *chunk.pairs)[: len(files)]]
+            for file, content in zip(files, contents, strict=True):
+                file.write(content)
+            table.append([chunk.origin, len(processed[0]), *map(len, contents)])
+            hashes.append(chunk.hashes)
+            dropped[chunk.origin].update(chunk.dropped)
+    path = steps.scratch / hashes_name(number)
+    np.save(path, np.stack([np.concatenate(side) for side in zip(*hashes, strict=True)]))
+    return steps.finish(shard_name(number), {"chunks": table, "dropped": dropped}, [*paths, path])
 
 
-class TrainingPairs(NamedTuple):
-    """Text to learn from: pairs as they were, then copies in upper case, then copies in title case."""
+def shard_name(number: int) -> str:
+    """The step that writes a shard's text."""
+    return f"text-{number:05d}"
+
+
+def file_name(kind: str, number: int, side: str) -> str:
+    """One side of a shard's "text", or of its "raw" text."""
+    return f"{kind}-{number:05d}.{side}"
+
+
+def hashes_name(number: int) -> str:
+    """The file of a shard's hashes: [2 sides, pairs]."""
+    return f"hashes-{number:05d}.npy"
+
+
+def load_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Read an array of an earlier step; raises DataError if it is not what was written."""
+    try:
+        array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+    except (FileNotFoundError, EOFError, ValueError) as error:
+        raise damaged(path, str(error)) from error
+    if array.shape != shape:
+        raise damaged(path, f"it has the shape {array.shape}, not {shape}")
+    return array
+
+
+def pick(chunk: Chunk, picked: Mask) -> Chunk:
+    """Select some of a chunk's pairs."""
+    if picked.all():
+        return chunk
+    selectors = picked.tolist()
+    return list(compress(chunk[0], selectors)), list(compress(chunk[1], selectors))
+
+
+class PairsWithCopies(NamedTuple):
+    """Text to learn from: the pairs, then copies in upper case, then copies in title case."""
 
     src: list[str]
     tgt: list[str]
@@ -65,46 +140,31 @@ class TrainingPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A chunk of training text on the disk, and what of it is taken.
+    """A chunk of a text shard, and which of its pairs are taken."""
 
-    Attributes:
-        files: source sides and target sides.
-        starts: first byte in each file.
-        sizes: bytes in each file.
-        langs: codes of both languages.
-        taken: [pairs].
-        copies: the kind of copy to make of each, or 0: [pairs].
-        weight: how often each pair is in the training data.
-        origin: number of the origin it comes from.
-        number: of the chunk, from 0 on.
-    """
-
-    files: tuple[Path, Path]
-    starts: tuple[int, int]
-    sizes: tuple[int, int]
+    shard: int
+    files: tuple[Path, Path]  # source sides, target sides
+    starts: tuple[int, int]  # first byte in each file
+    sizes: tuple[int, int]  # bytes in each file
     langs: tuple[str, str]
-    taken: Mask
-    copies: npt.NDArray[np.uint8]
-    weight: int
     origin: int
-    number: int
+    weight: int  # how often each pair is in the training data
+    taken: Mask  # [pairs]
+    copies: npt.NDArray[np.uint8]  # the kind of copy to add of each, or 0: [pairs]
 
-    def load(self) -> TrainingPairs:
-        """Read it, without weights.
-
-        Raises:
-            DataError: the text is not what was written.
-        """
+    def load(self) -> PairsWithCopies:
+        """Read the pairs that are taken, each once; raises DataError if the text is not what was written."""
         src, tgt = pick(self._read(), self.taken)
         kinds = self.copies[self.taken]
         counts = []
         for kind in (UPPER, TITLE):
-            copies = [self._copy(src[i], tgt[i], kind) for i in np.flatnonzero(kinds == kind)]
-            made = [copy for copy in copies if copy is not None]
-            src += [copy[0] for copy in made]
-            tgt += [copy[1] for copy in made]
-            counts.append(len(made))
-        return TrainingPairs(src, tgt, *counts)
+            originals = [(src[i], tgt[i]) for i in np.flatnonzero(kinds == kind)]
+            copies = [(make_copy(s, self.langs[0], kind), make_copy(t, self.langs[1], kind)) for s, t in originals]
+            changed = [copy for copy, original in zip(copies, originals, strict=True) if copy != original]
+            src += [copy[0] for copy in changed]
+            tgt += [copy[1] for copy in changed]
+            counts.append(len(changed))
+        return PairsWithCopies(src, tgt, *counts)
 
     def _read(self) -> Chunk:
         sides = []
@@ -120,96 +180,80 @@ class Piece:
             sides.append(records)
         return sides[0], sides[1]
 
-    def _copy(self, src: str, tgt: str, kind: int) -> tuple[str, str] | None:
-        copy = make_copy(src, self.langs[0], kind), make_copy(tgt, self.langs[1], kind)
-        return None if copy == (src, tgt) else copy
+
+# ---- from text to token ids
 
 
-class PartWriter:
-    """Writes one part.
+def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[Chunk], Chunk]:
+    """What processes both sides of a chunk; raises DataError if it needs a package that is not installed."""
+    if config.trees:
+        trees = TreeText(config)
+        return lambda chunk: (chunk[0], trees.apply(chunk[1]))
+    src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
+    return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
+
+
+@dataclass(frozen=True)
+class EncodedChunk:
+    """The pairs of one chunk that are kept: ids of all sides one after the other [tokens], their lengths [pairs]."""
+
+    src: Tokens
+    src_lengths: Lengths
+    tgt: Tokens
+    tgt_lengths: Lengths
+    too_many_tokens: int  # pairs dropped, without copies
+    length_ratio: int  # pairs dropped, without copies
+    n_upper: int  # copies in upper case that are kept; they follow the pairs
+    n_title: int  # copies in title case that are kept, at the end
+    unknown: int  # tokens that are <unk>, on both sides
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs and copies that are kept."""
+        return len(self.src_lengths)
+
+
+def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: PairsWithCopies) -> EncodedChunk:
+    """Encode a chunk with the vocabularies of both sides, and drop the pairs that the rules claim."""
+    (src, src_lengths), (tgt, tgt_lengths) = vocabs[0].encode_flat(text.src), vocabs[1].encode_flat(text.tgt)
+    n_pairs = len(text.src) - text.n_upper - text.n_title
+    too_long = unbalanced = np.zeros(len(src_lengths), np.bool_)
+    if rules is not None:
+        too_long, unbalanced = rules.claim(src_lengths, tgt_lengths)
+    keep = ~(too_long | unbalanced)
+    if not keep.all():
+        src, tgt = src[np.repeat(keep, src_lengths)], tgt[np.repeat(keep, tgt_lengths)]
+        src_lengths, tgt_lengths = src_lengths[keep], tgt_lengths[keep]
+    return EncodedChunk(
+        src=src,
+        src_lengths=src_lengths,
+        tgt=tgt,
+        tgt_lengths=tgt_lengths,
+        too_many_tokens=int(too_long[:n_pairs].sum()),
+        length_ratio=int(unbalanced[:n_pairs].sum()),
+        n_upper=int(keep[n_pairs : n_pairs + text.n_upper].sum()),
+        n_title=int(keep[n_pairs + text.n_upper :].sum()),
+        unknown=int((src == UNK_ID).sum() + (tgt == UNK_ID).sum()),
+    )
+
+
+def encode_pieces(
+    pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int
+) -> Iterator[tuple[Piece, EncodedChunk]]:
+    """Read and encode pieces in parallel, in their order.
 
     Args:
-        steps: where to, and what marks it as done.
-        number: of the part.
-        n_origins: origins of the pairs.
-        keep_raw: write down pairs as they were before any processing, too.
-    """
-
-    def __init__(self, steps: Steps, number: int, n_origins: int, keep_raw: bool) -> None:
-        self.number = number
-        self._steps = steps
-        kinds = ("text", "raw") if keep_raw else ("text",)
-        self._paths = [steps.scratch / file_name(kind, number, side) for kind in kinds for side in SIDES]
-        self._files = [path.open("wb") for path in self._paths]
-        self._chunks: list[list[int]] = []
-        self._hashes: list[tuple[Hashes, Hashes]] = []
-        self._dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
-
-    def add(
-        self, origin: int, learnt: Chunk, raw: Chunk, hashes: tuple[Hashes, Hashes], dropped: Mapping[str, int]
-    ) -> None:
-        """Append a chunk.
-
-        Args:
-            origin: number of the origin that it comes from.
-            learnt: pairs to learn from.
-            raw: the same before any processing.
-            hashes: of the raw pairs' sides.
-            dropped: pairs that are not among them, by rule.
-        """
-        sides = [*learnt, *raw][: len(self._files)]
-        sizes = []
-        for file, records in zip(self._files, sides, strict=True):
-            content = join_records(records)
-            file.write(content)
-            sizes.append(len(content))
-        self._chunks.append([origin, len(learnt[0]), *sizes])
-        self._hashes.append(hashes)
-        self._dropped[origin].update(dropped)
-
-    def finish(self) -> dict[str, Any]:
-        """Mark the part as done, and describe it: of each chunk its origin, pairs, and bytes of each file; drops."""
-        for file in self._files:
-            file.close()
-        path = self._steps.scratch / hashes_name(self.number)
-        np.save(path, np.stack([np.concatenate(side) for side in zip(*self._hashes, strict=True)]))
-        content = {"chunks": self._chunks, "dropped": self._dropped}
-        return self._steps.finish(part_name(self.number), content, [*self._paths, path])
-
-
-def load_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Read an array that was written on the way.
-
+        pieces: what to encode.
+        folder: holds the vocabularies.
+        rules: what drops a pair for its length.
+        workers: processes; 1 does all the work in this one.
     Raises:
-        DataError: it is not what was written.
+        ResumableError: a process was killed.
     """
-    try:
-        array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
-    except (FileNotFoundError, EOFError, ValueError) as error:
-        raise damaged(path, str(error)) from error
-    if array.shape != shape:
-        raise damaged(path, f"it has the shape {array.shape}, not {shape}")
-    return array
+    cached_words = max(CACHED_WORDS // workers, 50_000)  # memory of all processes together stays the same
+    return map_in_order(_make_encoder, (folder, rules, cached_words), pieces, workers)
 
 
-def part_name(part: int) -> str:
-    """Name the marker of a part."""
-    return f"text-{part:05d}"
-
-
-def file_name(kind: str, part: int, side: str) -> str:
-    """Name a file of a part: its "text", or its "raw" text, of one side."""
-    return f"{kind}-{part:05d}.{side}"
-
-
-def hashes_name(part: int) -> str:
-    """Name the file of a part's hashes: [2 sides, pairs]."""
-    return f"hashes-{part:05d}.npy"
-
-
-def pick(chunk: Chunk, picked: Mask) -> Chunk:
-    """Give some of a chunk's pairs."""
-    if picked.all():
-        return chunk
-    selectors = picked.tolist()
-    return list(compress(chunk[0], selectors)), list(compress(chunk[1], selectors))
+def _make_encoder(folder: Path, rules: LengthRules, cached_words: int) -> Callable[[Piece], EncodedChunk]:
+    vocabs = load_vocabs(folder, cached_words)
+    return lambda piece: encode_chunk(vocabs, rules, piece.load())

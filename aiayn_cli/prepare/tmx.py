@@ -1,8 +1,8 @@
 """Pairs from TMX, the XML format of translation memories, read as a stream.
 
-XML can be made to fill the memory of whoever reads it, by entities that stand for many others, or to make him read
-files and addresses of the attacker's choice. So a file that declares entities is refused, the DTD that it may name
-is never looked at, and an entity that XML itself does not know is an error and not a gap in the text.
+XML can be written to exhaust the reader's memory (entities that expand to many others), or to make it read files and
+addresses of the attacker's choice. So a file that declares entities is refused, the DTD that it names is never read,
+and an unknown entity is an error instead of a gap in the text.
 """
 
 import re
@@ -13,60 +13,34 @@ from itertools import chain
 from typing import Any
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.pairs import CHUNK_PAIRS, Chunk, Input, ReadCounts
+from aiayn_cli.prepare.formats import CHUNK_PAIRS, Chunk, OneFile, Pair, ReadCounts
 from aiayn_cli.text.lines import map_line_breaks, read_pieces
 
 _READ_BYTES = 1 << 16
-_LONGEST_SEGMENT = 1_000_000  # characters; what is longer is no sentence but an attempt to fill the memory
-_CODE_ELEMENTS = {"bpt", "ept", "it", "ph", "ut", "sub"}  # hold codes of another program, and no text of the segment
+_LONGEST_SEGMENT = 1_000_000  # characters; anything longer is an attempt to exhaust the memory
+_CODE_ELEMENTS = {"bpt", "ept", "it", "ph", "ut", "sub"}  # codes of another program, not text of the segment
 _LANG_ATTRIBUTES = ("xml:lang", "lang")  # the second is of TMX 1.1
 _LINE_BREAK = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")  # with the indentation of the next line
 
 
 @dataclass(frozen=True)
-class TmxPairs:
-    """Translation units that have both languages.
+class TmxPairs(OneFile):
+    """Translation units that have both languages; others are skipped and counted."""
 
-    Attributes:
-        file: the TMX file.
-        src_lang: code of the source language; "en" is found as en, EN-US or en_GB.
-        tgt_lang: code of the target language, likewise.
-    """
-
-    file: Input
-    src_lang: str
+    src_lang: str  # "en" is found as en, EN-US or en_GB
     tgt_lang: str
 
-    def inputs(self) -> Sequence[tuple[str, Input]]:
-        return (("both", self.file),)
-
-    def settings(self) -> dict[str, Any]:
-        return {}
-
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        """Read all units; those without both languages are skipped and counted.
-
-        Raises:
-            DataError: the file is no well-formed XML, or uses entities; with line and column.
-        """
         units = _UnitParser(self.src_lang, self.tgt_lang)
         src: list[str] = []
         tgt: list[str] = []
         with self.file.open() as file:
-            pieces = read_pieces(file, self.file.name, lambda: f"line {units.position()[0]:,}", _READ_BYTES)
+            pieces = read_pieces(file, self.file.name, lambda: f"line {units.line:,}", _READ_BYTES)
             for piece in chain(pieces, [b""]):
-                at_end = not piece
-                try:
-                    units.feed(piece, at_end)
-                except (expat.ExpatError, _RefusedError) as error:
-                    raise self._error(units, error) from error
-                except (LookupError, ValueError) as error:  # expat asks Python about encodings that it does not know
-                    problem = f"{self.file.name}: the encoding that it names cannot be read ({error})"
-                    raise DataError(problem, "convert it to UTF-8, and name that in its first line") from error
-                for source, target in units.take():
+                for source, target in self._parse(units, piece):
                     src.append(source)
                     tgt.append(target)
-                if len(src) >= CHUNK_PAIRS or (at_end and src):
+                if len(src) >= CHUNK_PAIRS or (src and not piece):
                     counts.pairs += len(src)
                     yield src, tgt
                     src, tgt = [], []
@@ -75,11 +49,16 @@ class TmxPairs:
         if not units.found_unit:
             raise DataError(f"{self.file.name} has no translation unit", "is it a TMX file?")
 
-    def _error(self, units: "_UnitParser", error: Exception) -> DataError:
-        line, column = units.position()
-        why = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
-        hint = "repair the file, or convert it to TSV; nothing of it is skipped silently"
-        return DataError(f"{self.file.name}:{line}: {why} (column {column})", hint)
+    def _parse(self, units: "_UnitParser", piece: bytes) -> list[Pair]:
+        try:
+            return units.parse(piece)
+        except (expat.ExpatError, _RefusedError) as error:
+            why = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
+            hint = "repair the file, or convert it to TSV; nothing of it is skipped silently"
+            raise DataError(f"{self.file.name}:{units.line}: {why} (column {units.column})", hint) from error
+        except (LookupError, ValueError) as error:  # expat asks Python about encodings that it does not know
+            problem = f"{self.file.name}: the encoding that it names cannot be read ({error})"
+            raise DataError(problem, "convert it to UTF-8, and name that in its first line") from error
 
 
 class _RefusedError(Exception):
@@ -87,23 +66,17 @@ class _RefusedError(Exception):
 
 
 class _UnitParser:
-    """Collects the texts of <tu><tuv xml:lang="..."><seg>...</seg></tuv></tu>.
-
-    Attributes:
-        skipped: units without both languages.
-        mapped: characters that end lines and became a blank.
-        found_unit: whether there was any unit.
-    """
+    """Collects the texts of <tu><tuv xml:lang="..."><seg>...</seg></tuv></tu>."""
 
     def __init__(self, src_lang: str, tgt_lang: str) -> None:
-        self.skipped = 0
-        self.mapped = 0
+        self.skipped = 0  # units without both languages
+        self.mapped = 0  # line breaks that became a blank
         self.found_unit = False
         self._langs = _plain_lang(src_lang), _plain_lang(tgt_lang)
-        self._pairs: list[tuple[str, str]] = []
+        self._pairs: list[Pair] = []
         self._unit: list[tuple[str, str]] = []  # language and text of each variant so far
         self._lang = ""
-        self._text: list[str] | None = None  # of the segment that has begun
+        self._text: list[str] | None = None  # of the open segment
         self._length = 0
         self._codes = 0  # depth of elements that hold no text
         self._parser = expat.ParserCreate()
@@ -115,15 +88,19 @@ class _UnitParser:
         self._parser.SkippedEntityHandler = self._refuse_entity
         self._parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
 
-    def feed(self, piece: bytes, at_end: bool) -> None:
-        self._parser.Parse(piece, at_end)
+    def parse(self, piece: bytes) -> list[Pair]:
+        """Read the next piece, empty at the end; give the pairs that it completes."""
+        self._pairs = []
+        self._parser.Parse(piece, not piece)
+        return self._pairs
 
-    def take(self) -> list[tuple[str, str]]:
-        pairs, self._pairs = self._pairs, []
-        return pairs
+    @property
+    def line(self) -> int:
+        return self._parser.CurrentLineNumber
 
-    def position(self) -> tuple[int, int]:
-        return self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1
+    @property
+    def column(self) -> int:
+        return self._parser.CurrentColumnNumber + 1
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if self._text is not None:
@@ -141,10 +118,17 @@ class _UnitParser:
             if self._codes:
                 self._codes -= 1
             elif name == "seg":
-                self._unit.append((self._lang, self._clean("".join(self._text))))
+                text, lines = _LINE_BREAK.subn(" ", "".join(self._text).strip())
+                text, others = map_line_breaks(text)
+                self.mapped += lines + others
+                self._unit.append((self._lang, text))
                 self._text = None
         elif name == "tu":
-            self._finish_unit()
+            src, tgt = (_choose(self._unit, lang) for lang in self._langs)
+            if src is None or tgt is None:
+                self.skipped += 1
+            else:
+                self._pairs.append((src, tgt))
 
     def _characters(self, text: str) -> None:
         if self._text is not None and not self._codes:
@@ -152,19 +136,6 @@ class _UnitParser:
             if self._length > _LONGEST_SEGMENT:
                 raise _RefusedError(f"a segment of more than {_LONGEST_SEGMENT:,} characters")
             self._text.append(text)
-
-    def _clean(self, text: str) -> str:
-        text, lines = _LINE_BREAK.subn(" ", text.strip())
-        text, others = map_line_breaks(text)
-        self.mapped += lines + others
-        return text
-
-    def _finish_unit(self) -> None:
-        sides = [_choose(self._unit, lang) for lang in self._langs]
-        if sides[0] is None or sides[1] is None:
-            self.skipped += 1
-        else:
-            self._pairs.append((sides[0], sides[1]))
 
     def _refuse_declaration(self, name: str, *_: Any) -> None:
         raise _RefusedError(f"it declares the entity {name}")
@@ -179,7 +150,7 @@ def _plain_lang(code: str) -> str:
 
 
 def _choose(unit: Sequence[tuple[str, str]], lang: str) -> str | None:
-    """Find the variant in a language: of this very code, else the first with more after it, as en-us for en."""
+    """The text in a language: of exactly this code, else of the first that extends it, as en-us extends en."""
     exact = (text for code, text in unit if code == lang)
     longer = (text for code, text in unit if code.startswith(f"{lang}-"))
     return next(exact, next(longer, None))

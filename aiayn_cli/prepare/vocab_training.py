@@ -1,8 +1,8 @@
 """Learns a joint sub-word vocabulary from the words of a text: byte-pair encoding (paper, Section 5.1) or a unigram
 language model (Kudo 2018).
 
-What both learn never reaches over a blank, so that words with their counts say as much as the text. They take far
-less memory, and the result depends neither on the order of the text nor on threads.
+No sub-word reaches over a blank, so words with their counts say as much as the text. They take far less memory, and the
+result depends neither on the order of the text nor on threads.
 """
 
 import io
@@ -21,8 +21,8 @@ from aiayn_cli.text.vocab import readable
 
 COUNTED_WORDS = 1_000_000  # different words held at once; about 200 MB
 COUNTED_CHARACTERS = 16_000_000  # in these words; text without blanks has few but long ones
-LONGEST_WORD_BYTES = 4_192  # SentencePiece's own limit; what is longer is hardly a word
-COVERAGE = 0.9995  # of the text's characters, where there are too many different ones to have all
+LONGEST_WORD_BYTES = 4_192  # SentencePiece's own limit; anything longer is hardly a word
+COVERAGE = 0.9995  # of the text's characters, if there are too many different ones for the vocabulary
 BYTES = 256  # sub-words that byte fallback takes
 
 _LOOK_AFTER = 50_000  # new words between two looks at how many characters they hold
@@ -31,30 +31,22 @@ _LOOK_AFTER = 50_000  # new words between two looks at how many characters they 
 class WordCounter:
     """Counts the words of a text in bounded memory.
 
-    Where there are too many different words, half of the rarest are given up, and the others count double: any rare
-    word is as likely to stay as any other, so that what they have in common keeps its share. Which ones stay is
-    decided by a hash, the same in every run.
-
-    Attributes:
-        counts: occurrences by word.
-        forgotten: words that were given up.
+    If there are too many different words, half of the rarest are dropped, and the others count double: any rare word is
+    as likely to stay as any other, so that what they have in common keeps its share. A hash decides which ones stay,
+    the same in every run.
     """
 
     def __init__(self, most_words: int = COUNTED_WORDS, most_characters: int = COUNTED_CHARACTERS) -> None:
         self.counts: Counter[str] = Counter()
-        self.forgotten = 0
+        self.forgotten = 0  # words that were dropped
         self._most_words, self._most_characters = most_words, most_characters
         self._look_at = min(_LOOK_AFTER, most_words)
         self._rounds = 0
-        self._characters: set[str] = set()  # of words that were given up
+        self._characters: set[str] = set()  # of words that were dropped
 
     def add(self, records: Iterable[str], times: int = 1) -> None:
-        """Count the words of some records, each as often as told."""
         words = readable(" ".join(records)).split(" ")
-        if times == 1:
-            self.counts.update(words)
-        else:
-            self.counts.update({word: times * n for word, n in Counter(words).items()})
+        self.counts.update(words if times == 1 else {word: times * n for word, n in Counter(words).items()})
         del self.counts[""]
         if len(self.counts) > self._look_at:
             if not self._fits(1.0):
@@ -62,14 +54,13 @@ class WordCounter:
             self._look_at = max(len(self.counts), min(len(self.counts) + _LOOK_AFTER, self._most_words))
 
     def words(self) -> dict[str, int]:
-        """Give the words to learn from, half of the most that are counted; no character is missing."""
+        """The words to learn from, at most half of those that are held at once; no character is missing."""
         self._thin_out(0.5)
         return dict.fromkeys(sorted(self._characters), 1) | self.counts
 
     def _fits(self, share: float) -> bool:
-        return (
-            len(self.counts) <= share * self._most_words and sum(map(len, self.counts)) <= share * self._most_characters
-        )
+        characters = sum(map(len, self.counts))
+        return len(self.counts) <= share * self._most_words and characters <= share * self._most_characters
 
     def _thin_out(self, share: float) -> None:
         rare = 1  # occurrences, at most
@@ -99,22 +90,26 @@ def train_vocab(
 
     Args:
         counts: occurrences by word, of both languages together.
-        size: sub-words wanted, special tokens included. Where the text does not have that many, the result has fewer.
+        size: of the vocabulary, special tokens included; smaller if the text has fewer sub-words.
         vocab_type: "bpe" or "unigram".
         byte_fallback: have a sub-word for each byte, so that no text is unknown.
-        mixed_scripts: let a sub-word hold letters beside signs, so that the brackets of trees, such as `(NP`, become
-            one sub-word each.
+        mixed_scripts: allow letters next to signs, so that each bracket of a tree, such as `(NP`, becomes one sub-word.
     Returns:
         A serialised SentencePiece model.
     Raises:
-        DataError: there are no words, or none that the vocabulary has room for.
+        DataError: there are no words, or the vocabulary has no room for any.
     """
     words = {word: n for word, n in counts.items() if len(word.encode()) <= LONGEST_WORD_BYTES}
     if not words:
         raise DataError("there is no word to learn a vocabulary from", "check the training text")
     left_out, _ = choose_left_out(words, size, byte_fallback=byte_fallback)
-    if left_out:
-        words = _cut_before(left_out, words)
+    if left_out:  # keep the start of each word
+        pattern = re.compile("[" + "".join(map(re.escape, sorted(left_out))) + "]")
+        starts: Counter[str] = Counter()
+        for word, n in words.items():
+            starts[pattern.split(word, 1)[0]] += n
+        del starts[""]
+        words = dict(starts)
     if not words:
         raise DataError(f"a vocabulary of {size:,} sub-words has no room for this text", "take a larger --vocab-size")
     model = io.BytesIO()
@@ -124,7 +119,7 @@ def train_vocab(
         model_writer=model,
         model_type=vocab_type,
         vocab_size=size,
-        hard_vocab_limit=False,  # fewer where the text has fewer
+        hard_vocab_limit=False,  # the text may have fewer sub-words
         byte_fallback=byte_fallback,
         split_by_unicode_script=not mixed_scripts,
         character_coverage=1.0,
@@ -137,16 +132,16 @@ def train_vocab(
         pad_piece="<pad>",
         unk_surface="\u2047",
         num_threads=1,  # written into the file, which must not depend on the machine; more threads gain nothing here
-        minloglevel=2,  # errors only: SentencePiece would tell its whole story on stderr
+        minloglevel=2,  # errors only
     )
     return model.getvalue()
 
 
 def choose_left_out(counts: Mapping[str, int], size: int, *, byte_fallback: bool = False) -> tuple[set[str], float]:
-    """Choose the characters that a vocabulary goes without.
+    """Choose the characters that get no sub-word.
 
-    It has every character of the text, unless they would take more than half of it: then the rarest are left out, as
-    far as COVERAGE allows and `size` demands.
+    All get one, unless they would take more than half of the vocabulary: then the rarest are left out, as far as
+    COVERAGE allows and `size` demands.
 
     Args:
         counts: occurrences by word.
@@ -166,13 +161,3 @@ def choose_left_out(counts: Mapping[str, int], size: int, *, byte_fallback: bool
     enough = int(np.searchsorted(covered, COVERAGE))
     kept = min(max(enough, room // 2), room, len(order))
     return {chr(code) for code in order[kept:]}, float(1 - covered[kept])
-
-
-def _cut_before(characters: set[str], words: Mapping[str, int]) -> dict[str, int]:
-    """Keep of each word what comes before the first of some characters."""
-    pattern = re.compile("[" + "".join(map(re.escape, sorted(characters))) + "]")
-    cut: Counter[str] = Counter()
-    for word, n in words.items():
-        cut[pattern.split(word, 1)[0]] += n
-    del cut[""]
-    return cut

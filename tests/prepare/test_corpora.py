@@ -481,8 +481,8 @@ def test_text_that_is_not_what_is_known_of_it_is_remarked_on(
     run_prepare(PrepareOptions(corpus="multi30k-en-de", settings=SMALL, workers=1))
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert warnings == [
-        "warning: test_2016_flickr is not, to the letter, the text that others score on",
-        f"warning: train has 52 pairs, but is known to have {'53' if exact else 'about 60'}",
+        "warning: test_2016_flickr is not exactly the text that others score on",
+        f"warning: train has 52 pairs, but {'53' if exact else 'about 60'} were expected",
     ]
 
 

@@ -1,5 +1,6 @@
 """Each rule claims exactly the pairs that its description says."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from aiayn_cli.prepare.drop_rules import (
     RATIO_SLACK,
     REASONS,
     LengthRules,
+    Profiler,
     ScoredText,
     TextRules,
     find_repeats,
@@ -25,7 +27,7 @@ from aiayn_cli.prepare.drop_rules import (
 Pair = tuple[str, str]
 
 pairs = st.lists(st.tuples(st.text("ab ", max_size=3), st.text("ab ", max_size=3)), max_size=40)
-NOTHING = ScoredText(())
+NOTHING = ScoredText.of(())
 
 
 def int32(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -57,7 +59,7 @@ EXAMPLES: dict[str, tuple[list[Pair], list[Pair]]] = {  # claimed, not claimed
     ),
     "overlap": ([("a man", "новый"), ("new", " один ")], [("A man", "новый"), ("один", "a man я")]),
 }
-SCORED = ScoredText([(["a man", "", "two"], ["человек", "", "два"]), ([" one "], ["один"])])
+SCORED = ScoredText.of([(["a man", "", "two"], ["человек", "", "два"]), ([" one "], ["один"])])
 
 
 @pytest.mark.parametrize("reason", EXAMPLES)
@@ -86,7 +88,7 @@ def test_the_script_of_a_language_that_is_not_known_is_free() -> None:
 
 
 def test_blank_scored_lines_claim_nothing() -> None:
-    rules = TextRules(DataConfig(), "en", "ru", ScoredText([(["", " "], ["", "x"])]))
+    rules = TextRules(DataConfig(), "en", "ru", ScoredText.of([(["", " "], ["", "x"])]))
     claims, *_ = rules.claim([" "], [""])
     assert not claims["overlap"].any()
     assert claims["blank"].all()
@@ -122,15 +124,16 @@ def test_hashes_are_the_same_on_every_machine() -> None:
 
 def test_too_long_counts_either_side() -> None:
     rules = LengthRules(max_length=7, max_ratio=9.0)
-    assert rules.find_too_long(int32(7, 8, 1), int32(7, 1, 8)).tolist() == [False, True, True]
+    assert rules.claim(int32(7, 8, 1), int32(7, 1, 8))[0].tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(("shorter", "longest"), [(0, 7), (1, 9), (5, 15), (10, 22), (100, 157)])
 def test_the_ratio_leaves_room_to_short_pairs(shorter: int, longest: int) -> None:
-    rules = LengthRules(max_length=999, max_ratio=1.5)
     assert longest == int(1.5 * (shorter + RATIO_SLACK))
     src, tgt = int32(shorter, longest, shorter, longest + 1), int32(longest, shorter, longest + 1, shorter)
-    assert rules.find_unbalanced(src, tgt).tolist() == [False, False, True, True]
+    too_long, unbalanced = LengthRules(max_length=999, max_ratio=1.5).claim(src, tgt)
+    assert not too_long.any()
+    assert unbalanced.tolist() == [False, False, True, True]
 
 
 def test_ranks_depend_on_text_seed_and_purpose_alone() -> None:
@@ -147,3 +150,45 @@ def test_ranks_are_spread_evenly() -> None:
     counts = np.histogram(ranks.astype(np.float64) / 2**64, bins=10, range=(0, 1))[0]
     assert counts.min() > 1_800  # 2,000 expected, standard deviation 42
     assert counts.max() < 2_200
+
+
+# ---- letters, scripts and words
+
+GERMAN, JAPANESE, UNKNOWN = Profiler("de"), Profiler("ja"), Profiler("xx")
+
+RECORDS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=20), max_size=9)
+
+
+@given(RECORDS)
+def test_words_and_letters_are_those_that_python_finds(records: list[str]) -> None:
+    profile = GERMAN.profile(records)
+    assert profile.words.tolist() == [len(record.split()) for record in records]
+    assert profile.letters.tolist() == [sum(map(str.isalpha, record)) for record in records]
+    assert (profile.own + profile.foreign <= profile.letters).all()
+
+
+@given(RECORDS)
+def test_a_letter_named_latin_is_latin(records: list[str]) -> None:
+    latin = [sum(c.isalpha() and unicodedata.name(c, "").startswith("LATIN ") for c in r) for r in records]
+    assert (GERMAN.profile(records).own >= np.array(latin, np.int64)).all()
+    assert not UNKNOWN.profile(records).own.any()
+    assert not UNKNOWN.profile(records).foreign.any()
+
+
+@pytest.mark.parametrize(
+    ("profiler", "record", "wrong"),
+    [
+        (GERMAN, "Ein Satz über Größe.", False),
+        (GERMAN, "Das Wort мир ist Russisch.", False),
+        (GERMAN, "Это не по-немецки", True),
+        (GERMAN, "これはドイツ語ではありません。", True),
+        (GERMAN, "12.5 % – !?", False),
+        (GERMAN, "", False),
+        (JAPANESE, "これは日本語です。", False),
+        (JAPANESE, "iPhoneを買った", False),  # 6 letters of Latin, 5 of Japanese
+        (JAPANESE, "This is not Japanese 語", True),
+        (UNKNOWN, "Это не по-немецки", False),
+    ],
+)
+def test_the_script_of_most_letters_decides(profiler: Profiler, record: str, wrong: bool) -> None:
+    assert profiler.find_wrong_script(profiler.profile([record])).tolist() == [wrong]

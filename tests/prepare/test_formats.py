@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats
-from aiayn_cli.prepare.formats import LinePairs, Pairs, SegmentPairs, TalkPairs, TsvPairs
-from aiayn_cli.prepare.pairs import LocalFile, MadeText, ReadCounts
+from aiayn_cli.prepare.formats import LinePairs, Pairs, ReadCounts, SegmentPairs, TalkPairs, TsvPairs
+from aiayn_cli.prepare.sources import LocalFile, MadeText
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,69 @@ def test_files_are_read_plain_or_compressed_and_say_what_they_are(tmp_path: Path
     (_, src), _ = pairs.inputs()
     assert src.identity() == {"sha256": hashlib.sha256(b"one\ntwo\n").hexdigest()}
     assert src.describe() == {"path": str(tmp_path / "a.en"), "bytes": 8, **src.identity()}
+
+
+# ---- lines
+
+LINES = st.lists(st.sampled_from([b"a", b"\xff", b"b\0", b"", b"c d", "ü".encode(), b"x\xc2\x85y"]), max_size=20)
+
+
+def write(folder: Path, src: bytes, tgt: bytes) -> tuple[Path, Path]:
+    (folder / "some.en").write_bytes(src)
+    (folder / "some.de").write_bytes(tgt)
+    return folder / "some.en", folder / "some.de"
+
+
+def read_files(
+    paths: tuple[Path, Path], counts: ReadCounts | None = None, *, drop: bool = False
+) -> list[tuple[str, str]]:
+    chunks = LinePairs(*map(LocalFile, paths), drop_bad_bytes=drop).read(counts or ReadCounts())
+    return [pair for src, tgt in chunks for pair in zip(src, tgt, strict=True)]
+
+
+@given(src=LINES, tgt=LINES, chunk=st.integers(1, 7))
+def test_bad_bytes_drop_exactly_their_own_pair(
+    tmp_path_factory: pytest.TempPathFactory, src: list[bytes], tgt: list[bytes], chunk: int
+) -> None:
+    src, tgt = src[: len(tgt)], tgt[: len(src)]
+    paths = write(tmp_path_factory.mktemp("pairs"), *(b"".join(line + b"\n" for line in side) for side in (src, tgt)))
+    counts = ReadCounts()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "CHUNK_PAIRS", chunk)
+        found = read_files(paths, counts, drop=True)
+    bad = (b"\xff", b"b\0")
+    good = [(s, t) for s, t in zip(src, tgt, strict=True) if s not in bad and t not in bad]
+    assert found == [(s.decode().replace("\x85", " "), t.decode().replace("\x85", " ")) for s, t in good]
+    assert (counts.pairs, counts.bad_bytes) == (len(src), len(src) - len(good))
+    assert counts.mapped == [*src, *tgt].count(b"x\xc2\x85y")
+
+
+def test_bad_bytes_stop_unless_they_are_to_be_dropped(tmp_path: Path) -> None:
+    paths = write(tmp_path, b"a\nb\n", b"c\n\xff\n")
+    with pytest.raises(DataError, match=r"some\.de:2: byte 1 of the line \(0xFF\) is not UTF-8"):
+        read_files(paths)
+
+
+@pytest.mark.parametrize(("n_src", "n_tgt"), [(3, 2), (2, 3), (0, 1), (25_000, 10_000), (10_000, 10_001)])
+def test_unequal_numbers_of_records_stop_with_both_counts(tmp_path: Path, n_src: int, n_tgt: int) -> None:
+    paths = write(tmp_path, b"a\n" * n_src, b"b\n" * n_tgt)
+    with pytest.raises(DataError) as caught:
+        read_files(paths)
+    assert caught.value.problem == f"{paths[0]} has {n_src:,} records, but {paths[1]} has {n_tgt:,}"
+    assert caught.value.hint == "each line of one file must translate the same line of the other"
+
+
+def test_unequal_numbers_point_at_characters_that_other_tools_split_at(tmp_path: Path) -> None:
+    paths = write(tmp_path, b"a\rb\nc\n", b"d\ne\nf\n")
+    with pytest.raises(DataError, match="has 2 records, but") as caught:
+        read_files(paths)
+    assert f"{paths[0]} has 1 CR, U+2028 or the like inside lines, which other programs take" in caught.value.hint
+
+
+def test_bad_bytes_do_not_hide_unequal_numbers(tmp_path: Path) -> None:
+    paths = write(tmp_path, b"a\n\xff\nc\n\xff\n", b"d\ne\n")
+    with pytest.raises(DataError, match=r"has 4 records, but .* has 2"):
+        read_files(paths, drop=True)
 
 
 # ---- segments
@@ -181,9 +244,9 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
     ("text", "columns", "problem"),
     [
         ("a\tb\na\tb\tc\n", (1, 2), "given:2 has 3 columns, but the lines before have 2"),
-        ("a\tb\n\na\n", (1, 2), "given:3 has 1 columns, but the lines before have 2"),
-        ("a\tb\n", (1, 3), "given:1 has 2 columns, but columns 1 and 3 are asked for"),
-        ("a b\n", (1, 2), "given:1 has 1 column, but columns 1 and 2 are asked for"),
+        ("a\tb\n\na\n", (1, 2), "given:3 has 1 column, but the lines before have 2"),
+        ("a\tb\n", (1, 3), "given:1 has 2 columns, but columns 1 and 3 are needed"),
+        ("a b\n", (1, 2), "given:1 has 1 column, but columns 1 and 2 are needed"),
     ],
 )
 def test_a_line_of_another_width_is_refused_with_its_number(text: str, columns: tuple[int, int], problem: str) -> None:

@@ -94,7 +94,7 @@ def test_an_interruption_leaves_what_is_done_to_the_next_call(tmp_path: Path, er
 def test_a_full_disk_is_said_plainly_and_loses_nothing(tmp_path: Path, code: int) -> None:
     with pytest.raises(DataError, match=f"out does not fit on its disk: {os.strerror(code)}") as caught:
         fill_half(tmp_path / "out", OSError(code, os.strerror(code)))
-    assert caught.value.hint == "free some space: the same command goes on from there; or give another --out"
+    assert caught.value.hint == "free some space: the same command resumes; or give another --out"
     with new_folder(tmp_path / "out") as folder:
         assert Steps(folder, PLAN).result("first") == {"n": 1}
 
@@ -122,7 +122,7 @@ def test_a_damaged_marker_is_named_and_the_next_call_starts_over(tmp_path: Path,
     marker.write_bytes(content)
     with pytest.raises(DataError) as caught, new_folder(tmp_path / "out") as folder:
         Steps(folder, PLAN).result("first")
-    assert caught.value.problem == f"{marker} is damaged: it is not as it was written"
+    assert caught.value.problem == f"{marker} is damaged: its content has changed"
     assert caught.value.hint == "run the same command again: it starts over"
     with new_folder(tmp_path / "out") as folder:
         assert not Steps(folder, PLAN).resumed
@@ -153,7 +153,7 @@ def test_folders_that_cannot_be_replaced_are_refused_before_the_work(
         assert caught.value.problem == problem
     (tmp_path / "disk").mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "disk")
-    with pytest.raises(DataError, match="disk is the place of a whole disk") as caught, new_folder(tmp_path / "disk"):
+    with pytest.raises(DataError, match="disk is the root of a disk") as caught, new_folder(tmp_path / "disk"):
         pytest.fail("it must not begin")
     assert caught.value.hint == f"give a folder inside it, such as --out {tmp_path}/disk/prepared"
     assert [path.name for path in tmp_path.rglob("*")] == ["disk"]

@@ -21,8 +21,7 @@ from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, DataError, UsageError
-from aiayn_cli.prepare import pairs as pairs_module
-from aiayn_cli.prepare import pipeline, selection, sources
+from aiayn_cli.prepare import formats, pipeline, selection, sources
 from aiayn_cli.prepare.pipeline import PrepareResult, run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
@@ -240,8 +239,8 @@ def test_the_same_call_gives_the_same_bytes_for_any_number_of_processes(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 3)
-    monkeypatch.setattr(selection, "PART_CHUNKS", 2)
-    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
+    monkeypatch.setattr(selection, "SHARD_CHUNKS", 2)
+    monkeypatch.setattr(formats, "CHUNK_PAIRS", 40)
     found = []
     for name, workers in (("one", 1), ("again", 1), ("two", 2)):
         prepare(here, out=here / name, workers=workers)
@@ -301,11 +300,10 @@ import os, signal, sys
 from pathlib import Path
 from aiayn_cli.prepare import partial_folder
 from aiayn_cli.prepare.plan import PrepareOptions
-from aiayn_cli.prepare import pairs
-from aiayn_cli.prepare import selection
+from aiayn_cli.prepare import formats, selection
 from aiayn_cli.prepare import pipeline as prepare
 
-pairs.CHUNK_PAIRS, selection.PART_CHUNKS = 20, 4
+formats.CHUNK_PAIRS, selection.SHARD_CHUNKS = 20, 4
 moment, when = sys.argv[1], int(sys.argv[2])
 module = partial_folder if moment in ("write_whole", "remove_leftovers") else prepare
 real, calls = getattr(module, moment), []
@@ -337,8 +335,8 @@ def run_killed(here: Path, moment: str, when: int, valid: str) -> int:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 20)
-    monkeypatch.setattr(selection, "PART_CHUNKS", 4)
+    monkeypatch.setattr(formats, "CHUNK_PAIRS", 20)
+    monkeypatch.setattr(selection, "SHARD_CHUNKS", 4)
 
 
 @pytest.mark.parametrize("valid", ["given", "held-out"])
@@ -368,7 +366,7 @@ def test_killed_at_the_start_or_the_end_too(
     assert (here / "out").exists() == (moment == "remove_leftovers")
     again = prepare(here, settings=settings)
     assert again.done_before == (moment == "remove_leftovers")
-    assert ("going on where an earlier call stopped" in capsys.readouterr().err) == (moment == "write_manifest")
+    assert ("resuming an interrupted call" in capsys.readouterr().err) == (moment == "write_manifest")
     assert contents(here / "out") == contents(here / "undisturbed")
     assert not (here / "out.partial").exists()
 
@@ -424,7 +422,7 @@ def test_the_sides_can_have_vocabularies_of_their_own(here: Path) -> None:
 
 def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "ITEMS_WORTH_A_PROCESS", 3)
-    monkeypatch.setattr(pairs_module, "CHUNK_PAIRS", 40)
+    monkeypatch.setattr(formats, "CHUNK_PAIRS", 40)
     pairs = [(f"\u201c{src}\u201d, {src}", f"{tgt}.") for src, tgt in TRAIN]
     settings = {"normalise_punctuation": True, "moses_tokenise": True, "max_ratio": 50.0}
     for out, workers in (("one", 1), ("two", 2)):

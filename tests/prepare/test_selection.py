@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import DataConfig
+from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.prepare import partial_folder, selection
 from aiayn_cli.prepare.drop_rules import ScoredText, TextRules
-from aiayn_cli.prepare.pairs import Chunk
+from aiayn_cli.prepare.formats import Chunk
 from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.selection import TrainingText
 from aiayn_cli.prepare.text_shards import Piece
 
-NOTHING = ScoredText(())
+RAW, PROCESSED = TextConfig(), TextConfig(normalise_punctuation=True)
+NOTHING = ScoredText.of(())
 Pair = tuple[str, str]
 
 pairs_of_text = st.lists(st.tuples(*[st.sampled_from(["a", "b", "c d", "", " ", "1"])] * 2), max_size=30)
@@ -37,14 +38,14 @@ def join(pieces: Iterable[Piece]) -> list[Pair]:
 
 
 def left(text: TrainingText) -> list[Pair]:
-    return join(piece for part in range(text.n_parts) for piece in text.pieces(part))
+    return join(piece for shard in range(text.n_shards) for piece in text.pieces(shard))
 
 
 def collected(
     folder: Path, pairs: Sequence[Pair], scored: ScoredText = NOTHING, *, chunk: int = 7, **options: Any
 ) -> TrainingText:
     text = TrainingText(Steps(folder, {}), ("en", "de"), **options)
-    text.collect(((0, chunk) for chunk in split_up(pairs, chunk)), rules(scored))
+    text.collect(((0, chunk) for chunk in split_up(pairs, chunk)), rules(scored), RAW)
     return text
 
 
@@ -53,8 +54,8 @@ def numbered(n: int) -> list[Pair]:
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "PART_CHUNKS", 5)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "SHARD_CHUNKS", 5)
     monkeypatch.setattr(
         partial_folder, "flush_to_disk", lambda path: None
     )  # tests survive no power cut, but end sooner
@@ -64,7 +65,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_rule_claims_its_pairs_in_turn(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], scored: list[Pair], chunk: int
 ) -> None:
-    text = collected(tmp_path_factory.mktemp("text"), pairs, ScoredText(split_up(scored, 99)), chunk=chunk)
+    text = collected(tmp_path_factory.mktemp("text"), pairs, ScoredText.of(split_up(scored, 99)), chunk=chunk)
     text.drop_repeats()
     usable = [(s, t) for s, t in pairs if s.strip() and t.strip()]
     lettered = [(s, t) for s, t in usable if "1" not in (s, t)]
@@ -183,7 +184,7 @@ def test_only_pairs_that_are_in_are_copied(tmp_path: Path) -> None:
 def test_each_origin_has_its_own_counts_and_weight(tmp_path: Path) -> None:
     text = TrainingText(Steps(tmp_path, {}), ("en", "de"), weights=(1, 4))
     chunks = [(0, (["a", "b", ""], ["x", "y", "z"])), (1, (["", "a", "c"], ["", "x", "y"]))]
-    text.collect(chunks, rules())
+    text.collect(chunks, rules(), RAW)
     text.drop_repeats()
     assert [dict(dropped) for dropped in text.dropped] == [{"blank": 1, "repeated": 0}, {"blank": 1, "repeated": 1}]
     assert [(piece.origin, piece.weight, piece.load().src) for piece in text.pieces(0)] == [
@@ -192,14 +193,14 @@ def test_each_origin_has_its_own_counts_and_weight(tmp_path: Path) -> None:
     ]
 
 
-def make_shouting(mark: str) -> Callable[[Chunk], Chunk]:
-    return lambda chunk: ([src.upper() + mark for src in chunk[0]], [tgt.upper() + mark for tgt in chunk[1]])
+def test_text_is_processed_but_what_is_held_out_stays_raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_shouting(*_: object) -> Callable[[Chunk], Chunk]:
+        return lambda chunk: ([src.upper() + "!" for src in chunk[0]], [tgt.upper() + "!" for tgt in chunk[1]])
 
-
-def test_text_is_processed_but_what_is_held_out_stays_raw(tmp_path: Path) -> None:
+    monkeypatch.setattr(selection, "make_processor", make_shouting)
     text = TrainingText(Steps(tmp_path, {}), ("en", "de"))
     pairs = numbered(50)
-    text.collect(((0, chunk) for chunk in split_up(pairs, 6)), rules(), (make_shouting, ("!",)))
+    text.collect(((0, chunk) for chunk in split_up(pairs, 6)), rules(), PROCESSED)
     src, tgt = text.hold_out(most=9, share=0.5)
     held_out = list(zip(src, tgt, strict=True))
     assert len(held_out) == 9
@@ -212,9 +213,9 @@ class Killed(BaseException):
     """Stands in for a kill between two chunks."""
 
 
-@pytest.mark.parametrize("processing", [None, (make_shouting, ("?",))], ids=["raw", "processed"])
+@pytest.mark.parametrize("config", [RAW, PROCESSED], ids=["raw", "processed"])
 @pytest.mark.parametrize("killed_after", [0, 3, 5, 9, 14])
-def test_reading_goes_on_after_the_last_whole_part(tmp_path: Path, killed_after: int, processing: Any) -> None:
+def test_reading_goes_on_after_the_last_whole_shard(tmp_path: Path, killed_after: int, config: TextConfig) -> None:
     chunks = [(0, chunk) for chunk in split_up([*numbered(100), ("", "x")], 7)]  # 15 chunks, 5 a part
 
     def some_chunks() -> Iterator[tuple[int, Chunk]]:
@@ -223,16 +224,16 @@ def test_reading_goes_on_after_the_last_whole_part(tmp_path: Path, killed_after:
 
     (tmp_path / "undisturbed").mkdir()
     undisturbed = TrainingText(Steps(tmp_path / "undisturbed", {}), ("en", "de"))
-    undisturbed.collect(chunks, rules(), processing)
+    undisturbed.collect(chunks, rules(), config)
     (tmp_path / "killed").mkdir()
     with pytest.raises(Killed):
-        TrainingText(Steps(tmp_path / "killed", {}), ("en", "de")).collect(some_chunks(), rules(), processing)
+        TrainingText(Steps(tmp_path / "killed", {}), ("en", "de")).collect(some_chunks(), rules(), config)
     steps = Steps(tmp_path / "killed", {})
-    assert [steps.result(f"text-{part:05d}") is not None for part in range(3)] == [
-        killed_after > 5 * (part + 1) for part in range(3)
+    assert [steps.result(f"text-{shard:05d}") is not None for shard in range(3)] == [
+        killed_after > 5 * (shard + 1) for shard in range(3)
     ]
     text = TrainingText(steps, ("en", "de"))
-    text.collect(chunks, rules(), processing)
+    text.collect(chunks, rules(), config)
     assert left(text) == left(undisturbed)
     assert text.dropped == undisturbed.dropped
     assert {path.name: path.read_bytes() for path in steps.scratch.iterdir()} == {
@@ -243,25 +244,24 @@ def test_reading_goes_on_after_the_last_whole_part(tmp_path: Path, killed_after:
 def test_a_selection_is_saved_and_restored(tmp_path: Path) -> None:
     text = collected(tmp_path, [*numbered(20), *numbered(5)])
     text.drop_repeats()
-    saved, files = text.save_selection()
-    assert all(path.exists() for path in files)
+    saved, path = text.save_selection()
+    assert path.exists()
     again = TrainingText(Steps(tmp_path, {}), ("en", "de"))
-    again.take_up_all(text.n_parts)
     assert len(again) == 25
     again.restore_selection(saved)
     assert left(again) == numbered(20)
     assert again.dropped == text.dropped
 
 
-def test_removing_parts_leaves_no_text(tmp_path: Path) -> None:
+def test_removing_shards_leaves_no_text(tmp_path: Path) -> None:
     text = collected(tmp_path, numbered(99))
-    assert text.n_parts == 3
-    for part in range(3):
-        text.remove(part)
+    assert text.n_shards == 3
+    for shard in range(3):
+        text.remove(shard)
     assert not [path for path in (tmp_path / ".steps").iterdir() if path.suffix in (".src", ".tgt")]
 
 
-def test_no_text_is_no_part(tmp_path: Path) -> None:
+def test_no_text_is_no_shard(tmp_path: Path) -> None:
     text = collected(tmp_path, [])
-    assert (text.n_parts, len(text)) == (0, 0)
+    assert (text.n_shards, len(text)) == (0, 0)
     assert np.array_equal(text.hold_out(9, 0.5)[0], [])

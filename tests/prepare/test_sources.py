@@ -1,17 +1,30 @@
 """A source reads its origins one after the other, and says what they are in a way that names its pairs."""
 
+import gzip
+import hashlib
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.corpora.corpus import Amount
+from aiayn_cli.corpora.corpus import Amount, Archive
+from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats
-from aiayn_cli.prepare.formats import TsvPairs
-from aiayn_cli.prepare.pairs import LocalFile, MadeText, ReadCounts
-from aiayn_cli.prepare.sources import Origin, PairSource, identity_of
+from aiayn_cli.prepare.formats import LinePairs, ReadCounts, TsvPairs
+from aiayn_cli.prepare.sources import (
+    ArchiveMember,
+    LocalFile,
+    MadeText,
+    Origin,
+    PairSource,
+    check_disk,
+    estimate_disk,
+    identity_of,
+)
 
 Pair = tuple[str, str]
 
@@ -21,11 +34,11 @@ def origin(pairs: list[Pair], name: str = "made", **options: Any) -> Origin:
     return Origin(name, TsvPairs(MadeText(name, text.encode())), **options)
 
 
-def read(source: PairSource) -> tuple[list[tuple[str, Pair]], ReadCounts]:
-    counts = ReadCounts()
+def read(source: PairSource) -> tuple[list[tuple[str, Pair]], list[int]]:
+    counts = [ReadCounts() for _ in source.train]
     chunks = source.read_train(counts)
     found = [(source.train[i].name, pair) for i, chunk in chunks for pair in zip(*chunk, strict=True)]
-    return found, counts
+    return found, [each.pairs for each in counts]
 
 
 def numbered(n: int, name: str) -> list[Pair]:
@@ -36,17 +49,17 @@ def test_origins_are_read_one_after_the_other() -> None:
     parts = {"a": numbered(3, "a"), "b": numbered(2, "b")}
     found, counts = read(PairSource([origin(pairs, name) for name, pairs in parts.items()]))
     assert found == [(name, pair) for name, pairs in parts.items() for pair in pairs]
-    assert counts.pairs == 5
+    assert counts == [3, 2]
 
 
 def test_what_is_scored_is_joined_and_may_be_missing() -> None:
     source = PairSource([origin([])], valid=[origin(numbered(2, "v")), origin(numbered(3, "w"))])
     counts = ReadCounts()
-    chunk = source.scored("valid", counts)
+    chunk = source.read_scored("valid", counts)
     assert chunk is not None
     assert list(zip(*chunk, strict=True)) == [*numbered(2, "v"), *numbered(3, "w")]
     assert counts.pairs == 5
-    assert source.scored("test", counts) is None
+    assert source.read_scored("test", counts) is None
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 7), st.integers(1, 5))
@@ -57,12 +70,13 @@ def test_each_nth_pair_over_all_origins_is_for_validation(sizes: list[int], n: i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "CHUNK_PAIRS", chunk)
         valid_counts = ReadCounts()
-        valid = source.scored("valid", valid_counts)
+        valid = source.read_scored("valid", valid_counts)
         train, counts = read(source)
     assert [pair for _, pair in train] == [pair for i, pair in enumerate(everything, start=1) if i % n]
     taken = list(zip(*valid, strict=True)) if valid else []
     assert taken == everything[n - 1 :: n]
-    assert (counts.pairs, valid_counts.pairs) == (len(train), len(taken))
+    assert counts == [sum(name == part.name for name, _ in train) for part in parts]
+    assert valid_counts.pairs == len(taken)
 
 
 def changed(pairs: list[Pair], **options: Any) -> PairSource:
@@ -98,3 +112,88 @@ def test_a_file_is_the_same_wherever_it_is(tmp_path: Path) -> None:
         str(tmp_path / "two.tsv"),
     ]
     assert identity_of(descriptions[0]) == sources[0].identity()
+
+
+def test_pairs_for_validation_are_among_those_that_were_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    source = PairSource([origin(numbered(9, "a"), expected=Amount(9))], valid_every=3)
+    assert len(read(source)[0]) == 6
+    assert capsys.readouterr().err == ""
+
+
+def test_a_file_is_hashed_as_it_is_on_disk_and_must_be_one_that_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "some.en.gz"
+    path.write_bytes(gzip.compress(b"hello\n" * 99))
+    assert LocalFile(path).identity() == {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    pipe = tmp_path / "pipe.en"
+    os.mkfifo(pipe)
+    for path, problem in (
+        (pipe, f"{pipe} is not a regular file"),
+        (Path("-"), "stdin is not a regular file"),
+        (tmp_path / "none.en", r"none\.en does not exist"),
+        (tmp_path, "is a folder"),
+    ):
+        with pytest.raises(DataError, match=problem):
+            LocalFile(path).identity()
+
+
+# ---- disk
+
+ARCHIVE = Archive("dev.tgz", ("https://nowhere/dev.tgz",))
+
+
+class Downloaded:
+    """Downloads that say where an archive is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def path(self, archive: Archive) -> Path:
+        return self._path
+
+    def sha256(self, archive: Archive) -> str:
+        return "0"
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def local(folder: Path, name: str, size: int) -> LocalFile:
+    (folder / name).write_bytes(bytes(size))
+    return LocalFile(folder / name)
+
+
+def member(folder: Path, name: str) -> ArchiveMember:
+    (folder / "dev.tgz").write_bytes(bytes(100))
+    return ArchiveMember(ARCHIVE, name, Downloaded(folder / "dev.tgz"))  # type: ignore[arg-type]
+
+
+def test_compressed_files_grow_and_an_archive_counts_once(tmp_path: Path) -> None:
+    files = Origin("a", LinePairs(local(tmp_path, "a.en", 1_000), local(tmp_path, "a.de.gz", 500)))
+    archive = [Origin(name, LinePairs(member(tmp_path, "x"), member(tmp_path, "y"))) for name in "bc"]
+    made = Origin("demo", TsvPairs(MadeText("demo", b"a\tb\n")))
+    origins = [files, *archive, made]
+    assert estimate_disk(origins, processed=False) == int((1_000 + 500 * 3.2 + 100 * 3.2) * 2)
+    assert estimate_disk(origins, processed=True) > estimate_disk(origins, processed=False)
+
+
+def test_each_weight_and_each_file_given_again_counts(tmp_path: Path) -> None:
+    once = Origin("a", LinePairs(local(tmp_path, "a.en", 1_000), local(tmp_path, "a.de", 1_000)))
+    alone = estimate_disk([once], processed=False)
+    assert estimate_disk([once, once], processed=False) == 2 * alone
+    assert estimate_disk([replace(once, weight=9)], processed=False) == 5 * alone
+
+
+def test_an_archive_is_not_taken_for_all_text_where_the_pairs_are_counted(tmp_path: Path) -> None:
+    part = Origin("part", LinePairs(member(tmp_path, "x"), member(tmp_path, "y")), expected=Amount(1))
+    (tmp_path / "dev.tgz").write_bytes(bytes(1_000_000))
+    assert estimate_disk([part], processed=False) == 1_000
+
+
+def test_too_little_room_is_said_with_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(3_210_000_000))
+    check_disk(tmp_path / "out.partial", 3_210_000_000)
+    with pytest.raises(DataError) as caught:
+        check_disk(tmp_path / "out.partial", 45_600_000_000)
+    assert caught.value.problem == f"{tmp_path} has 3.2 GB free, but preparing takes about 45.6 GB"
+    assert caught.value.hint == "free some space, or give an --out on another disk"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import tmx
-from aiayn_cli.prepare.pairs import LocalFile, MadeText, ReadCounts
+from aiayn_cli.prepare.formats import ReadCounts
+from aiayn_cli.prepare.sources import LocalFile, MadeText
 from aiayn_cli.prepare.tmx import TmxPairs
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4"><header/><body>\n'

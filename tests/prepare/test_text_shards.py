@@ -1,15 +1,26 @@
-"""Pieces of text become ids in order; a pair that is too long or lopsided is dropped, and such a copy not made."""
+"""Copies are in the case that a reader of the language expects; pieces of text become ids in order, but for pairs that
+the rules on length claim."""
 
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiayn_cli import processes as parallel
 from aiayn_cli.prepare.drop_rules import LengthRules
-from aiayn_cli.prepare.encoding import EncodedChunk, encode_chunk, encode_pieces, encode_scored
-from aiayn_cli.prepare.text_shards import TITLE, UPPER, Piece, TrainingPairs
+from aiayn_cli.prepare.text_shards import (
+    TITLE,
+    UPPER,
+    EncodedChunk,
+    PairsWithCopies,
+    Piece,
+    encode_chunk,
+    encode_pieces,
+    make_copy,
+)
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
@@ -38,6 +49,7 @@ def some_pieces(folder: Path, n: int) -> list[Piece]:
         parts = [join_records(side) for side in sides]
         pieces.append(
             Piece(
+                shard=0,
                 files=paths,
                 starts=(len(contents[0]), len(contents[1])),
                 sizes=(len(parts[0]), len(parts[1])),
@@ -46,7 +58,6 @@ def some_pieces(folder: Path, n: int) -> list[Piece]:
                 copies=np.array([rng.choice([0, UPPER, TITLE]) for _ in range(11)], np.uint8),
                 weight=1 + number % 2,
                 origin=0,
-                number=number,
             )
         )
         contents = [content + part for content, part in zip(contents, parts, strict=True)]
@@ -63,7 +74,7 @@ def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_folder: Path) -> N
     vocab = Vocab.load(vocab_folder / "vocab.model")
     src = ["a" * 20, "b" * 30, "c" * 2, "d" * 29, "e" * 40, ""]
     tgt = ["ab" * 5, "c" * 29, "d" * 20, "eg" * 14, "f", ""]
-    encoded = encode_chunk((vocab, vocab), RULES, TrainingPairs(src, tgt, 0, 0))
+    encoded = encode_chunk((vocab, vocab), RULES, PairsWithCopies(src, tgt, 0, 0))
     assert (encoded.too_many_tokens, encoded.length_ratio, encoded.n_pairs) == (2, 1, 3)
     assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([21, 30, 0], [11, 29, 0])
     assert vocab.decode([encoded.src[:21].tolist(), encoded.src[21:].tolist()]) == ["a" * 20, "d" * 29]
@@ -72,19 +83,19 @@ def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_folder: Path) -> N
 
 def test_copies_that_the_rules_claim_are_left_out_without_a_count(vocab_folder: Path) -> None:
     src = ["a", "b" * 40, "A", "B" * 40, "A" * 40, "A"]
-    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, TrainingPairs(src, src, n_upper=3, n_title=1))
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, PairsWithCopies(src, src, n_upper=3, n_title=1))
     assert (encoded.too_many_tokens, encoded.length_ratio) == (1, 0)
     assert (encoded.n_pairs, encoded.n_upper, encoded.n_title) == (3, 1, 1)
 
 
 def test_scored_pairs_are_all_kept(vocab_folder: Path) -> None:
-    encoded = encode_scored(vocab_folder, (["a" * 99, "", "b"], ["a", "c", ""]))
+    encoded = encode_chunk(load_vocabs(vocab_folder), None, PairsWithCopies(["a" * 99, "", "b"], ["a", "c", ""], 0, 0))
     assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([100, 0, 2], [2, 2, 0])
     assert (encoded.too_many_tokens, encoded.length_ratio) == (0, 0)
 
 
 def test_unknown_tokens_are_counted_in_what_is_kept(vocab_folder: Path) -> None:
-    text = TrainingPairs(["xa", "a", "x" + "a" * 50], ["b", "yby", "z"], 0, 0)
+    text = PairsWithCopies(["xa", "a", "x" + "a" * 50], ["b", "yby", "z"], 0, 0)
     encoded = encode_chunk(load_vocabs(vocab_folder), RULES, text)
     assert encoded.unknown == 3
     assert UNK_ID in encoded.src
@@ -108,7 +119,46 @@ def test_the_number_of_processes_changes_nothing(
 
 def test_each_side_has_its_own_vocabulary_where_there_are_two(vocab_folder: Path) -> None:
     src, tgt = Vocab.load(vocab_folder / "vocab.model"), Vocab(train_vocab({"xyz": 3}, 9), "tgt.model")
-    encoded = encode_chunk((src, tgt), RULES, TrainingPairs(["abc"], ["zyx"], 0, 0))
+    encoded = encode_chunk((src, tgt), RULES, PairsWithCopies(["abc"], ["zyx"], 0, 0))
     assert src.decode([encoded.src.tolist()]) == ["abc"]
     assert tgt.decode([encoded.tgt.tolist()]) == ["zyx"]
     assert encoded.unknown == 0
+
+
+# ---- copies
+
+
+@pytest.mark.parametrize(
+    ("record", "lang", "copy"),
+    [
+        ("they're on the 1st floor", "en", "They're On The 1st Floor"),
+        ("“quoted” (in brackets) ice-cream", "en", "“Quoted” (In Brackets) Ice-cream"),
+        ("der große McDonald", "de", "Der Große McDonald"),
+        ("izmir ırmak", "tr", "İzmir Irmak"),
+        ("我们 are", "zh", "我们 Are"),
+        ("", "en", ""),
+    ],
+)
+def test_title_case_begins_each_word_with_a_capital(record: str, lang: str, copy: str) -> None:
+    assert make_copy(record, lang, TITLE) == copy
+
+
+@pytest.mark.parametrize(
+    ("record", "lang", "copy"),
+    [
+        ("they're on the 1st floor", "en", "THEY'RE ON THE 1ST FLOOR"),
+        ("die große Straße", "de", "DIE GROSSE STRASSE"),
+        ("izmir ırmak", "tr", "İZMİR IRMAK"),
+        ("izmir", "az_Latn", "İZMİR"),
+        ("Καλημέρα κόσμε", "el", "ΚΑΛΗΜΕΡΑ ΚΟΣΜΕ"),
+        ("我们", "zh", "我们"),
+    ],
+)
+def test_upper_case_follows_the_language(record: str, lang: str, copy: str) -> None:
+    assert make_copy(record, lang, UPPER) == copy
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_title_case_copy_has_the_same_words(record: str) -> None:
+    copy = make_copy(record, "en", TITLE)
+    assert [word.casefold() for word in copy.split()] == [word.casefold() for word in record.split()]
