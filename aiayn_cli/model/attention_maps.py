@@ -1,4 +1,4 @@
-"""The weights of every attention of a model, to look at; computed in addition to the model's own pass."""
+"""Attention weights, for inspection; computed in addition to the model's own pass."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -18,25 +18,17 @@ from aiayn_cli.model.transformer import Transformer
 class AttentionMaps:
     """Attention weights, float32; each row of the last axis sums to 1, and is 0 where the mask hides something.
 
-    Attributes:
-        encoder: [layers, batch, heads, src_len, src_len], self-attention.
-        decoder: [layers, batch, heads, tgt_len, tgt_len], masked self-attention.
-        cross: [layers, batch, heads, tgt_len, src_len], attention over the memory. Row i is what the model looks at
-            to choose output i; so is it in `decoder`, where column j is the token that it read at step j (BOS first).
+    Row i of the decoder's attentions chooses output i; column j of its self-attention is the token read at step j, BOS
+    first.
     """
 
-    encoder: Tensor
-    decoder: Tensor
-    cross: Tensor
+    encoder: Tensor  # [layers, batch, heads, src_len, src_len], self-attention
+    decoder: Tensor  # [layers, batch, heads, tgt_len, tgt_len], masked self-attention
+    cross: Tensor  # [layers, batch, heads, tgt_len, src_len], attention over the memory
 
 
 def attention_weights(attention: MultiHeadAttention, queries: Tensor, memory: Tensor, mask: Mask) -> Tensor:
-    """softmax(q k^T / sqrt(d_k)) of one attention (paper, Equation 1), [batch, heads, tgt_len, src_len] in float32.
-
-    Args:
-        attention: the module.
-        queries, memory, mask: as in its forward pass.
-    """
+    """softmax(q k^T / sqrt(d_k)) of one attention (paper, Equation 1), [batch, heads, tgt_len, src_len] in float32."""
     q, (k, _) = attention.project_q(queries), attention.project_kv(memory)
     scores = (q.float() @ k.float().transpose(2, 3)) / math.sqrt(attention.d_k)
     if isinstance(mask, Causal | Window):
@@ -72,7 +64,7 @@ def cross_attention(model: Transformer, layer: int, tgt_in: Tensor, memory: Tens
 
 @contextmanager
 def _recorded(modules: Iterable[MultiHeadAttention]) -> Iterator[dict[nn.Module, Tensor]]:
-    """Collect the weights of some attentions while the model runs."""
+    """Collects the weights of some attentions while the model runs."""
     found: dict[nn.Module, Tensor] = {}
 
     def record(module: nn.Module, arguments: tuple[Tensor, Tensor, Mask]) -> None:

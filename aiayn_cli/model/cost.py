@@ -1,10 +1,9 @@
 """What training costs: floating-point operations, counted from the shape of the network and the lengths of the text.
 
-An operation is a multiplication or an addition, so a product of [m, k] and [k, n] takes 2 m k n of them. Only matrix
-products count, as in Kaplan et al. (2020, Section 2.1) and Chowdhery et al. (2022, Appendix B); norms, softmax,
-dropout and the optimiser are left out. The backward pass makes two products for each one of the forward pass, so an
-update takes three times its forward pass. Unlike those papers, padding and what a mask hides are not counted: this is
-the work that the equations need, however much more a device does.
+An operation is a multiplication or an addition, so a product of [m, k] and [k, n] takes 2 m k n. Only matrix products
+count, as in Kaplan et al. (2020, Section 2.1) and Chowdhery et al. (2022, Appendix B), not norms, softmax, dropout and
+the optimiser. The backward pass makes two products for each one of the forward pass, so an update takes three times
+its forward pass. Unlike in those papers, padding and what a mask hides do not count.
 """
 
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from aiayn_cli.config import ModelConfig
 
-# Table 2: training cost in FLOPs, by the paper's method: time x GPUs x 9.5 TFLOP/s sustained of a P100 (footnote 5):
+# Table 2: training cost in FLOPs, by the paper's method (footnote 5): time x GPUs x 9.5 TFLOP/s sustained by a P100;
 # base 12 hours, big 3.5 days, on 8 GPUs each.
 PAPER_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 
@@ -31,12 +30,7 @@ class TrainingCost:
     vocab_size: int  # rows of the pre-softmax matrix
 
     def update_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
-        """Operations of learning from some pairs once: forward and backward, exact.
-
-        Args:
-            src_lengths: tokens of each source, its end token left out: [pairs].
-            tgt_lengths: the same of each target.
-        """
+        """Operations of the forward and backward pass over some pairs, of these lengths without end tokens: [pairs]."""
         return 3 * self.forward_flops(src_lengths, tgt_lengths)
 
     def forward_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
@@ -49,9 +43,9 @@ class TrainingCost:
         """Estimate the operations of a whole training: those of one pass over the corpus, times the passes.
 
         Args:
-            lengths: of all training pairs, some at a time: sources and targets as in update_flops().
-            batch_tokens: tokens in an update, the longer side of each pair with its end token.
-            updates: in all.
+            lengths: of all training pairs, in chunks: sources and targets as in update_flops().
+            batch_tokens: tokens in an update, counting the longer side of each pair with its end token.
+            updates: of the whole training.
         """
         tokens = one_pass = 0
         for src, tgt in lengths:
@@ -61,23 +55,13 @@ class TrainingCost:
         return round(one_pass * passes)
 
 
-def time_flops(device_seconds: float, matmul_rate: float) -> float:
-    """The paper's method (footnote 5): time x devices x the rate that one device sustains.
-
-    Args:
-        device_seconds: time of training, times the number of devices.
-        matmul_rate: FLOP/s of large matrix products on one device; see device.py.
-    """
-    return device_seconds * matmul_rate
-
-
-def beside_the_paper(flops: float) -> str:
-    """A number of operations next to the paper's two, such as "1.1e+17 FLOPs (paper: base 3.3e18, big 2.3e19)"."""
+def compared_to_paper(flops: float) -> str:
+    """Such as "1.1e+17 FLOPs (paper: base 3.3e18, big 2.3e19)"."""
     return f"{flops:.2g} FLOPs (paper: base 3.3e18, big 2.3e19)"
 
 
 def _transformer_products(s: ModelConfig, src: _Int64s, tgt: _Int64s) -> int:
-    """Multiplications of numbers in a forward pass without the output layer; lengths with end tokens: [pairs]."""
+    """Multiplications in a forward pass without the output layer; lengths include end tokens: [pairs]."""
     qk, v = s.n_heads * s.d_k, s.n_heads * s.d_v  # widths of all heads together
     attention = s.d_model * (2 * qk + 2 * v)  # weights: queries, keys, values and the projection after them
     feed_forward = 2 * s.d_model * s.d_ff
@@ -98,7 +82,7 @@ def _recurrent_products(s: ModelConfig, src: _Int64s, tgt: _Int64s) -> int:
     """The same for a recurrent model."""
     d = s.d_model
     src_tokens, tgt_tokens = int(src.sum()), int(tgt.sum())
-    # Four gates read the input and the state; in the encoder two directions have half of the width each.
+    # Four gates read input and state; in the encoder, two directions have half of the width each.
     encoder = s.n_encoder_layers * src_tokens * 2 * 4 * (d // 2) * (d + d // 2)
     decoder = tgt_tokens * 4 * d * (2 * d + (s.n_decoder_layers - 1) * 3 * d)
     attention = (src_tokens + tgt_tokens) * d * d + int((src * tgt).sum()) * 2 * d
@@ -122,6 +106,6 @@ _PRODUCTS = {
 
 
 def _places_before(lengths: _Int64s, reach: int) -> int:
-    """Over all sequences and positions: how many earlier positions a position sees; reach 0 = all of them."""
+    """Pairs of a position and an earlier one that it sees, in all sequences; reach 0 = it sees all."""
     most = lengths - 1 if reach == 0 else np.minimum(lengths - 1, reach)
     return int((most * lengths - most * (most + 1) // 2).sum())  # sum over k = 1 .. most of (length - k)

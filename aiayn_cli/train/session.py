@@ -29,7 +29,7 @@ from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import AiaynError, Terminated
 from aiayn_cli.model.build import build_model
-from aiayn_cli.model.cost import TrainingCost, beside_the_paper
+from aiayn_cli.model.cost import TrainingCost, compared_to_paper
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.train.compilation import compile_layers
@@ -272,7 +272,7 @@ class Session:
         )
         run_flops = self._cost.run_flops(self._data.train.length_chunks(), config.batch_tokens, config.max_updates)
         logs.notice(
-            f"cost: {beside_the_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
+            f"cost: {compared_to_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
             f"{rate / 1e12:.3g} TFLOP/s here, on each of {self._worker.world_size} devices"
         )
         self._metrics.write(

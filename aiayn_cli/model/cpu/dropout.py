@@ -1,14 +1,13 @@
 """Dropout (paper, Section 5.4) with masks that are cheap on a CPU.
 
-torch draws one Bernoulli variable per element there, which took a sixth of a training step. Here an element is lost by
-comparing 16 random bits: the probability is rounded to a multiple of 1 / 65,536, and the kept elements are scaled by
-the rounded probability, so that the expectation is exact. The bits are the exclusive or of two stretches, from random
-places on, of two pools that are drawn anew for each seed of torch's generator (training seeds it for every
-micro-batch). So any two elements of all masks are lost independently of each other, but for the rare case that two
-pairs of stretches are shifted alike, and a mask takes a quarter of the time that drawing all of its numbers took.
+torch draws one Bernoulli variable per element there, which took a sixth of a training step. Here 16 random bits decide:
+the probability is rounded to a multiple of 1 / 65,536, and the kept elements are scaled by the rounded one, so that the
+expectation is exact. The bits are the exclusive or of two stretches, from random places on, of two pools that are drawn
+for each seed of torch's generator (training seeds it for every micro-batch). Any two elements of all masks are lost
+independently, unless two pairs of stretches happen to be shifted alike; a mask takes a quarter of the time of drawing
+all its numbers.
 
-On other devices, and where torch.compile makes kernels of its own (and cannot trace numpy's generator), it is torch's
-dropout.
+Other devices, and torch.compile, which cannot trace numpy's generator, use torch's dropout.
 """
 
 from functools import lru_cache
@@ -20,16 +19,11 @@ from torch.nn import functional
 
 _STEPS = 1 << 16  # values of a 16-bit random number
 _POOL = 1 << 19  # numbers in each pool: 1 MB, so that both stay in a core's cache
-_STRETCH = _POOL // 2  # numbers that are used from one place on, at most
+_STRETCH = _POOL // 2  # most numbers used from one place on
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
-    """Set each element to 0 with the given probability and scale the others by 1 / (1 - probability).
-
-    Args:
-        x: any shape and floating type.
-        probability: of an element's loss; 0 returns x itself.
-    """
+    """Set each element to 0 with the given probability and scale the others by 1 / (1 - probability)."""
     if probability == 0:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -38,7 +32,7 @@ def dropout(x: Tensor, probability: float) -> Tensor:
 
 
 def dropout_add(x: Tensor, residual: Tensor, probability: float) -> Tensor:
-    """Residual + dropout(x) in fewer passes over memory; x and residual have one shape, and so has the result."""
+    """Residual + dropout(x), both of one shape, in fewer passes over memory."""
     if probability == 0:
         return residual + x
     if x.device.type != "cpu" or torch.compiler.is_compiling():

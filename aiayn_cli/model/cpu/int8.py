@@ -1,8 +1,7 @@
 """8-bit weights for translation on a CPU: matrix products in whole numbers, everything else in float32.
 
-Each row of a weight matrix has a scale of its own, its largest magnitude / 127. What is multiplied by it is rounded to
-8 bits at each call, with one scale for all of it, and the sums are exact: torch's dynamic quantisation, whose kernels
-belong to torch itself.
+This is torch's dynamic quantisation: each row of a weight matrix has its own scale, its largest magnitude / 127; the
+inputs are rounded to 8 bits at each call, with one scale for all, and the sums are exact.
 """
 
 import warnings
@@ -19,28 +18,27 @@ from aiayn_cli.model.translation_model import TranslationModel
 
 _HINT = "translate without --int8"
 _ENGINES = ("onednn", "x86", "fbgemm", "qnnpack")  # fastest first, for many rows
-# FBGEMM starts sooner: for four rows it takes between a third and 0.8 of oneDNN's time, for 1,000 up to 1.3.
+# FBGEMM has less overhead: for four rows it takes between a third and 0.8 of oneDNN's time, for 1,000 up to 1.3.
 _FEW_ROWS, _ENGINE_OF_FEW = 64, "fbgemm"
-_BY_AVX512 = ("x86", "fbgemm")  # what smaller processors have instead is not used by FBGEMM, nor by what chooses it
+_BY_AVX512 = ("x86", "fbgemm")  # add in 32 bits only by AVX-512; they do not use AVX-VNNI
 
 
 @dataclass(frozen=True)
 class _Packed:
     """Weights as one engine multiplies them."""
 
-    parts: Mapping[tuple[int, int], object]  # torch's own objects, no tensors: neither moved nor saved with the module
-    reduce_range: bool  # whether what is multiplied takes one bit less, so that no sum overflows
+    parts: Mapping[tuple[int, int], object]  # torch's own objects, not tensors: neither moved nor saved with the module
+    reduce_range: bool  # whether inputs are rounded to 7 bits, so that no sum overflows
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with 8-bit weights; it can be used for translation only.
+    """A linear layer with 8-bit weights, without gradients.
 
     Args:
         weight: float32 [out_features, in_features].
         bias: [out_features] or None.
-        parts: bounds of ranges of output features, which together are all of them, in order: each is multiplied by
-            itself, so that rows() gives one without the others.
-        rectifies: whether what would be below 0 is 0.
+        parts: ranges of output features, together all of them in order, that rows() can compute alone.
+        rectifies: whether a ReLU follows.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Int8Linear(nn.Module):
         return products[0] if len(products) == 1 else torch.cat(products, dim=-1)
 
     def rows(self, x: Tensor, first: int, last: int) -> Tensor:
-        """Output features first .. last - 1 only."""
+        """Output features first .. last - 1."""
         packed = self._packed_for(x)
         part = packed.parts.get((first, last))
         if part is None:
@@ -77,7 +75,7 @@ def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) 
 
     Args:
         model: in evaluation mode, float32, on the CPU.
-        cache_dtype: of keys and values in incremental decoding, most of what a step reads: bf16 where it is fast.
+        cache_dtype: of keys and values in incremental decoding, most of what a step reads.
     Raises:
         AiaynError: this torch has no 8-bit kernels.
     """
@@ -111,10 +109,10 @@ def _pack(weight: Tensor, bias: Tensor | None, part: tuple[int, int], engine: st
     own = None if bias is None else bias.detach()[first:last].float()
     before = torch.backends.quantized.engine
     try:
-        torch.backends.quantized.engine = engine  # where it is packed decides who multiplies
+        torch.backends.quantized.engine = engine  # the engine that packs is the one that multiplies
         with warnings.catch_warnings():
-            # Packing takes a tensor of a kind that torch means to remove one day, without a successor so far that
-            # also rounds what is multiplied (pytorch issue 184982).
+            # Quantised tensors are deprecated, without a successor so far that also rounds inputs (pytorch issue
+            # 184982).
             warnings.simplefilter("ignore", UserWarning)
             quantised = torch.quantize_per_channel(rows.contiguous(), scales, zero_points, 0, torch.qint8)
         return torch.ops.quantized.linear_prepack(quantised, own)

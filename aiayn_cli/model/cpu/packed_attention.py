@@ -49,14 +49,12 @@ class Packing:
             int64 [rows * parts * heads] of indices into it.
         """
         if (parts, heads) not in self._indices:
-            # To the grid: [parts, sentences, heads, length].
-            part, head = torch.arange(parts)[:, None, None, None], torch.arange(heads)[:, None]
-            there = (self.rows_of_places[:, None] * parts + part) * heads + head
-            # Back: [rows, parts, heads].
-            sentence = torch.div(self.places_of_rows, self.length, rounding_mode="floor")[:, None, None]
-            place = (self.places_of_rows % self.length)[:, None, None]
             part, head = torch.arange(parts)[:, None], torch.arange(heads)
-            back = ((part * self.sentences + sentence) * heads + head) * self.length + place
+            # To the grid: [parts, sentences, heads, length].
+            there = (self.rows_of_places[:, None] * parts + part[:, :, None, None]) * heads + head[:, None]
+            # Back: [rows, parts, heads].
+            sentence = (self.places_of_rows // self.length)[:, None, None]
+            back = ((part * self.sentences + sentence) * heads + head) * self.length + self.positions[:, None, None]
             self._indices[parts, heads] = there.flatten(), back.flatten()
         return self._indices[parts, heads]
 
@@ -67,21 +65,15 @@ def pack(lengths: Tensor) -> Packing:
     rows = rounded_up(tokens + 1, _ROW_STEPS)
     sentences = rounded_up(count, _SENTENCE_STEPS)
     length = rounded_up(max(_SHORTEST, int(lengths.max())), _POSITION_STEPS)
-    starts = lengths.cumsum(0) - lengths
-    sentence_of_token = torch.repeat_interleave(torch.arange(count), lengths)
-    positions = torch.zeros(rows, dtype=torch.int64)
-    positions[:tokens] = torch.arange(tokens) - starts[sentence_of_token]
+    is_token = torch.zeros(sentences, length, dtype=torch.bool)
+    is_token[:count] = torch.arange(length) < lengths[:, None]
     places_of_rows = torch.zeros(rows, dtype=torch.int64)
-    places_of_rows[:tokens] = sentence_of_token * length + positions[:tokens]
-    rows_of_places = torch.full((sentences * length,), rows - 1)
-    rows_of_places[places_of_rows[:tokens]] = torch.arange(tokens)
-    is_token = torch.zeros(sentences * length, dtype=torch.bool)
-    is_token[places_of_rows[:tokens]] = True
-    is_token = is_token.view(sentences, length)
+    places_of_rows[:tokens] = is_token.flatten().nonzero().squeeze(1)
+    rows_of_places = torch.full((sentences, length), rows - 1)
+    rows_of_places[is_token] = torch.arange(tokens)
     is_token[count:, 0] = True
-    return Packing(
-        tokens, rows, sentences, length, positions, rows_of_places.view(sentences, length), places_of_rows, is_token
-    )
+    positions = places_of_rows % length
+    return Packing(tokens, rows, sentences, length, positions, rows_of_places, places_of_rows, is_token)
 
 
 def rounded_up(size: int, steps: int) -> int:

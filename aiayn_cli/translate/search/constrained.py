@@ -1,18 +1,19 @@
 """Beam search for outputs that hold given phrases: dynamic beam allocation (Post and Vilar 2018).
 
 A constraint is a list of alternatives, each a sequence of tokens. Hypotheses are sorted into banks by the number of
-constraints met and of tokens into the next one, and the banks share the places of the beam, so that likely hypotheses
-without a phrase cannot push out all that have it. An output ends only when all constraints are met, or at the longest
+constraints met and of tokens into the next one, and the banks share the beam, so that likely hypotheses without a
+phrase cannot push out all that have it. An output ends only when all constraints are met, or at the longest
 length.
 
-A model rarely likes a phrase that it did not choose, and puts it where it costs least: after the end. If the tokens
-that begin words are known, only half of that cost counts, plus log p that any word begins at that place: nothing where
-a word is due, much before or after a full stop.
+A model rarely likes a phrase that it did not choose, and places it where it costs least: after the end. If the tokens
+that begin words are known, only half of that cost counts, plus log p that any word begins at that place: little where
+a word is due, much next to a full stop.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.translate.search.beam import Hypothesis, StepScorer, length_penalty
 from aiayn_cli.translate.search.restrictions import Restrictions
 
+_T = TypeVar("_T")
 Phrase = tuple[int, ...]
 Constraint = tuple[Phrase, ...]  # alternatives; met if one of them occurs; none is empty
 
@@ -35,7 +37,7 @@ def phrase_tokens(constraints: Sequence[Constraint]) -> int:
 
 @dataclass(frozen=True)
 class PhraseState:
-    """Which constraints one hypothesis meets, and which it has begun."""
+    """Which constraints a hypothesis meets, and which it has begun."""
 
     met: frozenset[int] = frozenset()  # indices of constraints
     begun: frozenset[tuple[int, int, int]] = frozenset()  # (constraint, alternative, tokens so far)
@@ -151,10 +153,11 @@ def constrained_search(
         rows = len(log_probs) // len(going)
         shaped = log_probs.view(len(going), rows, -1)
         begins = shaped[:, :, starts].logsumexp(2).tolist() if starts else [[-torch.inf] * rows] * len(going)
-        outputs = torch.tensor([s.outputs(rows, n_read) for s in going]).view(len(going), rows, n_read)
+        outputs = torch.tensor([_filled([each.tokens for each in s.live], rows) for s in going], dtype=torch.long)
         endings = shaped[:, :, EOS_ID].tolist()  # before EOS may be forbidden
         lengths = torch.full((len(going),), n_read, device=log_probs.device)
-        restrictions.apply(shaped, outputs.to(log_probs.device), lengths, [s.number for s in going])
+        outputs = outputs.view(len(going), rows, n_read).to(log_probs.device)
+        restrictions.apply(shaped, outputs, lengths, [s.number for s in going])
         n_read += 1
         best, best_tokens = shaped.topk(min(beam_size, shaped.shape[2]), dim=2)
         for sentence, scores, *rest in zip(
@@ -164,14 +167,16 @@ def constrained_search(
         staying = [number for number, sentence in enumerate(going) if sentence.live]
         if not staying:
             break
-        parents = [number * rows + parent for number in staying for parent in going[number].parents()]
+        parents = [
+            number * rows + row for number in staying for row in _filled([x.row for x in going[number].live], beam_size)
+        ]
         index = torch.tensor(parents, device=log_probs.device)
         if len(staying) < len(going):
             scorer.keep(torch.tensor(staying, device=log_probs.device), index)
         else:
             scorer.reorder(index)
         going = [going[number] for number in staying]
-        tokens = torch.tensor([token for sentence in going for token in sentence.last_tokens()])
+        tokens = torch.tensor([_filled([each.tokens[-1] for each in s.live], beam_size) for s in going]).flatten()
     return [sentence.results() for sentence in sentences]
 
 
@@ -199,20 +204,6 @@ class _Sentence:
     live: list[_Live] = field(default_factory=lambda: [_Live((), 0.0, PhraseState())])
     ended: list[tuple[int, Hypothesis]] = field(default_factory=list)  # constraints missed, output
 
-    def outputs(self, rows: int, n_read: int) -> list[list[int]]:
-        """The tokens of each row so far; rows without a hypothesis repeat the first."""
-        tokens = [list(each.tokens) for each in self.live]
-        return tokens + [tokens[0]] * (rows - len(tokens))
-
-    def parents(self) -> list[int]:
-        """The row that each of beam_size rows continues."""
-        rows = [each.row for each in self.live]
-        return rows + [rows[0]] * (self.beam_size - len(rows))
-
-    def last_tokens(self) -> list[int]:
-        tokens = [each.tokens[-1] for each in self.live]
-        return tokens + [tokens[0]] * (self.beam_size - len(tokens))
-
     def advance(
         self,
         n: int,
@@ -222,10 +213,10 @@ class _Sentence:
         endings: list[float],
         words: list[float],
     ) -> None:
-        """Take the n-th step.
+        """Take a step.
 
         Args:
-            n: length of each output after it.
+            n: tokens of each output after it.
             scores: [rows, vocab], log p of the next token.
             likely, likely_tokens: [rows][beam_size], the best of these.
             endings: [rows], log p of EOS, even if forbidden.
@@ -296,6 +287,11 @@ class _Sentence:
             reachable = max((each.rank for each in self.live), default=-torch.inf)
             if reachable / length_penalty(self.limit, self.alpha) <= whole[self.n_best - 1]:
                 self.live = []
+
+
+def _filled(values: list[_T], size: int) -> list[_T]:
+    """Rows without a hypothesis repeat the first."""
+    return values + values[:1] * (size - len(values))
 
 
 def _share_out(candidates: Sequence[_Live], places: int) -> list[_Live]:

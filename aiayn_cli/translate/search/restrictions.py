@@ -26,8 +26,7 @@ class TreeRules:
     """
 
     def __init__(self, grammar: TreeGrammar, words: Sequence[Sequence[str] | None], max_lengths: Sequence[int]) -> None:
-        self._grammar = grammar
-        self._max_lengths = list(max_lengths)
+        self._grammar, self._max_lengths = grammar, max_lengths
         self._starts = [None if each is None else grammar.start(each) for each in words]
         # For each sentence, the states of its outputs at the last step by the bytes of their tokens.
         self._known: list[dict[bytes, State | None]] = [{} for _ in words]

@@ -1,4 +1,4 @@
-"""Sampling: outputs drawn from a scorer's distribution, each from random numbers of its own.
+"""Sampling: outputs drawn from a scorer's distribution, each with its own random numbers.
 
 A random number is a function of (key, step) alone, so that an output depends on its sentence's key and the scorer, and
 never on its batch.
@@ -6,6 +6,7 @@ never on its batch.
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +37,9 @@ def sample(
     Args:
         scorer: has one row for each sentence, nothing read yet.
         max_lengths: [batch], the longest output of each sentence in tokens with EOS, at least 1.
-        keys: [batch], numbers that seed those of a sentence, such as its tokens.
+        keys: [batch], numbers that seed the draws of a sentence, such as its tokens.
         alpha: exponent of the length penalty in the scores.
-        n_samples: outputs for each sentence, drawn independently, so that some may be the same.
+        n_samples: outputs for each sentence, drawn independently, so that some can be the same.
         restrictions: of the same sentences; None = only what is never produced.
 
     Returns:
@@ -46,13 +47,15 @@ def sample(
         n_samples if no token has a probability above 0.
     """
     restrictions = restrictions or Restrictions()
+    if not max_lengths:
+        return []
     row_keys = _row_keys(keys, n_samples, sampling.seed)  # [batch, samples]
     sentences = np.arange(len(max_lengths))
     limits = np.asarray(max_lengths)
     outputs = [[_Output() for _ in range(n_samples)] for _ in max_lengths]
-    log_probs = scorer.step(torch.full((len(sentences),), BOS_ID)) if len(sentences) else None
+    log_probs = scorer.step(torch.full((len(sentences),), BOS_ID))
     tokens = torch.empty((len(sentences), 1, 0), dtype=torch.long)
-    while log_probs is not None:
+    while True:
         batch, rows, n_read = len(sentences), tokens.shape[1], tokens.shape[2]
         scores = log_probs.view(batch, rows, -1)
         allowed = scores.clone()
@@ -72,7 +75,7 @@ def sample(
             done[i] = all(output.ended for output in outputs[sentences[i]])
         kept = torch.from_numpy((~done).nonzero()[0])
         if not len(kept):
-            break
+            return [[output.hypothesis(alpha) for output in sentence if not output.failed] for sentence in outputs]
         parents = (torch.arange(batch).unsqueeze(1) * rows + torch.arange(n_samples).clamp(max=rows - 1))[kept]
         tokens = torch.cat([tokens.expand(-1, n_samples, -1), drawn.clamp(min=EOS_ID).cpu().unsqueeze(2)], dim=2)[kept]
         if done.any():
@@ -81,14 +84,14 @@ def sample(
             scorer.reorder(parents.flatten().to(scores.device))
         sentences, limits, row_keys = sentences[~done], limits[~done], row_keys[~done]
         log_probs = scorer.step(tokens[:, :, -1].flatten())
-    return [[output.hypothesis(alpha) for output in sentence if not output.failed] for sentence in outputs]
 
 
+@dataclass
 class _Output:
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.log_prob = 0.0
-        self.ended = self.failed = False
+    tokens: list[int] = field(default_factory=list)
+    log_prob: float = 0.0
+    ended: bool = False
+    failed: bool = False  # nothing could be drawn
 
     def take(self, token: int, log_prob: float) -> None:
         if self.ended:

@@ -29,7 +29,7 @@ from aiayn_cli.processes import Processes
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
-from aiayn_cli.translate.options import LONGEST_PASS, Sampling, SearchOptions
+from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint, constrained_search, groups_of_one_beam, phrase_tokens
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
@@ -111,7 +111,7 @@ class SentenceSearch:
 
     @property
     def longest_prefix(self) -> int:
-        """The longest forced beginning of an output, in tokens."""
+        """Tokens of the longest forced beginning of an output."""
         return min(LONGEST_PASS, self.max_positions) - 1  # room for EOS
 
     def max_length(self, source: SearchInput) -> int:
@@ -163,9 +163,8 @@ class SentenceSearch:
             found = self._forks.search(self, work)
             if found is not None:
                 return found
-        # With one sentence per beam row, products are too small for a second thread.
-        few = len(shares[0]) <= _FEWEST_IN_A_THREAD
-        threads = 1 if few else self._threads // len(shares)
+        # Products of few sentences are too small for a second thread.
+        threads = 1 if len(shares[0]) <= _FEWEST_IN_A_THREAD else self._threads // len(shares)
         return run_in_threads([partial(self._search_share, share) for share in work], threads)
 
     def _search_share(self, share: _Share, cancelled: Stop) -> list[list[Hypothesis]]:
@@ -190,17 +189,18 @@ class SentenceSearch:
             elif sampling is None:
                 scorers = (self._scorer(group, cancelled) for group in groups)
                 results = beam_search(
-                    next(scorers),
-                    list(map(self.max_length, sources)),
-                    beam_size=self.decoding.beam_size,
-                    alpha=self.decoding.alpha,
-                    n_best=self.options.n_best,
-                    restrictions=self._restrictions(sources),
-                    waiting=scorers,
-                    at_once=at_once,
-                )
+                    next(scorers), list(map(self.max_length, sources)), beam_size=self.decoding.beam_size,
+                    alpha=self.decoding.alpha, n_best=self.options.n_best, restrictions=self._restrictions(sources),
+                    waiting=scorers, at_once=at_once,
+                )  # fmt: skip
             else:
-                results = [outputs for group in groups for outputs in self._sample(group, sampling, cancelled)]
+                results = []
+                for group in groups:
+                    scorer, limits = self._scorer(group, cancelled), list(map(self.max_length, group))
+                    results += sample(
+                        scorer, limits, [source.ids for source in group], sampling, alpha=self.decoding.alpha,
+                        n_samples=self.options.n_best, restrictions=self._restrictions(group),
+                    )  # fmt: skip
         if not all(results):
             raise CheckpointError(
                 "the model gives no probabilities but NaN",
@@ -217,30 +217,14 @@ class SentenceSearch:
         # One beam per group, so that no output depends on the phrases of its neighbours.
         for beam_size, numbers in groups_of_one_beam([s.phrases for s in sources], self.decoding.beam_size, at_once):
             chosen = [sources[number] for number in numbers]
+            scorer, limits = self._scorer(chosen, cancelled), list(map(self.max_length, chosen))
             results = constrained_search(
-                self._scorer(chosen, cancelled),
-                list(map(self.max_length, chosen)),
-                [source.phrases for source in chosen],
-                beam_size=beam_size,
-                alpha=self.decoding.alpha,
-                n_best=self.options.n_best,
-                restrictions=self._restrictions(chosen),
-                words=glossary.words,
-            )
+                scorer, limits, [source.phrases for source in chosen], beam_size=beam_size, alpha=self.decoding.alpha,
+                n_best=self.options.n_best, restrictions=self._restrictions(chosen), words=glossary.words,
+            )  # fmt: skip
             for number, hypotheses in zip(numbers, results, strict=True):
                 found[number] = hypotheses
         return found
-
-    def _sample(self, sources: Sequence[SearchInput], sampling: Sampling, cancelled: Stop) -> list[list[Hypothesis]]:
-        return sample(
-            self._scorer(sources, cancelled),
-            list(map(self.max_length, sources)),
-            [source.ids for source in sources],
-            sampling,
-            alpha=self.decoding.alpha,
-            n_samples=self.options.n_best,
-            restrictions=self._restrictions(sources),
-        )
 
     def _scorer(self, sources: Sequence[SearchInput], cancelled: Stop) -> ModelScorer:
         stop = self._setup.stop
