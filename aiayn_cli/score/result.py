@@ -16,6 +16,8 @@ SIGNIFICANT = 0.05
 # By how a fragment is marked: its colour on a terminal, and its brackets elsewhere.
 _MARKS = {"lost": ("\x1b[32m", "[-", "-]"), "wrong": ("\x1b[31m", "{+", "+}")}
 _PLAIN = "\x1b[0m"
+# Marks of the reference, by which systems lost these words: the only one, or of two both, the first or the second.
+_LOST = {(True,): "lost", (True, True): "lost-both", (True, False): "lost-0", (False, True): "lost-1"}
 # Words, blanks, and each other character by itself; Chinese and Japanese, without blanks, are compared by character.
 _TOKEN = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\s+|[^\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|.", re.S
@@ -64,8 +66,7 @@ class Fragment:
         return not self.is_shared and bool(self.text.strip())
 
 
-# Title, and text in stretches, each with its mark: "", "wrong", "gap" (words of the reference are missing here), "lost"
-# (by all systems), or "lost-0" (by the first alone).
+# Title, and text in stretches with their marks: "", "wrong", "gap" (words of the reference are missing), or of _LOST.
 Column = tuple[str, list[tuple[str, str]]]
 
 
@@ -209,11 +210,8 @@ def _lost_words(compared: Sequence[Sequence[Fragment]]) -> list[tuple[str, str]]
     """The reference, marked where systems lost words of it; `compared` has its differences from each system."""
     text = "".join(each.text for each in compared[0])
     lost = zip(*([each.is_marked for each in ours for _ in each.text] for ours in compared), strict=True)
-    stretches = []
-    for losers, characters in groupby(zip(lost, text, strict=True), key=lambda pair: pair[0]):
-        mark = "" if not any(losers) else "lost" if all(losers) else f"lost-{losers.index(True)}"
-        stretches.append(("".join(character for _, character in characters), mark))
-    return stretches
+    stretches = groupby(zip(lost, text, strict=True), key=lambda pair: pair[0])
+    return [("".join(character for _, character in of), _LOST.get(losers, "")) for losers, of in stretches]
 
 
 def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:

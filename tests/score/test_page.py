@@ -101,7 +101,7 @@ def test_words_of_the_reference_that_a_system_lost_are_marked_there_and_where_th
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
     looks = [attributes.get("class") for name, attributes in page.elements if name == "del"]
     legend = 3
-    assert list(zip(looks, page.texts["del"], strict=True))[legend:] == [("lost-0", "für sie"), ("lost", "so")]
+    assert list(zip(looks, page.texts["del"], strict=True))[legend:] == [("lost-0", "für sie"), ("lost-both", "so")]
     gaps = [attributes for name, attributes in page.elements if name == "mark" and "title" in attributes]
     assert len(gaps) == 3  # two of the first system, one of the second
 
