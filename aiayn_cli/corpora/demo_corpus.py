@@ -8,9 +8,9 @@ none of them occurs in training; every sentence of validation and test has such 
 
 import random
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple, TypeVar
 
@@ -54,22 +54,27 @@ class Wish(NamedTuple):
 def generate(seed: int = 1) -> DemoCorpus:
     """Make the corpus: the same for a seed everywhere, with the same held-out pairs of words for all seeds."""
     lexicon, draw, seen = grammar.Lexicon(), random.Random(seed), set[str]()
-    train = _distinct(Sampler(draw, lexicon, (TRAIN,)), TRAIN_SIZE, seen)
+    train = draw_distinct(Sampler(draw, lexicon, (TRAIN,)), TRAIN_SIZE, seen)
     counts = [Counter(token for pair in train for token in tokens(pair[side])) for side in (0, 1)]
     known = [{token for token, count in each.items() if count >= MIN_COUNT} for each in counts]
-    valid = _distinct(Sampler(draw, lexicon, (TRAIN, VALID)), HELD_OUT_SIZE, seen, VALID, known)
-    return DemoCorpus(train, valid, _distinct(Sampler(draw, lexicon, (TRAIN, TEST)), HELD_OUT_SIZE, seen, TEST, known))
+    valid, test = (
+        draw_distinct(Sampler(draw, lexicon, (TRAIN, split)), HELD_OUT_SIZE, seen, known) for split in (VALID, TEST)
+    )
+    return DemoCorpus(train, valid, test)
 
 
-def _distinct(sampler: "Sampler", size: int, seen: set[str], split: str = "", known: Sequence[set[str]] = ()) -> Pairs:
-    """Draw sentences unlike all `seen` ones, with a pair of words of `split` and `known` word forms only, if given."""
+def draw_distinct(sampler: "Sampler", size: int, seen: set[str], known: Sequence[set[str]] = ()) -> Pairs:
+    """Draw sentences unlike all `seen` ones, for training if `known` is empty.
+
+    `known` are the word forms that sentences of validation and test may have, in English and in German; each of these
+    sentences has a held-out pair of words.
+    """
     pairs: list[Pair] = []
     while len(pairs) < size:
         pair = sampler.sentence()
-        if pair is None or not seen.isdisjoint(pair) or (split and split not in sampler.splits_used):
+        if pair is None or not seen.isdisjoint(pair) or (known and sampler.allowed[-1] not in sampler.splits_used):
             continue
-        sides = [tokens(text) for text in pair]
-        if all(words.issuperset(side) for words, side in zip(known, sides, strict=False)):
+        if all(words.issuperset(tokens(text)) for words, text in zip(known, pair, strict=False)):
             seen.update(pair)
             pairs.append(pair)
     return tuple(pairs)
@@ -92,8 +97,10 @@ class Sampler:
     def __init__(self, draw: random.Random, lexicon: grammar.Lexicon, allowed: tuple[str, ...]) -> None:
         self.splits_used: set[str] = set()  # in the latest sentence
         # random() is the one method whose sequence for a seed is guaranteed on every platform and version.
-        self._random, self._allowed, self._lexicon = draw.random, allowed, lexicon
+        self._random, self.allowed, self._lexicon = draw.random, allowed, lexicon
         self._pairs, self._words, self._special = lexicon.pairs, lexicon.words, lexicon.special
+        self._nouns, self._adjectives = cache(self._find_nouns), cache(self._find_adjectives)
+        self._verbs_in = cache(self._find_verbs)
 
     def sentence(self) -> Pair | None:
         """Draw a sentence; None where two clauses turned out too alike."""
@@ -103,10 +110,12 @@ class Sampler:
                 return _statement(self._clause(Wish()))
             case "relative":
                 clause = self._clause(Wish(free=False))
-                clause = replace(clause, time_at="verb" if clause.time_at == "verb" else "front")
+                clause.time_at = "verb" if clause.time_at == "verb" else "front"
                 if clause.object and clause.complement == NOTHING and self._of(0.6):
-                    return _statement(replace(clause, object=self._with_relative(clause.object)))
-                return _statement(replace(clause, subject=self._with_relative(clause.subject)))
+                    clause.object = self._with_relative(clause.object)
+                else:
+                    clause.subject = self._with_relative(clause.subject)
+                return _statement(clause)
             case "two clauses":
                 return self._two_clauses(*self._weighted("conjunction").split())
             case "sein" | "kosten" | "regnen" | "schneien" as verb:
@@ -139,7 +148,8 @@ class Sampler:
             return grammar.punctuated(english, f"{first.german('second')}{comma} {de} {second.german('second')}", ".")
         english, german = second.english(en), second.german("last", de)
         if verb is None and self._of(0.35):  # the other clause is in first place, so that the verb comes next
-            english = f"{english}, {replace(first, time_at='end').english()}"
+            first.time_at = "end"
+            english = f"{english}, {first.english()}"
             return grammar.punctuated(english, f"{german}, {first.german('first')}", ".")
         return grammar.punctuated(f"{first.english()} {english}", f"{first.german('second')}, {german}", ".")
 
@@ -157,7 +167,8 @@ class Sampler:
             kind, front = what.en[0], f"{verb.after} {what.de[verb.case]}".strip()
         when = self._pick(("past", "future")) if kind == "when" else ""
         wish = Wish(when, time=not front or gap != "", free=kind != "where")
-        clause = replace(self._clause(wish, what=what, verb=verb), negated=False)
+        clause = self._clause(wish, what=what, verb=verb)
+        clause.negated = False
         german = clause.german("second", front, gap=gap) if front else clause.german("first")
         return grammar.punctuated(clause.english(kind if front else "", inverted=True, gap=gap), german, "?")
 
@@ -182,29 +193,34 @@ class Sampler:
         who = subject or self._person(verb.by, verb, what)
         clause = Clause(who, verb, *self._tense(verb, who, wish), what)
         if verb.of and what is None:
-            clause = replace(clause, object=self._person(verb.of, verb, who))
+            clause.object = self._person(verb.of, verb, who)
         if verb.gives:
-            clause = replace(clause, recipient=self._person(_PERSONS, verb, who))
+            clause.recipient = self._person(_PERSONS, verb, who)
         if verb.goal:
-            clause = replace(clause, complement=self._adverbial(self._pick(verb.goal), who))
+            clause.complement = self._adverbial(self._pick(verb.goal), who)
         if wish.time and verb.type != "state" and self._of(0.5):
             tense = "future" if clause.modal and clause.tense == "present" else clause.tense
             often = tense == "present" and self._of(0.5)
-            time = self._pick(self._pairs["often"]) if often else self._when(tense)
-            clause = replace(clause, time=time, time_at="verb" if often else "front" if self._of(0.45) else "end")
+            clause.time = self._pick(self._pairs["often"]) if often else self._when(tense)
+            clause.time_at = "verb" if often else "front" if self._of(0.45) else "end"
         if wish.free and self._of(0.2) and clause.may_be_negated():
-            return replace(clause, negated=True)
-        if wish.free and verb.adds and clause.complement == NOTHING and self._of(0.5):
-            return replace(clause, adverbs=self._adverbial(self._pick(verb.adds), who))
+            clause.negated = True
+        elif wish.free and verb.adds and clause.complement == NOTHING and self._of(0.5):
+            clause.adverbs = self._adverbial(self._pick(verb.adds), who)
         return clause
 
     def _verbs(self, wish: Wish, subject: Phrase | None, what: Phrase | None) -> list[Verb]:
         """The verbs that go with a time, a subject and an object, where they are given."""
-        verbs = [v for v in self._lexicon.verbs if v.type != _WRONG_TYPE.get(wish.when)]
-        verbs = [v for v in verbs if v.type == "action"] if wish.lasting else verbs
+        verbs = self._verbs_in(wish.when, wish.lasting)
         if subject is not None:
             verbs = [v for v in verbs if subject.kind in v.by and self._may_join(v, subject.noun)]
-        return [v for v in verbs if what is None or (what.kind in v.of and self._may_join(v, what.noun))]
+        if what is not None:
+            verbs = [v for v in verbs if what.kind in v.of and self._may_join(v, what.noun)]
+        return verbs
+
+    def _find_verbs(self, when: str, lasting: bool) -> list[Verb]:
+        verbs = [v for v in self._lexicon.verbs if v.type != _WRONG_TYPE.get(when)]
+        return [v for v in verbs if v.type == "action"] if lasting else verbs
 
     def _tense(self, verb: Verb, who: Phrase, wish: Wish) -> tuple[str, Verb | None]:
         lasts = verb.type in ("action", "deed")
@@ -220,15 +236,17 @@ class Sampler:
 
     def _be(self, wish: Wish, subject: Phrase | None) -> Clause:
         """The car is red; the child is in the garden."""
-        be, kinds = self._special["sein"], [noun.kind for noun in self._lexicon.nouns]
-        who = subject or self._person(_PERSONS if self._of(0.4) else kinds, be)
+        be = self._special["sein"]
+        who = subject or self._person(_PERSONS if self._of(0.4) else self._lexicon.kinds, be)
         tense = "past" if wish.when == "past" or (not wish.when and self._of(0.35)) else "present"
         clause = Clause(who, be, tense, negated=wish.free and who.definite and self._of(0.15))
         if who.has_adjective or (who.kind in _LIVING and self._of(0.25)):
-            return replace(clause, complement=self._adverbial("at", who) if who.kind in _LIVING else ("here", "hier"))
+            clause.complement = self._adverbial("at", who) if who.kind in _LIVING else ("here", "hier")
+            return clause
         adjective = self._pick(self._adjectives(who.kind, who.noun))
         self._use(adjective, who.noun)
-        return replace(clause, complement=(adjective.en, adjective.de))
+        clause.complement = adjective.en, adjective.de
+        return clause
 
     def _adverbial(self, kind: str, who: Phrase) -> Pair:
         """Where one is or goes, with or for whom, by what or how; see `goal` and `adds` in the lexicon."""
@@ -236,12 +254,12 @@ class Sampler:
             return self._pick(self._pairs[kind])
         case = ACC if kind in ("onto", "for", "without") else DAT
         word = self._lexicon.prepositions[self._pick(("on", "under", "next to")) if kind == "onto" else kind]
-        phrase = self._person(word.of.split(), word, who)
+        phrase = self._person(word.of, word, who)
         return f"{word.en} {phrase.en[1]}", grammar.after(word.de, phrase, case)
 
-    def _person(self, kinds: Sequence[str], word: Word, other: Phrase | None = None) -> Phrase:
+    def _person(self, kinds: tuple[str, ...], word: Word, other: Phrase | None = None) -> Phrase:
         """A noun of these kinds or, if it is a person, a pronoun or a name; not what `other` says."""
-        noun = self._pick(self._nouns(kinds, word, other))
+        noun = self._pick(self._nouns(kinds, word, other.noun if other else None))
         kind = self._weighted("person") if noun.kind in _PERSONS else "noun"
         if kind == "noun":
             self._use(word, noun)
@@ -250,9 +268,7 @@ class Sampler:
         taken = (0, 3) if other and other.person in (0, 3) else ()  # neither "I see us" nor "we see me"
         return self._pick([each for each in options if each != other and each.person not in taken])
 
-    def _nouns(self, kinds: Sequence[str], word: Word, other: Phrase | None = None) -> list[Noun]:
-        """The nouns of some kinds that may be used with a word, without the noun of `other`."""
-        taken = other.noun if other else None
+    def _find_nouns(self, kinds: tuple[str, ...], word: Word, taken: Noun | None) -> list[Noun]:
         return [n for n in self._lexicon.nouns if n.kind in kinds and n is not taken and self._may_join(word, n)]
 
     def _noun_phrase(self, noun: Noun) -> Phrase:
@@ -272,8 +288,8 @@ class Sampler:
         kein = self._lexicon.determiners["kein"] if kind in ("a", "bare") else None
         return grammar.noun_phrase(noun, determiner, adjectives, plural, count, kein)
 
-    def _adjectives(self, kind: str, noun: Noun | None) -> list[Modifier]:
-        return [word for word in self._lexicon.adjectives if kind in word.of.split() and self._may_join(word, noun)]
+    def _find_adjectives(self, kind: str, noun: Noun | None) -> list[Modifier]:
+        return [word for word in self._lexicon.adjectives if kind in word.of and self._may_join(word, noun)]
 
     def _number(self, most: int) -> Pair:
         """A number from two on, in words up to twelve."""
@@ -293,7 +309,7 @@ class Sampler:
         return (en, de) if kind == "fixed" else (f"at {en}", f"um {de}")
 
     def _may_join(self, word: Word, noun: Noun | None) -> bool:
-        return noun is None or split_of(word, noun) in self._allowed
+        return noun is None or split_of(word, noun) in self.allowed
 
     def _use(self, word: Word, noun: Noun | None) -> None:
         self.splits_used |= {split_of(word, noun)} if noun else set()
@@ -305,9 +321,8 @@ class Sampler:
         return items[int(self._random() * len(items))]
 
     def _weighted(self, table: str) -> str:
-        weights = self._lexicon.weights[table]
-        left = self._random() * sum(weights.values())
-        return next(item for item, weight in weights.items() if (left := left - weight) < 0)
+        items, bounds = self._lexicon.weights[table]
+        return items[bisect(bounds, self._random() * bounds[-1])]
 
 
 def _statement(clause: Clause, mark: str = ".") -> Pair:

@@ -6,6 +6,7 @@ German present, and the English past is the German perfect (of sein, haben and m
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Modifier:
     en: str
     de: str
     stem: str  # of an adjective, before endings
-    of: str  # kinds of nouns that it goes with
+    of: tuple[str, ...]  # kinds of nouns that it goes with
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +56,20 @@ class Verb:
     """A verb; demo_lexicon.yaml explains the fields."""
 
     index: int  # -1: outside the split of the corpus
-    en: list[str]
-    de: list[str]
-    preterite: list[str]  # where it is used instead of the perfect
+    en: tuple[str, ...]
+    de: tuple[str, ...]
+    preterite: tuple[str, ...]  # where it is used instead of the perfect
     particle: str = ""
     to: str = ""
     prefix: str = ""
-    by: Sequence[str] = ("adult", "youth")
-    of: Sequence[str] = ()
+    by: tuple[str, ...] = ("adult", "youth")
+    of: tuple[str, ...] = ()
     case: int = ACC
     after: str = ""
     gives: bool = False
     type: str = "action"
     goal: Sequence[str] = ()
-    adds: Sequence[str] = ()
+    adds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +91,15 @@ class Lexicon:
 
     def __init__(self) -> None:
         rows = yaml.safe_load(Path(__file__).with_name("demo_lexicon.yaml").read_bytes())
-        self.weights: dict[str, dict[str, int]] = rows["weights"]
+        # By table: what is drawn, and the running sums of its weights.
+        self.weights: dict[str, tuple[list[str], list[int]]]
+        self.weights = {key: ([*row], [*accumulate(row.values())]) for key, row in rows["weights"].items()}
         self.pairs: dict[str, list[Pair]] = {key: [*row.items()] for key, row in rows.items() if isinstance(row, dict)}
         self.words: dict[str, list[str]] = {key: row.split() for key, row in rows.items() if isinstance(row, str)}
         self.nouns = [Noun(i, *row) for i, row in enumerate(rows["nouns"])]
-        self.adjectives = [Modifier(i, *row) for i, row in enumerate(rows["adjectives"])]
-        others = [Modifier(i, *row) for i, row in enumerate(rows["prepositions"])]
-        self.prepositions = {preposition.en: preposition for preposition in others}
+        self.kinds = tuple(noun.kind for noun in self.nouns)
+        self.adjectives = [_modifier(i, *row) for i, row in enumerate(rows["adjectives"])]
+        self.prepositions = {row[0]: _modifier(i, *row) for i, row in enumerate(rows["prepositions"])}
         self.verbs = [_verb(i, rows["preterite"], **row) for i, row in enumerate(rows["verbs"])]
         special = [_verb(-1, rows["preterite"], **row) for row in (*rows["special verbs"], *rows["modals"])]
         pronouns = [((subject, other), tuple(de.split()), person) for subject, other, de, person in rows["pronouns"]]
@@ -112,13 +115,17 @@ def _table(text: str) -> Table:
     return tuple(tuple(row.replace("-", "").split(" ")) for row in text.split(", "))
 
 
+def _modifier(index: int, en: str, de: str, stem: str, of: str) -> Modifier:
+    return Modifier(index, en, de, stem, tuple(of.split()))
+
+
 def _verb(index: int, preterites: dict[str, str], **row: Any) -> Verb:
-    lists: dict[str, Any] = {key: row.pop(key).split() for key in ("en", "de", "by", "of", "adds") if key in row}
-    preterite = preterites.get(row.get("prefix", "") + lists["de"][0], "").split()
+    lists: dict[str, Any] = {key: tuple(row.pop(key).split()) for key in ("en", "de", "by", "of", "adds") if key in row}
+    preterite = tuple(preterites.get(row.get("prefix", "") + lists["de"][0], "").split())
     return Verb(index=index, preterite=preterite, case=DAT if row.pop("case", "") == "dat" else ACC, **lists, **row)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Phrase:
     """A pronoun, a name, or a noun with what stands around it."""
 
@@ -164,7 +171,7 @@ def noun_phrase(
 
 
 def _joined(words: Iterable[str]) -> str:
-    return " ".join(word for word in words if word)
+    return " ".join(filter(None, words))
 
 
 def after(preposition: str, phrase: Phrase, case: int) -> str:
@@ -174,7 +181,7 @@ def after(preposition: str, phrase: Phrase, case: int) -> str:
     return f"{short} {rest}" if short else f"{preposition} {phrase.de[case]}"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Clause:
     """A subject, a verb and what goes with it."""
 

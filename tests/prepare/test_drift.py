@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiayn_cli.corpora.demo_corpus import generate
+from aiayn_cli.corpora.demo_corpus import TRAIN, Sampler, draw_distinct
+from aiayn_cli.corpora.demo_grammar import Lexicon
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.drift import FEWEST_LINES, HOP_LINES, WINDOW_LINES, DriftAlarm, line_features
 
-SRC, TGT = (list(side) for side in zip(*generate(1).train[:6_000], strict=True))
+PAIRS = draw_distinct(Sampler(random.Random(1), Lexicon(), (TRAIN,)), 6_000, set())
+SRC, TGT = (list(side) for side in zip(*PAIRS, strict=True))
 
 
 def alarm(src: Sequence[str | None], tgt: Sequence[str | None], chunk: int = 64) -> tuple[int, str] | None:
