@@ -49,19 +49,15 @@ GIGA_FREN = _statmt(
     "wmt10/training-giga-fren.tar", 2_595_102_720, "3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
     _hub_zip("wmt10/training-giga-fren.zip", 2_595_877_717, "9439f86523e5dff3f923526dbf6c6929da1786c18dbf64436d2b7564b83aaba3"),
 )
-NEWS_COMMENTARY_V9 = _statmt(
-    "wmt14/training-parallel-nc-v9.tgz", 80_418_416, "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-    _hub_zip("wmt14/training-parallel-nc-v9.zip", 80_462_375, "ce199f93ec56ff480137ba29f0819f9a22e70d88be6d7458f112303d67d623d5"),
-)
-NEWS_COMMENTARY_V11 = _statmt(
-    "wmt16/translation-task/training-parallel-nc-v11.tgz", 75_178_032, "cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a",
-)
-NEWS_COMMENTARY_V12 = _statmt(
-    "wmt17/translation-task/training-parallel-nc-v12.tgz", 168_591_139, "2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
-)
-NEWS_COMMENTARY_V13 = _statmt(
-    "wmt18/translation-task/training-parallel-nc-v13.tgz", 113_157_482, "17992b7e919cfb754c60f4e754148bc23b80706ad0ed7b34150831a554b40c91",
-)
+NEWS_COMMENTARY = {  # by version
+    9: _statmt(
+        "wmt14/training-parallel-nc-v9.tgz", 80_418_416, "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+        _hub_zip("wmt14/training-parallel-nc-v9.zip", 80_462_375, "ce199f93ec56ff480137ba29f0819f9a22e70d88be6d7458f112303d67d623d5"),
+    ),
+    11: _statmt("wmt16/translation-task/training-parallel-nc-v11.tgz", 75_178_032, "cfe8ab047e05043476e498ee765c98e939c7b7d6d294e856344c84476b619d6a"),
+    12: _statmt("wmt17/translation-task/training-parallel-nc-v12.tgz", 168_591_139, "2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2"),
+    13: _statmt("wmt18/translation-task/training-parallel-nc-v13.tgz", 113_157_482, "17992b7e919cfb754c60f4e754148bc23b80706ad0ed7b34150831a554b40c91"),
+}
 WMT19_DEV = _statmt(
     "wmt19/translation-task/dev.tgz", 38_654_961, "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
     _hub_zip("wmt19/translation-task/dev.zip", 38_714_274, "d796e363740fdc4261aa6f5a3d2f8223e3adaee7d737b7724863325b8956dfd1"),

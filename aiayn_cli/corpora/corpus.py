@@ -1,11 +1,11 @@
 """What a corpus consists of: where its files are, what they hold and how they are split.
 
-A count, size or hash that nobody has confirmed is left out or marked `approximate`, so that users are never told that
-good data is bad.
+A count, size or hash that nobody has confirmed is omitted or marked `approximate`, so that good data is never
+reported as bad.
 """
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -45,14 +45,14 @@ class Part:
     """Pairs of one origin.
 
     Attributes:
-        name: for tables and --weight.
+        name: shown in tables, and accepted by --weight.
         sides: a file for each of the two languages.
         format: "lines": a record a line; "segments": <seg id="..."> lines (SGML and XML test sets); "talks": a record
             a line, between lines in tags that describe the talk (IWSLT).
-        pairs: how many there are.
-        approximate: the number is an estimate.
-        titles: of "talks": keep the texts of titles and descriptions, without their tags.
-        md5: by language, of the records in the first direction, each right-trimmed and followed by LF.
+        pairs: how many there are, if known.
+        approximate: whether this number is an estimate.
+        titles: whether "talks" keep the texts of titles and descriptions, without their tags.
+        md5: by language, of the records in the corpus's first direction, each right-trimmed and followed by LF.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Part:
     md5: Mapping[str, str] = field(default_factory=dict)
 
     def without_hashes(self) -> "Part":
-        """The part in the other direction, whose files with a role are others."""
+        """The part in the other direction: members with a role in their names are then other files."""
         has_roles = any("{role}" in text.member for text in self.sides.values())
         return replace(self, md5={}) if has_roles else self
 
@@ -99,8 +99,8 @@ class Corpus:
     valid: tuple[Part, ...] = ()
     test: tuple[Part, ...] = ()
     valid_every: int = 0  # each n-th training pair, counted over all parts, is for validation; 0: none
-    settings: Mapping[str, Any] = field(default_factory=dict)  # fields of DataConfig that belong to it
-    like: Mapping[str, "Corpus"] = field(default_factory=dict)  # the same as others prepare it, by their name
+    settings: Mapping[str, Any] = field(default_factory=dict)  # values of DataConfig's fields
+    like: Mapping[str, "Corpus"] = field(default_factory=dict)  # variants, by value of --like
 
     def parts(self) -> Iterator[tuple[Split, Part]]:
         for split in SPLITS:
@@ -108,7 +108,7 @@ class Corpus:
                 yield split, part
 
     def archives(self) -> list[Archive]:
-        """What is downloaded, each archive once, in the order of its first use."""
+        """All archives, each once, in the order of their first use."""
         texts = (text for _, part in self.parts() for text in part.sides.values())
         return list({text.archive.file: text.archive for text in texts}.values())
 
@@ -116,22 +116,23 @@ class Corpus:
         return Amount.total([Amount(archive.bytes, archive.approximate) for archive in self.archives()])
 
     def train_pairs(self) -> Amount:
-        """Training pairs; unknown for the built-in corpus."""
+        """Unknown for the built-in corpus."""
         pairs = [Amount(part.pairs, part.approximate) for part in self.train]
         return Amount.total(pairs) if pairs else Amount(None)
 
     def reverse(self) -> "Corpus":
-        """The other direction, named so."""
+        """The corpus in the other direction, with its languages exchanged in the name."""
         langs = f"{self.src_lang}-{self.tgt_lang}", f"{self.tgt_lang}-{self.src_lang}"
+        splits: dict[str, Any] = {
+            split: tuple(part.without_hashes() for part in getattr(self, split)) for split in SPLITS
+        }
         return replace(
             self,
             name=self.name.replace(*langs),
             src_lang=self.tgt_lang,
             tgt_lang=self.src_lang,
-            train=tuple(part.without_hashes() for part in self.train),
-            valid=tuple(part.without_hashes() for part in self.valid),
-            test=tuple(part.without_hashes() for part in self.test),
             like={name: corpus.reverse() for name, corpus in self.like.items()},
+            **splits,
         )
 
 
@@ -147,6 +148,13 @@ class ListedCorpus:
     description: str
     like: dict[str, str]  # values of --like, and what they change
 
+    @classmethod
+    def of(cls, corpus: Corpus) -> "ListedCorpus":
+        langs = f"{corpus.src_lang}-{corpus.tgt_lang}"
+        like = {name: variant.description for name, variant in corpus.like.items()}
+        amounts = corpus.train_pairs(), corpus.download_bytes()
+        return cls(corpus.name, langs, *amounts, corpus.licence, corpus.description, like)
+
 
 @dataclass(frozen=True)
 class CorpusList:
@@ -154,38 +162,20 @@ class CorpusList:
 
     corpora: tuple[ListedCorpus, ...]
 
-    @classmethod
-    def of(cls, corpora: Iterable[Corpus]) -> "CorpusList":
-        return cls(
-            tuple(
-                ListedCorpus(
-                    corpus.name,
-                    f"{corpus.src_lang}-{corpus.tgt_lang}",
-                    corpus.train_pairs(),
-                    corpus.download_bytes(),
-                    corpus.licence,
-                    corpus.description,
-                    {name: variant.description for name, variant in corpus.like.items()},
-                )
-                for corpus in corpora
-            )
-        )
-
     def __str__(self) -> str:
-        rows = [("corpus", "pair", "pairs", "download", "licence")]
-        rows += [
-            (each.name, each.langs, _count(each.pairs), _size(each.download_bytes), each.licence)
-            for each in self.corpora
-        ]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = []
-        for row, each in zip(rows, (None, *self.corpora), strict=True):
-            cells = [row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3].rjust(widths[3])]
-            lines.append("  ".join((*cells, row[4])).rstrip())
-            if each is not None:
-                lines += _indent(each.description)
-                for name, description in each.like.items():
-                    lines += _indent(f"--like {name}: {description}")
+        cells = [(each.name, each.langs, _count(each.pairs), _size(each.download_bytes)) for each in self.corpora]
+        titles = "corpus", "pair", "pairs", "download"
+        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+
+        def line(row: tuple[str, str, str, str], licence: str) -> str:
+            (name, langs), (pairs, size) = map(str.ljust, row[:2], widths), map(str.rjust, row[2:], widths[2:])
+            return f"{name}  {langs}  {pairs}  {size}  {licence}"
+
+        lines = [line(titles, "licence")]
+        for row, each in zip(cells, self.corpora, strict=True):
+            lines.append(line(row, each.licence))
+            for text in (each.description, *(f"--like {name}: {change}" for name, change in each.like.items())):
+                lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
         return "\n".join(
             (
                 *lines,
@@ -196,19 +186,13 @@ class CorpusList:
         )
 
 
-def _indent(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-
-
 def _count(amount: Amount) -> str:
     return "-" if amount.number is None else f"{'~' if amount.approximate else ''}{amount.number:,}"
 
 
 def _size(amount: Amount) -> str:
-    if amount.number is None:
-        return "-"
     if not amount.number:
-        return "none"
+        return "-" if amount.number is None else "none"
     megabytes = amount.number / 1e6
     text = f"{megabytes / 1e3:.2f} GB" if megabytes >= 1e3 else f"{megabytes:.1f} MB"
     return f"{'~' if amount.approximate else ''}{text}"

@@ -1,17 +1,18 @@
-"""The named corpora as a table, and how they are found. Counts are from public scripts or our own; some approximate.
+"""The named corpora, and how they are found. Counts are from public scripts or our own; some are approximate.
 
-`like` follows others in which corpora, which sub-words, which validation and test pairs and which limits they take.
-It does not follow their tokenisation: text stays raw, since SentencePiece needs no other.
+`like` follows other toolkits in their corpora, sub-words, validation and test pairs, and limits. It does not follow
+their tokenisation: text stays raw, since SentencePiece does not need it tokenised.
 """
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from aiayn_cli.corpora import archive_urls as archives
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
 from aiayn_cli.errors import DataError, UsageError, did_you_mean
 
-# Rules of ours that others do not have, for `like`; but text that is scored is never trained on.
+# Rules of ours that other toolkits do not have; but text that is scored is never trained on.
 _UNCLEANED = {
     "dedupe": False,
     "max_words": 0,
@@ -24,55 +25,45 @@ _WMT = "research use; see statmt.org"
 _TED = "TED talks, non-commercial (CC BY-NC-ND, not confirmed)"
 
 
+def _with_likes(corpus: Corpus, likes: dict[str, dict[str, Any]]) -> Corpus:
+    """Add variants: for each value of --like, the fields in which the corpus differs."""
+    variants = {}
+    for like, fields in likes.items():
+        settings = {**_UNCLEANED, **fields.get("settings", {})}
+        variants[like] = replace(corpus, **{**fields, "name": f"{corpus.name}-{like}", "settings": settings})
+    return replace(corpus, like=variants)
+
+
+def _sides(archive: Archive, path: str, *langs: str) -> dict[str, TextFile]:
+    """A member for each language, whose code replaces {} in the path."""
+    return {code: TextFile(archive, path.format(code)) for code in langs}
+
+
 def _wmt_part(name: str, archive: Archive, path: str, lang: str, pairs: int | None, approximate: bool = False) -> Part:
-    """One corpus of WMT: two members that differ in their ends; `path` says what comes before the language's code."""
-    sides = {code: TextFile(archive, path.format(code)) for code in ("en", lang)}
-    return Part(name, sides, pairs=pairs, approximate=approximate)
+    return Part(name, _sides(archive, path, "en", lang), pairs=pairs, approximate=approximate)
 
 
-def _newstest2013(lang: str, md5: dict[str, str]) -> Part:
-    sides = {code: TextFile(archives.WMT19_DEV, f"dev/newstest2013.{code}") for code in ("en", lang)}
-    return Part("newstest2013", sides, pairs=3_000, md5=md5)
+def _news_commentary(version: int, lang: str, pairs: int | None = None, approximate: bool = False) -> Part:
+    folder = "training" if version in (9, 12) else f"training-parallel-nc-v{version}"
+    name = f"news-commentary-v{version}"
+    archive = archives.NEWS_COMMENTARY[version]
+    return _wmt_part(name, archive, f"{folder}/{name}.{lang}-en.{{}}", lang, pairs, approximate)
+
+
+def _newstest2013(lang: str, md5: str) -> Part:
+    sides = _sides(archives.WMT19_DEV, "dev/newstest2013.{}", "en", lang)
+    return Part("newstest2013", sides, pairs=3_000, md5={"en": "23be23d7b9bd5ad1f2ebd076484332c9", lang: md5})
 
 
 def _newstest2014(lang: str, md5: dict[str, str]) -> Part:
-    member = f"dev/newstest2014-{lang}en-{{role}}.%s.sgm"
-    sides = {code: TextFile(archives.WMT19_DEV, member % code) for code in ("en", lang)}
+    sides = _sides(archives.WMT19_DEV, f"dev/newstest2014-{lang}en-{{{{role}}}}.{{}}.sgm", "en", lang)
     return Part("newstest2014", sides, "segments", pairs=3_003, md5=md5)
 
 
-_EN_2013 = "23be23d7b9bd5ad1f2ebd076484332c9"
-
-_EUROPARL_DE = _wmt_part("europarl-v7", archives.EUROPARL_V7, "training/europarl-v7.de-en.{}", "de", 1_920_209)
-_COMMON_CRAWL_DE = _wmt_part("commoncrawl", archives.COMMON_CRAWL, "commoncrawl.de-en.{}", "de", 2_399_123)
-_NEWS_COMMENTARY_DE = {
-    9: _wmt_part(
-        "news-commentary-v9", archives.NEWS_COMMENTARY_V9, "training/news-commentary-v9.de-en.{}", "de", 201_288
-    ),
-    11: _wmt_part(
-        "news-commentary-v11",
-        archives.NEWS_COMMENTARY_V11,
-        "training-parallel-nc-v11/news-commentary-v11.de-en.{}",
-        "de",
-        None,
-    ),
-    12: _wmt_part(
-        "news-commentary-v12",
-        archives.NEWS_COMMENTARY_V12,
-        "training/news-commentary-v12.de-en.{}",
-        "de",
-        270_769,
-        approximate=True,
-    ),
-    13: _wmt_part(
-        "news-commentary-v13",
-        archives.NEWS_COMMENTARY_V13,
-        "training-parallel-nc-v13/news-commentary-v13.de-en.{}",
-        "de",
-        None,
-    ),
-}
-
+_DE_TRAIN = (
+    _wmt_part("europarl-v7", archives.EUROPARL_V7, "training/europarl-v7.de-en.{}", "de", 1_920_209),
+    _wmt_part("commoncrawl", archives.COMMON_CRAWL, "commoncrawl.de-en.{}", "de", 2_399_123),
+)
 _WMT14_EN_DE = Corpus(
     "wmt14-en-de",
     "en",
@@ -80,41 +71,30 @@ _WMT14_EN_DE = Corpus(
     37_000,  # paper, Section 5.1
     "Europarl v7, Common Crawl, News Commentary v9; newstest2013, newstest2014 (the paper's 3,003 lines)",
     _WMT,
-    train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[9]),
-    valid=(_newstest2013("de", {"en": _EN_2013, "de": "872891e01855b43f2a87155e0c1d2076"}),),
+    train=(*_DE_TRAIN, _news_commentary(9, "de", 201_288)),
+    valid=(_newstest2013("de", "872891e01855b43f2a87155e0c1d2076"),),
     test=(_newstest2014("de", {"en": "dabf51a9c02b2235632f3cee75c72d49", "de": "f6c3818b477e4a25cad68b61cc883c17"}),),
 )
-_WMT14_EN_DE = replace(
-    _WMT14_EN_DE,
-    like={
-        # The set of the study that the paper cites for byte-pair encoding has the training text of WMT16.
-        "paper": replace(
-            _WMT14_EN_DE,
-            name="wmt14-en-de-paper",
-            description="with News Commentary v11, which the paper's own program read",
-            train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[11]),
-            settings=_UNCLEANED,
-        ),
-        "t2t": replace(
-            _WMT14_EN_DE,
-            name="wmt14-en-de-t2t",
-            vocab_size=33_708,  # entries of its sub-word vocabulary "32k"
-            description="with News Commentary v13, as later versions of Tensor2Tensor",
-            train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[13]),
-            settings=_UNCLEANED,
-        ),
-        "fairseq": replace(
-            _WMT14_EN_DE,
-            name="wmt14-en-de-fairseq",
-            vocab_size=40_000,  # merges
-            description="with News Commentary v12; each 100th training pair is for validation",
-            train=(_EUROPARL_DE, _COMMON_CRAWL_DE, _NEWS_COMMENTARY_DE[12]),
-            valid=(),
-            valid_every=100,
-            settings={**_UNCLEANED, "max_length": 250, "max_ratio": 1.5},
-        ),
+_WMT14_EN_DE_LIKES: dict[str, dict[str, Any]] = {
+    # The study that the paper cites for byte-pair encoding has the training text of WMT16.
+    "paper": {
+        "description": "with News Commentary v11, which the paper's own program read",
+        "train": (*_DE_TRAIN, _news_commentary(11, "de")),
     },
-)
+    "t2t": {
+        "vocab_size": 33_708,  # entries of its sub-word vocabulary "32k"
+        "description": "with News Commentary v13, as later versions of Tensor2Tensor",
+        "train": (*_DE_TRAIN, _news_commentary(13, "de")),
+    },
+    "fairseq": {
+        "vocab_size": 40_000,  # merges
+        "description": "with News Commentary v12; each 100th training pair is for validation",
+        "train": (*_DE_TRAIN, _news_commentary(12, "de", 270_769, approximate=True)),
+        "valid": (),
+        "valid_every": 100,
+        "settings": {"max_length": 250, "max_ratio": 1.5},
+    },
+}
 
 _WMT14_EN_FR = Corpus(
     "wmt14-en-fr",
@@ -127,53 +107,32 @@ _WMT14_EN_FR = Corpus(
         _wmt_part("europarl-v7", archives.EUROPARL_V7, "training/europarl-v7.fr-en.{}", "fr", 2_007_723),
         _wmt_part("commoncrawl", archives.COMMON_CRAWL, "commoncrawl.fr-en.{}", "fr", 3_244_152, approximate=True),
         _wmt_part("un", archives.UN, "un/undoc.2000.fr-en.{}", "fr", 12_886_831, approximate=True),
-        _wmt_part(
-            "news-commentary-v9",
-            archives.NEWS_COMMENTARY_V9,
-            "training/news-commentary-v9.fr-en.{}",
-            "fr",
-            183_251,
-            approximate=True,
-        ),
+        _news_commentary(9, "fr", 183_251, approximate=True),
         _wmt_part("giga", archives.GIGA_FREN, "giga-fren.release2.fixed.{}.gz", "fr", 22_520_400, approximate=True),
     ),
-    valid=(_newstest2013("fr", {"en": _EN_2013, "fr": "77db6a3d2259d00b4d5f45009a3ed375"}),),
+    valid=(_newstest2013("fr", "77db6a3d2259d00b4d5f45009a3ed375"),),
     test=(_newstest2014("fr", {"en": "4cc6542f5c0d54eac01c662854af6eb9", "fr": "47ce6cd70093425f4bf5f2738c69f35b"}),),
 )
-_WMT14_EN_FR = replace(
-    _WMT14_EN_FR,
-    like={
-        "paper": replace(
-            _WMT14_EN_FR, name="wmt14-en-fr-paper", description="as above, but uncleaned", settings=_UNCLEANED
-        ),
-        "t2t": replace(
-            _WMT14_EN_FR,
-            name="wmt14-en-fr-t2t",
-            vocab_size=32_768,
-            description="as above, but uncleaned, and 2^15 sub-words",
-            settings=_UNCLEANED,
-        ),
-        "fairseq": replace(
-            _WMT14_EN_FR,
-            name="wmt14-en-fr-fairseq",
-            vocab_size=40_000,  # merges
-            description="each 1,333rd training pair is for validation",
-            valid=(),
-            valid_every=1_333,
-            settings={**_UNCLEANED, "max_length": 250, "max_ratio": 1.5},
-        ),
+_WMT14_EN_FR_LIKES: dict[str, dict[str, Any]] = {
+    "paper": {"description": "as above, but uncleaned"},
+    "t2t": {"vocab_size": 32_768, "description": "as above, but uncleaned, and 2^15 sub-words"},
+    "fairseq": {
+        "vocab_size": 40_000,  # merges
+        "description": "each 1,333rd training pair is for validation",
+        "valid": (),
+        "valid_every": 1_333,
+        "settings": {"max_length": 250, "max_ratio": 1.5},
     },
-)
+}
 
 
 def _ted_part(name: str, archive: Archive, langs: str, pairs: int | None = None) -> Part:
-    sides = {code: TextFile(archive, f"{langs}/{name}.{langs}.{code}.xml") for code in langs.split("-")}
-    return Part(name, sides, "segments", pairs=pairs)
+    return Part(name, _sides(archive, f"{langs}/{name}.{langs}.{{}}.xml", *langs.split("-")), "segments", pairs=pairs)
 
 
 def _iwslt14() -> Corpus:
     archive = archives.IWSLT14_DE_EN
-    sides = {code: TextFile(archive, f"de-en/train.tags.de-en.{code}") for code in ("de", "en")}
+    sides = _sides(archive, "de-en/train.tags.de-en.{}", "de", "en")
     tests = ("IWSLT14.TED.dev2010", "IWSLT14.TEDX.dev2012", *(f"IWSLT14.TED.tst{year}" for year in (2010, 2011, 2012)))
     corpus = Corpus(
         "iwslt14-de-en",
@@ -187,18 +146,14 @@ def _iwslt14() -> Corpus:
         test=tuple(_ted_part(name, archive, "de-en") for name in tests),
         valid_every=23,
     )
-    fairseq = replace(
-        corpus,
-        name="iwslt14-de-en-fairseq",
-        description="with the script's limits of length; but the text keeps its case, and is not tokenised",
-        settings={**_UNCLEANED, "max_length": 175, "max_ratio": 1.5},
-    )
-    return replace(corpus, like={"fairseq": fairseq})
+    description = "with the script's limits of length; but the text keeps its case, and is not tokenised"
+    limits = {"max_length": 175, "max_ratio": 1.5}
+    return _with_likes(corpus, {"fairseq": {"description": description, "settings": limits}})
 
 
 def _iwslt17(lang: str, archive: Archive, pairs: int, valid_pairs: int) -> Corpus:
     langs = f"{lang}-en"
-    sides = {code: TextFile(archive, f"{langs}/train.tags.{langs}.{code}") for code in (lang, "en")}
+    sides = _sides(archive, f"{langs}/train.tags.{langs}.{{}}", lang, "en")
     return Corpus(
         f"iwslt17-{langs}",
         lang,
@@ -206,7 +161,7 @@ def _iwslt17(lang: str, archive: Archive, pairs: int, valid_pairs: int) -> Corpu
         16_000,
         "TED talks; dev2010 for validation, tst2010 to tst2015 for the test",
         _TED,
-        # As others count, who look at one side for tags; lines with a tag on either side are none of ours.
+        # Others look for tags on one side only; lines with a tag on either side are dropped here.
         train=(Part("ted", sides, "talks", pairs=pairs, approximate=True),),
         valid=(_ted_part("IWSLT17.TED.dev2010", archive, langs, valid_pairs),),
         test=tuple(_ted_part(f"IWSLT17.TED.tst{year}", archive, langs) for year in range(2010, 2016)),
@@ -230,51 +185,48 @@ def _multi30k(lang: str) -> Corpus:
     )
 
 
-def opus_corpus(name: str, corpus: str, version: str, src_lang: str, tgt_lang: str) -> Corpus:
+def _opus(name: str, corpus: str, version: str, src_lang: str, tgt_lang: str) -> Corpus:
     """Describe a corpus at OPUS, spelt as there: training pairs only, of unknown size."""
     first, second = sorted((src_lang, tgt_lang))
     archive = archives.opus_archive(corpus, version, (first, second))
-    sides = {code: TextFile(archive, f"{corpus}.{first}-{second}.{code}") for code in (src_lang, tgt_lang)}
-    part = Part(f"{corpus}-{version}", sides)
-    licence = "see opus.nlpl.eu"
-    return Corpus(name, src_lang, tgt_lang, 16_000, f"{corpus} {version} from OPUS", licence, train=(part,))
+    sides = _sides(archive, f"{corpus}.{first}-{second}.{{}}", src_lang, tgt_lang)
+    train = (Part(f"{corpus}-{version}", sides),)
+    return Corpus(name, src_lang, tgt_lang, 16_000, f"{corpus} {version} from OPUS", "see opus.nlpl.eu", train)
 
 
 def _tatoeba(lang: str) -> Corpus:
-    corpus = opus_corpus(f"tatoeba-en-{lang}", "Tatoeba", "v2023-04-12", "en", lang)
+    corpus = _opus(f"tatoeba-en-{lang}", "Tatoeba", "v2023-04-12", "en", lang)
     description = "short general sentences, version 2023-04-12; validation pairs are held out"
     return replace(corpus, vocab_size=8_000, description=description, licence="CC BY 2.0, tatoeba.org")
 
 
+_DEMO = Corpus(
+    "demo",
+    "en",
+    "de",
+    2_800,
+    "24,000 sentences made by a small English-German grammar; built in, no network needed",
+    "as this program",
+    settings={"case_copies": 0.0},
+)
 CORPORA = {
     corpus.name: corpus
     for corpus in (
-        Corpus(
-            "demo",
-            "en",
-            "de",
-            2_800,
-            "24,000 sentences made by a small English-German grammar; built in, no network needed",
-            "as this program",
-            settings={"case_copies": 0.0},
-        ),
-        _WMT14_EN_DE,
-        _WMT14_EN_FR,
+        _DEMO,
+        _with_likes(_WMT14_EN_DE, _WMT14_EN_DE_LIKES),
+        _with_likes(_WMT14_EN_FR, _WMT14_EN_FR_LIKES),
         _iwslt14(),
         _iwslt17("de", archives.IWSLT17_DE_EN, 206_112, 888),
         _iwslt17("fr", archives.IWSLT17_FR_EN, 232_825, 890),
-        _multi30k("de"),
-        _multi30k("fr"),
-        _multi30k("cs"),
-        _tatoeba("de"),
-        _tatoeba("fr"),
+        *map(_multi30k, ("de", "fr", "cs")),
+        *map(_tatoeba, ("de", "fr")),
     )
 }
 
 LIKE = ("paper", "t2t", "fairseq")  # values of --like; not every corpus has each
 OPUS = "opus:"
 
-_LANGS = re.compile(r"([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)-([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)")
+_LANG = r"([A-Za-z]{2,8}(?:_[A-Za-z0-9]+)*)"
 _OPUS_NAME = re.compile(r"opus:([A-Za-z0-9][A-Za-z0-9_.-]*)/([A-Za-z0-9][A-Za-z0-9_.-]*)")
 
 
@@ -282,9 +234,9 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
     """Find a corpus by name.
 
     Args:
-        name: a name of the table, perhaps with its languages exchanged, or "opus:CORPUS/VERSION".
-        langs: such as "en-de": needed for OPUS; elsewhere they must agree with the name.
-        like: whose preparation to follow, of LIKE; None follows ours.
+        name: a name in the table, perhaps with its languages exchanged, or "opus:CORPUS/VERSION".
+        langs: such as "en-de": required for OPUS; elsewhere they must agree with the name.
+        like: whose preparation to follow, one of LIKE; None follows ours.
     Raises:
         DataError: no corpus has this name; the nearest is named.
         UsageError: the languages or `like` do not fit the corpus.
@@ -293,21 +245,17 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
         corpus = _find_opus(name, langs)
     else:
         corpus = _find_named(name)
-        own_langs = f"{corpus.src_lang}-{corpus.tgt_lang}"
         if langs is not None and parse_langs(langs) != (corpus.src_lang, corpus.tgt_lang):
-            raise UsageError(f"--langs is {langs}, but {name} is {own_langs}", "leave out --langs")
-    if like is None:
-        return corpus
-    if like not in corpus.like:
+            problem = f"--langs is {langs}, but {name} is {corpus.src_lang}-{corpus.tgt_lang}"
+            raise UsageError(problem, "leave out --langs")
+    if like is not None and like not in corpus.like:
         known = ", ".join(corpus.like) or "none"
         raise UsageError(f"--like {like} is not known for {name}", f"known for it: {known}")
-    return corpus.like[like]
+    return corpus.like[like] if like else corpus
 
 
 def _find_named(name: str) -> Corpus:
-    directions = [
-        each for corpus in CORPORA.values() for each in ((corpus, corpus.reverse()) if corpus.train else (corpus,))
-    ]
+    directions = [*CORPORA.values(), *(corpus.reverse() for corpus in CORPORA.values() if corpus.train)]
     known = {each.name: each for direction in directions for each in (direction, *direction.like.values())}
     if name in known:
         return known[name]
@@ -318,12 +266,10 @@ def _find_named(name: str) -> Corpus:
 def _find_opus(name: str, langs: str | None) -> Corpus:
     match = _OPUS_NAME.fullmatch(name)
     if not match:
-        raise UsageError(f"{name!r} names no corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
+        raise UsageError(f"{name!r} does not name a corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
     if langs is None:
         raise UsageError(f"{name} without --langs", "say which languages, such as --langs en-de")
-    corpus, version = match.groups()
-    src_lang, tgt_lang = parse_langs(langs)
-    return opus_corpus(name, corpus, version, src_lang, tgt_lang)
+    return _opus(name, match[1], match[2], *parse_langs(langs))
 
 
 def parse_langs(text: str) -> tuple[str, str]:
@@ -332,10 +278,9 @@ def parse_langs(text: str) -> tuple[str, str]:
     Raises:
         UsageError: not two different language codes.
     """
-    match = _LANGS.fullmatch(text)
+    match = re.fullmatch(f"{_LANG}-{_LANG}", text)
     if not match:
         raise UsageError(f"--langs is {text!r}, but must be source-target", "write it like en-de, or zh_Hans-en")
-    src, tgt = match.groups()
-    if src == tgt:
+    if match[1] == match[2]:
         raise UsageError(f"--langs is {text!r}: source and target are the same", "write it like en-de")
-    return src, tgt
+    return match[1], match[2]

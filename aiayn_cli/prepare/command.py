@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import DataConfig, OnBadBytes
-from aiayn_cli.corpora.corpus import CorpusList
+from aiayn_cli.corpora.corpus import CorpusList, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
 from aiayn_cli.errors import UsageError
 
@@ -241,7 +241,7 @@ def prepare(
     """Turn text of two languages into training-ready data: cleaned, split into sub-words, memory-mapped."""
     start_logs(quiet, verbose)
     if list_corpora:
-        print_result(CorpusList.of(CORPORA.values()), as_json)
+        print_result(CorpusList(tuple(map(ListedCorpus.of, CORPORA.values()))), as_json)
         return
     with loading():  # here, because it imports numpy and sentencepiece
         from aiayn_cli.prepare.pipeline import PrepareOptions, run_prepare

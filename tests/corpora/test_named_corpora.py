@@ -148,7 +148,7 @@ def test_any_corpus_of_opus_can_be_named(langs: str) -> None:
     "name", ["opus:", "opus:TED2020", "opus:../x/v1", "opus:a/b/c", "opus:TED 2020/v1", "opus:/v1"]
 )
 def test_what_names_no_corpus_of_opus_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="names no corpus at OPUS"):
+    with pytest.raises(UsageError, match="does not name a corpus at OPUS"):
         find_corpus(name, "en-de")
 
 
