@@ -61,10 +61,14 @@ class Downloads:
     def _is_here(self, archive: Archive) -> bool:
         if archive.file in self._checked:
             return True
-        for candidate in _with_instead(archive):
+        for candidate in _with_alternatives(archive):
             for path in self._places(candidate):
                 if path.is_file():
-                    self._checked[archive.file] = path, _check(path, candidate)
+                    fingerprint = Fingerprint(candidate, path)
+                    if mismatch := fingerprint.mismatch():
+                        hint = "remove it, or name another folder; it may be another version, or damaged"
+                        raise DataError(f"{path} {mismatch}", hint)
+                    self._checked[archive.file] = path, fingerprint.sha256
                     return True
         return False
 
@@ -72,7 +76,7 @@ class Downloads:
         if self._from_folder is not None:
             yield self._from_folder / archive.file
             for url in archive.urls:
-                yield self._from_folder / url.rpartition("/")[2]
+                yield self._from_folder / _name_in(url)
         yield self._folder / archive.file
 
     def _check_space(self, archives: Sequence[Archive]) -> None:
@@ -82,20 +86,18 @@ class Downloads:
         files = "1 file" if len(archives) == 1 else f"{len(archives)} files"
         size = f", {_megabytes(known)}{more}," if known else ""
         logs.notice(f"downloading {files}{size} to {self._folder}")
-        here = sum(path.stat().st_size for archive in archives if (path := self._part(archive)).exists())
+        parts = (self._folder / f"{archive.file}.part" for archive in archives)
+        needed = known - sum(path.stat().st_size for path in parts if path.exists())
         free = shutil.disk_usage(self._folder).free
-        if free < known - here + SPARE_BYTES:
-            problem = f"the downloads need {_megabytes(known - here)}{more}, but the disk of {self._folder} has "
+        if free < needed + SPARE_BYTES:
+            problem = f"the downloads need {_megabytes(needed)}{more}, but the disk of {self._folder} has "
             problem += f"{_megabytes(free)} free"
             raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
 
-    def _part(self, archive: Archive) -> Path:
-        return self._folder / f"{archive.file}.part"
-
     def _download(self, archive: Archive) -> None:
         failures = []
-        unknown = True  # everywhere
-        for candidate in _with_instead(archive):
+        not_found = True  # at each URL
+        for candidate in _with_alternatives(archive):
             path = self._folder / candidate.file
             with PartFile(path) as part:
                 if self._is_here(archive):  # another process fetched it meanwhile
@@ -106,45 +108,34 @@ class Downloads:
                     except TransferError as error:
                         logs.notice(f"{url}: {error}")
                         failures.append(f"{url}: {error}")
-                        unknown &= error.is_unknown
+                        not_found &= error.not_found
                         continue
-                    _remark_on_trust(candidate, url, fingerprint)
+                    if not (candidate.sha256 or candidate.md5):
+                        no_tls = "" if url.startswith("https:") else ", and it was transferred without TLS"
+                        trust = f"no published hash to compare with{no_tls}; its SHA-256 is {fingerprint.sha256}"
+                        logs.notice(f"{candidate.file}: {trust}")
                     part.finish()
                     self._checked[archive.file] = path, fingerprint.sha256
                     return
-        names = " or ".join(candidate.urls[0].rpartition("/")[2] for candidate in _with_instead(archive))
-        way_out = (
-            "check the name of the corpus, its version and its languages" if unknown else "run this again: it resumes"
-        )
+        names = " or ".join(_name_in(candidate.urls[0]) for candidate in _with_alternatives(archive))
+        way_out = "run this again: it resumes"
+        if not_found:
+            way_out = "check the name of the corpus, its version and its languages"
         raise DataError(
             f"{archive.file} cannot be downloaded ({'; '.join(failures)})",
             f"{way_out}; or fetch {names} elsewhere and give its folder with --from",
         )
 
 
-def _with_instead(archive: Archive) -> Iterator[Archive]:
+def _with_alternatives(archive: Archive) -> Iterator[Archive]:
     candidate: Archive | None = archive
     while candidate is not None:
         yield candidate
         candidate = candidate.instead
 
 
-def _check(path: Path, archive: Archive) -> str:
-    """Compare a file with its archive, and give its SHA-256."""
-    fingerprint = Fingerprint(archive)
-    fingerprint.add_file(path)
-    if mismatch := fingerprint.mismatch():
-        raise DataError(
-            f"{path} {mismatch}", "remove it, or name another folder; it may be another version, or damaged"
-        )
-    return fingerprint.sha256
-
-
-def _remark_on_trust(archive: Archive, url: str, fingerprint: Fingerprint) -> None:
-    if archive.sha256 or archive.md5:
-        return
-    no_tls = "" if url.startswith("https:") else ", and it was transferred without TLS"
-    logs.notice(f"{archive.file}: no published hash to compare with{no_tls}; its SHA-256 is {fingerprint.sha256}")
+def _name_in(url: str) -> str:
+    return url.rpartition("/")[2]
 
 
 def _megabytes(size: int) -> str:

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -29,9 +28,16 @@ from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.errors import DataError
 from aiayn_cli.files import open_locked
 
-CHUNK_BYTES = 1 << 18
-_READ_BYTES = 1 << 20
-MOST_REDIRECTS = 10
+SPARE_BYTES = 100_000_000  # that a download must leave free on the disk
+_SLOWEST_BYTES_A_SECOND = 1_000  # a server that sends less for read_seconds counts as not responding
+_MOST_REDIRECTS = 10
+_READ_BYTES = 1 << 20  # from disk
+_RECEIVE_BYTES = 1 << 18
+_MEGABYTE = 1_000_000
+_OK, _PARTIAL, _NO_SUCH_RANGE = 200, 206, 416
+_RETRY = {408, 425, 429, 500, 502, 503, 504}
+_NOT_FOUND = {404, 410}
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-[0-9]+|\*)/([0-9]{1,18}|\*)")
 
 
 @dataclass(frozen=True)
@@ -46,98 +52,41 @@ class Network:
 
 
 class TransferError(Exception):
-    """A URL did not give the file; `again`: a retry may help, `is_unknown`: the server says there is no such file."""
+    """A URL did not give the file; `retry`: another attempt may succeed, `not_found`: the server has no such file."""
 
-    def __init__(self, why: str, *, again: bool = False, is_unknown: bool = False) -> None:
+    def __init__(self, why: str, *, retry: bool = False, not_found: bool = False) -> None:
         super().__init__(why)
-        self.again = again
-        self.is_unknown = is_unknown
+        self.retry = retry
+        self.not_found = not_found
 
 
-def new_session() -> requests.Session:
-    """Open a session that never requests compressed bytes."""
-    session = requests.Session()
-    session.headers.update({"User-Agent": f"aiayn/{__version__}", "Accept-Encoding": "identity"})
-    return session
-
-
-@contextmanager
-def get(
-    session: requests.Session, url: str, headers: Mapping[str, str], network: Network
-) -> Iterator[requests.Response]:
-    """Request a file and follow redirects; raises TransferError."""
-    for _ in range(MOST_REDIRECTS + 1):
-        try:
-            response = session.get(
-                url,
-                headers=dict(headers),
-                stream=True,
-                allow_redirects=False,
-                verify=True if network.authorities is None else str(network.authorities),
-                timeout=(network.connect_seconds, network.read_seconds),
-            )
-        except requests.exceptions.SSLError as error:
-            raise TransferError(f"its certificate cannot be trusted ({_innermost(error)})") from error
-        except requests.Timeout as error:
-            raise TransferError("the server does not respond", again=True) from error
-        except requests.RequestException as error:
-            is_name_unknown = "NameResolutionError" in repr(error)
-            raise TransferError(f"no connection ({_innermost(error)})", again=not is_name_unknown) from error
-        except ValueError as error:  # requests parses the target of a redirect, even if it does not follow
-            raise TransferError(f"it redirects to an invalid URL ({error})") from error
-        with response:
-            target = session.get_redirect_target(response)
-            if target is None:
-                yield response
-                return
-        target = urljoin(url, target)
-        if urlsplit(target).scheme not in ("https", urlsplit(url).scheme):
-            raise TransferError(f"it redirects to {target}, without TLS")
-        url = target
-    raise TransferError(f"more than {MOST_REDIRECTS} redirects")
-
-
-def next_piece(response: requests.Response) -> bytes:
-    """Read what has arrived of a body; nothing at its end. Raises TransferError."""
-    try:
-        # Undecoded: some servers declare the compression of a .tgz as one of the transfer.
-        piece = response.raw.read1(CHUNK_BYTES, decode_content=False)
-    except urllib3.exceptions.HTTPError as error:
-        raise TransferError(f"the connection broke ({_innermost(error)})", again=True) from error
-    return bytes(piece or b"")
-
-
-def _innermost(error: BaseException) -> str:
-    """Describe the cause of an error that HTTP libraries have wrapped, often several times."""
-    seen: BaseException = error
-    while True:
-        inner = getattr(seen, "reason", None) or (seen.args[0] if seen.args else None)
-        inner = inner if isinstance(inner, BaseException) else seen.__cause__
-        if inner is None:
-            break
-        seen = inner
-    return (isinstance(seen, OSError) and seen.strerror) or str(seen)
+class _ChangedError(Exception):
+    """The bytes on disk are not the beginning of the server's file."""
 
 
 class Fingerprint:
-    """The size and hashes of a file, for comparison with what an archive should have."""
+    """The size and hashes of a file, for comparison with those of an archive.
 
-    def __init__(self, archive: Archive) -> None:
+    Args:
+        archive: what the file should be.
+        path: the bytes so far; None where there are none.
+    """
+
+    def __init__(self, archive: Archive, path: Path | None = None) -> None:
         self.bytes = 0
         self._archive = archive
         self._sha256 = hashlib.sha256()
-        self._md5 = hashlib.md5(usedforsecurity=False) if archive.md5 else None
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        if path is not None:
+            with path.open("rb") as file:
+                while piece := file.read(_READ_BYTES):
+                    self.update(piece)
 
     def update(self, piece: bytes) -> None:
         self.bytes += len(piece)
         self._sha256.update(piece)
-        if self._md5 is not None:
+        if self._archive.md5:
             self._md5.update(piece)
-
-    def add_file(self, path: Path) -> None:
-        with path.open("rb") as file:
-            while piece := file.read(_READ_BYTES):
-                self.update(piece)
 
     @property
     def sha256(self) -> str:
@@ -146,53 +95,52 @@ class Fingerprint:
     def mismatch(self) -> str:
         """What differs from the archive; empty if nothing does."""
         expected = self._archive
-        if expected.exact_bytes is not None and self.bytes != expected.exact_bytes:
+        if expected.exact_bytes not in (None, self.bytes):
             return f"has {self.bytes:,} bytes, not {expected.exact_bytes:,}"
         if expected.sha256 and self.sha256 != expected.sha256:
             return f"has SHA-256 {self.sha256}, not {expected.sha256}"
-        if self._md5 is not None and self._md5.hexdigest() != expected.md5:
+        if expected.md5 and self._md5.hexdigest() != expected.md5:
             return f"has MD5 {self._md5.hexdigest()}, not {expected.md5}"
         return ""
 
 
 class PartFile:
-    """The part that is here so far; locked, so that two processes never write the same file.
+    """An unfinished download, FILE.part, and its origin, FILE.part.json; locked against other processes.
 
     Attributes:
-        bytes: how many are here.
+        bytes: how many have arrived.
         origin: "url", the server's "validator" (ETag or Last-Modified) and "bytes" of the whole file.
     Raises:
         DataError: another process is writing it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path.with_name(path.name + ".part")
-        self._whole = path
-        self._notes = path.with_name(path.name + ".part.json")
-        self._file = self._open_and_lock()
+    def __init__(self, whole: Path) -> None:
+        self.path = whole.with_name(f"{whole.name}.part")
+        self.whole = whole
+        self._notes = whole.with_name(f"{whole.name}.part.json")
+        try:
+            self._file = open_locked(self.path, buffering=0)
+        except BlockingIOError:
+            problem = f"{whole} is being downloaded by another process"
+            raise DataError(problem, "wait for it, or choose another folder with --downloads") from None
         self.bytes = self.path.stat().st_size
         self.origin: dict[str, Any] = self._read_notes() if self.bytes else {}
 
     def __enter__(self) -> "PartFile":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.bytes:
             self.path.unlink(missing_ok=True)
             self._notes.unlink(missing_ok=True)
         self._file.close()
 
     def start_over(self, origin: dict[str, Any]) -> None:
-        """Drop what is here, and record the origin of what follows."""
+        """Drop what has arrived, and record the origin of what follows."""
         self._file.truncate(0)
         self.bytes = 0
         self.origin = origin
         self._notes.write_bytes(json.dumps(origin).encode())
-
-    def fingerprint(self, archive: Archive) -> Fingerprint:
-        fingerprint = Fingerprint(archive)
-        fingerprint.add_file(self.path)
-        return fingerprint
 
     def write(self, piece: bytes) -> None:
         """Append; raises DataError if the disk is full."""
@@ -213,16 +161,8 @@ class PartFile:
     def finish(self) -> None:
         """Give the whole file its name, after flushing it to the disk."""
         os.fsync(self._file.fileno())
-        self.path.rename(self._whole)
+        self.path.rename(self.whole)
         self.bytes = 0
-        self._notes.unlink(missing_ok=True)
-
-    def _open_and_lock(self) -> BinaryIO:
-        try:
-            return open_locked(self.path, buffering=0)
-        except BlockingIOError:
-            problem = f"{self._whole} is being downloaded by another process"
-            raise DataError(problem, "wait for it, or choose another folder with --downloads") from None
 
     def _read_notes(self) -> dict[str, Any]:
         try:
@@ -232,19 +172,6 @@ class PartFile:
         return notes if isinstance(notes, dict) else {}
 
 
-SPARE_BYTES = 100_000_000  # that a download must leave free on the disk
-SLOWEST_BYTES_A_SECOND = 1_000  # a server that sends less for read_seconds counts as not responding
-MEGABYTE = 1_000_000
-_OK, _PARTIAL, _NO_SUCH_RANGE = 200, 206, 416
-_LATER = {408, 425, 429, 500, 502, 503, 504}  # statuses for which a retry may help
-_UNKNOWN = {404, 410}
-_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-[0-9]+|\*)/([0-9]{1,18}|\*)")
-
-
-class _ChangedError(Exception):
-    """What is here so far is not the beginning of what the server has."""
-
-
 def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
     """Fetch what is missing of a file, and check that the hashes of the whole agree with the archive's.
 
@@ -252,14 +179,14 @@ def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Finge
         TransferError: this URL does not give it; what has arrived is kept for the next attempt.
         DataError: the disk is full, or would be.
     """
-    in_vain = 0
-    started_over = False
-    whole = archive.exact_bytes or part.origin.get("bytes")
-    if part.bytes and part.bytes == whole:  # stopped between the last byte and the new name
-        fingerprint = part.fingerprint(archive)
+    if part.bytes and part.bytes == (archive.exact_bytes or part.origin.get("bytes")):
+        fingerprint = Fingerprint(archive, part.path)  # stopped between the last byte and the new name
         if not fingerprint.mismatch():
             return fingerprint
-    with new_session() as session:
+    failures = 0  # since something new arrived
+    started_over = False
+    with requests.Session() as session:
+        session.headers.update({"User-Agent": f"aiayn/{__version__}", "Accept-Encoding": "identity"})
         while True:
             before = part.bytes
             try:
@@ -271,24 +198,24 @@ def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Finge
                 part.start_over({})
                 started_over = True
             except TransferError as error:
-                in_vain = 1 if part.bytes > before else in_vain + 1
-                if not error.again or in_vain >= network.attempts:
+                failures = 1 if part.bytes > before else failures + 1
+                if not error.retry or failures >= network.attempts:
                     raise
                 logs.notice(f"{url}: {error}; trying again")
-                time.sleep(network.pause_seconds * 2 ** (in_vain - 1))
+                time.sleep(network.pause_seconds * 2 ** (failures - 1))
 
 
 def _fetch_once(session: requests.Session, url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
-    is_hash_known = bool(archive.sha256 or archive.md5)
-    from_here = part.origin.get("url") == url
-    resume = part.bytes > 0 and (is_hash_known or (from_here and bool({"validator", "bytes"} & part.origin.keys())))
+    same_url = part.origin.get("url") == url
+    can_join = archive.sha256 or archive.md5 or (same_url and not part.origin.keys().isdisjoint({"validator", "bytes"}))
+    resume = bool(part.bytes and can_join)
     headers = {}
     if resume:
         headers["Range"] = f"bytes={part.bytes}-"
-        if from_here and "validator" in part.origin:
+        if same_url and "validator" in part.origin:
             headers["If-Range"] = part.origin["validator"]
-    fingerprint = part.fingerprint(archive) if resume else Fingerprint(archive)
-    with get(session, url, headers, network) as response:
+    fingerprint = Fingerprint(archive, part.path if resume else None)
+    with _get(session, url, headers, network) as response:
         if response.status_code == _NO_SUCH_RANGE and resume:
             if _total(response) != part.bytes:
                 raise _ChangedError(f"the server has no byte {part.bytes:,} of it")
@@ -303,10 +230,9 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
             part.start_over(_origin(url, response, total))
             _receive(response, part, fingerprint, total, network)
         else:
-            status = f"status {response.status_code} {response.reason or ''}".rstrip()
-            raise TransferError(
-                status, again=response.status_code in _LATER, is_unknown=response.status_code in _UNKNOWN
-            )
+            code = response.status_code
+            problem = f"status {code} {response.reason or ''}".rstrip()
+            raise TransferError(problem, retry=code in _RETRY, not_found=code in _NOT_FOUND)
     if mismatch := fingerprint.mismatch():
         if resume:
             raise _ChangedError(f"the file from several parts {mismatch}")
@@ -315,16 +241,58 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
     return fingerprint
 
 
+@contextmanager
+def _get(
+    session: requests.Session, url: str, headers: Mapping[str, str], network: Network
+) -> Iterator[requests.Response]:
+    """Request a file and follow redirects; raises TransferError."""
+    for _ in range(_MOST_REDIRECTS + 1):
+        try:
+            response = session.get(
+                url,
+                headers=headers,
+                stream=True,
+                allow_redirects=False,
+                verify=True if network.authorities is None else str(network.authorities),
+                timeout=(network.connect_seconds, network.read_seconds),
+            )
+        except requests.exceptions.SSLError as error:
+            raise TransferError(f"its certificate cannot be trusted ({_innermost(error)})") from error
+        except requests.Timeout as error:
+            raise TransferError("the server does not respond", retry=True) from error
+        except requests.RequestException as error:
+            is_name_unknown = "NameResolutionError" in repr(error)
+            raise TransferError(f"no connection ({_innermost(error)})", retry=not is_name_unknown) from error
+        except ValueError as error:  # requests parses the target of a redirect, even if it does not follow
+            raise TransferError(f"it redirects to an invalid URL ({error})") from error
+        with response:
+            target = session.get_redirect_target(response)
+            if target is None:
+                yield response
+                return
+        target = urljoin(url, target)
+        if urlsplit(target).scheme not in ("https", urlsplit(url).scheme):
+            raise TransferError(f"it redirects to {target}, without TLS")
+        url = target
+    raise TransferError(f"more than {_MOST_REDIRECTS} redirects")
+
+
+def _innermost(error: BaseException) -> str:
+    """Describe the cause of an error that HTTP libraries have wrapped, often several times."""
+    while True:
+        inner = getattr(error, "reason", None) or (error.args[0] if error.args else None)
+        inner = inner if isinstance(inner, BaseException) else error.__cause__
+        if inner is None:
+            return (isinstance(error, OSError) and error.strerror) or str(error)
+        error = inner
+
+
 def _origin(url: str, response: requests.Response, total: int | None) -> dict[str, Any]:
-    origin: dict[str, Any] = {"url": url}
     etag = response.headers.get("ETag", "")
     # A weak ETag may stand for other bytes of the same meaning, so that it cannot join two parts.
     validator = response.headers.get("Last-Modified") if not etag or etag.startswith("W/") else etag
-    if validator:
-        origin["validator"] = validator
-    if total is not None:
-        origin["bytes"] = total
-    return origin
+    origin = {"url": url, "validator": validator, "bytes": total}
+    return {key: value for key, value in origin.items() if value not in (None, "")}
 
 
 def _check_rest(response: requests.Response, archive: Archive, part: PartFile) -> None:
@@ -338,7 +306,7 @@ def _check_rest(response: requests.Response, archive: Archive, part: PartFile) -
 
 
 def _total(response: requests.Response) -> int | None:
-    """Read the size of the whole file from the response to a Range."""
+    """The size of the whole file, from the response to a Range."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     return int(match[2]) if match and match[2] != "*" else None
 
@@ -352,28 +320,35 @@ def _receive(
     response: requests.Response, part: PartFile, fingerprint: Fingerprint, total: int | None, network: Network
 ) -> None:
     """Append the body to the part, and hash it on the way."""
-    missing = total - part.bytes if total is not None else None
-    if missing is not None and (free := shutil.disk_usage(part.path.parent).free) < missing + SPARE_BYTES:
-        problem = f"{part.path.name.removesuffix('.part')} needs {missing / 1e6:,.0f} MB more, but the disk of "
-        problem += f"{part.path.parent} has {free / 1e6:,.0f} MB free"
+    missing = None if total is None else total - part.bytes
+    name, folder = part.whole.name, part.whole.parent
+    if missing is not None and (free := shutil.disk_usage(folder).free) < missing + SPARE_BYTES:
+        problem = f"{name} needs {missing / 1e6:,.0f} MB more, but the disk of {folder} has {free / 1e6:,.0f} MB free"
         raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
-    name = part.path.name.removesuffix(".part")
-    so_far = f", the first {part.bytes // MEGABYTE:,} MB at hand" if part.bytes >= MEGABYTE else ""
-    megabytes = None if missing is None else missing // MEGABYTE
+    so_far = f", the first {part.bytes // _MEGABYTE:,} MB at hand" if part.bytes >= _MEGABYTE else ""
+    megabytes = None if missing is None else missing // _MEGABYTE
     window_start, window_bytes = time.monotonic(), 0
+    received = 0
     with logs.progress(f"downloading {name}{so_far}", megabytes, "MB") as progress:
-        shown, received = 0, 0
-        while piece := next_piece(response):
+        while piece := _next_piece(response):
             part.write(piece)
             fingerprint.update(piece)
+            if new := (received + len(piece)) // _MEGABYTE - received // _MEGABYTE:
+                progress.advance(new)
             received += len(piece)
-            if received // MEGABYTE > shown:
-                progress.advance(received // MEGABYTE - shown)
-                shown = received // MEGABYTE
             window_bytes += len(piece)
             if (seconds := time.monotonic() - window_start) >= network.read_seconds:
-                if window_bytes < SLOWEST_BYTES_A_SECOND * seconds:
-                    raise TransferError(f"only {window_bytes:,} bytes came in {seconds:.0f} seconds", again=True)
+                if window_bytes < _SLOWEST_BYTES_A_SECOND * seconds:
+                    raise TransferError(f"only {window_bytes:,} bytes came in {seconds:.0f} seconds", retry=True)
                 window_start, window_bytes = time.monotonic(), 0
     if total is not None and part.bytes != total:
-        raise TransferError(f"the connection ended after {part.bytes:,} of {total:,} bytes", again=True)
+        raise TransferError(f"the connection ended after {part.bytes:,} of {total:,} bytes", retry=True)
+
+
+def _next_piece(response: requests.Response) -> bytes:
+    """Read what has arrived of a body; nothing at its end. Raises TransferError."""
+    try:
+        # Undecoded: some servers declare the compression of a .tgz as one of the transfer.
+        return bytes(response.raw.read1(_RECEIVE_BYTES, decode_content=False) or b"")
+    except urllib3.exceptions.HTTPError as error:
+        raise TransferError(f"the connection broke ({_innermost(error)})", retry=True) from error
