@@ -27,8 +27,7 @@ from aiayn_cli.translate.options import (
     TextOptions,
     TranslateOptions,
 )
-from aiayn_cli.translate.translation import Translation
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.translator import Translation, Translator
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)

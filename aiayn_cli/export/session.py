@@ -28,6 +28,7 @@ from aiayn_cli.translate.ctranslate2_engine import (
     source_pieces,
     target_pieces,
 )
+from aiayn_cli.translate.forced_decoding import ForcedDecoder
 from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
@@ -154,7 +155,7 @@ def _check(
     pairs = list(zip(sources, ours, strict=True))
     differences = [
         abs(mine - other)
-        for forced, log_probs in zip(translator.second_pass().force(pairs), engine.token_log_probs(pairs), strict=True)
+        for forced, log_probs in zip(ForcedDecoder(translator).force(pairs), engine.token_log_probs(pairs), strict=True)
         for mine, other in zip(forced.token_log_probs, log_probs, strict=True)
     ]
     result = ExportResult(

@@ -84,6 +84,8 @@ _TAGS: dict[str, str] = {  # ISO 15924, as in zh_Hans or sr_Latn
 # Of these, one letter says as much as several of an alphabet; names and brands in such text are often in Latin.
 DENSE_SCRIPTS = frozenset(("Han", "Kana", "Hangul"))
 
+WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # languages without blanks between words or sentences
+
 
 def scripts_of(lang: str) -> frozenset[str]:
     """The scripts of a language such as "de", "zh_Hans" or "sr_Latn"; none for a language that is not listed."""
@@ -109,3 +111,8 @@ def find_members(scripts: Collection[str]) -> npt.NDArray[np.bool_]:
             first, _, last = stretch.partition("-")
             members[int(first, 16) : int(last or first, 16) + 1] = True
     return members
+
+
+def is_written_without_blanks(character: str) -> bool:
+    """Whether a character is of a script without blanks between words: Thai to Myanmar, Khmer, Kana, Han."""
+    return "\u0e00" <= character <= "\u109f" or "\u1780" <= character <= "\u17ff" or character >= "\u2e80"

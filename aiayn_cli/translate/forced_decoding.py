@@ -10,36 +10,58 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps, cross_attention
 from aiayn_cli.model.layers import EncoderLayer
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.aids.alignment import Links, align_words, join_links, word_numbers
-from aiayn_cli.translate.translation import Details, ModelPass, Translation
+from aiayn_cli.translate.search.batches import batches
+from aiayn_cli.translate.translator import ModelPass, Translation, Translator
 
 MOST_LOGITS = 1 << 24  # next-token scores held at once: 64 MB in float32
 MOST_WEIGHTS = 1 << 24  # of attention, held at once: 64 MB in float32; a line of 1 MB has 16 times as many
 
 Pair = tuple[Sequence[int], Sequence[int]]  # ids of source and target, without special tokens
+Attention = npt.NDArray[np.float32]  # of one pair, [tgt_len + 1, src_len + 1], EOS last on both sides
+Links = tuple[tuple[int, int], ...]  # (source word, target word), counted from 0; words are what blanks separate
 
 
 @dataclass(frozen=True)
 class Forced:
-    """One pair, forced."""
+    """The scores of one pair."""
 
     token_log_probs: tuple[float, ...]  # natural log p of each target token, and of EOS at the end
-    # [tgt_len + 1, src_len + 1], where the model looks to choose each of them, EOS last on both sides; None if it was
-    # not requested
-    attention: npt.NDArray[np.float32] | None = None
+    attention: Attention | None = None  # where the model looks to choose each token, if requested
 
     @property
     def log_prob(self) -> float:
         """Natural log of the probability of the whole target with EOS."""
         return sum(self.token_log_probs)
+
+
+@dataclass(frozen=True)
+class Details:
+    """The sub-words of an output as SentencePiece writes them, with natural log p; "</s>" ends each part."""
+
+    tokens: tuple[tuple[str, float], ...]
+    alignment: Links = ()  # one for each target word
+
+    @property
+    def log_prob(self) -> float:
+        """Natural log of the probability of the whole output; NaN without tokens."""
+        return sum(log_prob for _, log_prob in self.tokens) if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity(self.log_prob, len(self.tokens))
+
+
+def perplexity(log_prob: float, tokens: int) -> float:
+    """exp(-log p / tokens), infinite where that is too large for a float, NaN for no tokens."""
+    if tokens == 0:
+        return math.nan
+    return math.exp(-log_prob / tokens) if -log_prob / tokens < 700 else math.inf
 
 
 def force_decode(
@@ -55,68 +77,38 @@ def force_decode(
     Args:
         models: in evaluation mode, on the device; the probabilities of several are averaged.
         pairs: of any lengths that the models' positions allow.
-        device: theirs.
         batch_tokens: padded tokens of the longer side scored together.
-        with_attention: also give the attention over the source, averaged over the heads of the last but one decoder
-            layer (of the only one, where there is one) and over the models. Of the layers of a Transformer that one
-            agrees best with word alignments (Garg et al. 2019, "Jointly Learning to Align and Translate").
-    Raises:
-        AiaynError: attention of a model that is no Transformer.
+        with_attention: also give the attention of Transformers to the source, averaged over the models and the heads of
+            the last but one decoder layer (or the only one), which agrees best with word alignments (Garg et al. 2019,
+            "Jointly Learning to Align and Translate").
     """
-    if with_attention:
-        _check_shows_attention(models)
-    found: list[Forced | None] = [None] * len(pairs)
+    found: dict[int, Forced] = {}
+    longest = [max(len(src), len(tgt)) for src, tgt in pairs]
     with torch.inference_mode():
-        for batch in _batches(pairs, batch_tokens):
+        for batch in batches(longest, batch_tokens=batch_tokens, at_most=len(pairs)):
             chosen = [pairs[number] for number in batch]
             src = _padded([[*src, EOS_ID] for src, _ in chosen]).to(device)
             tgt_in = _padded([[BOS_ID, *tgt] for _, tgt in chosen]).to(device)
             tgt_out = _padded([[*tgt, EOS_ID] for _, tgt in chosen]).to(device)
-            log_probs, attention = _force(models, src, tgt_in, tgt_out, with_attention)
-            rows = log_probs.cpu().numpy()
-            maps = None if attention is None else attention.cpu().numpy()
+            src_mask, kept = src != PAD_ID, tgt_out != PAD_ID
+            memories = [model.encode(src, src_mask) for model in models]
+            of_each = [
+                _log_probs(model, model.decode(tgt_in, memory, src_mask)[kept], tgt_out[kept])
+                for model, memory in zip(models, memories, strict=True)
+            ]
+            rows = torch.zeros(tgt_out.shape)
+            rows[kept.cpu()] = _mean_log_probs(of_each).cpu()
+            maps = _attention(models, tgt_in, memories, src_mask) if with_attention else None
             for row, (number, (src_ids, tgt_ids)) in enumerate(zip(batch, chosen, strict=True)):
-                tokens = tuple(rows[row, : len(tgt_ids) + 1].tolist())
-                alignment = None if maps is None else maps[row, : len(tgt_ids) + 1, : len(src_ids) + 1]
-                found[number] = Forced(tokens, alignment)
-    return [each for each in found if each is not None]
+                log_probs = tuple(rows[row, : len(tgt_ids) + 1].tolist())
+                attention = None if maps is None else maps[row, : len(tgt_ids) + 1, : len(src_ids) + 1]
+                found[number] = Forced(log_probs, attention)
+    return [found[number] for number in range(len(pairs))]
 
 
-def _check_shows_attention(models: Sequence[TranslationModel]) -> None:
-    if not all(isinstance(model, Transformer) for model in models):
-        raise AiaynError("the model is no Transformer, and shows no attention", "drop --alignments and --attention")
-
-
-def _force(
-    models: Sequence[TranslationModel], src: Tensor, tgt_in: Tensor, tgt_out: Tensor, with_attention: bool
-) -> tuple[Tensor, Tensor | None]:
-    src_mask = src != PAD_ID
-    kept = tgt_out != PAD_ID
-    memories = [model.encode(src, src_mask) for model in models]
-    of_each = [
-        _log_probs(model, model.decode(tgt_in, memory, src_mask)[kept], tgt_out[kept])
-        for model, memory in zip(models, memories, strict=True)
-    ]
-    log_probs = torch.zeros(tgt_out.shape, dtype=torch.float32, device=src.device)
-    log_probs[kept] = _mean_log_probs(of_each)
-    return log_probs, _cross_attention(models, tgt_in, memories, src_mask) if with_attention else None
-
-
-def _mean_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
-    if len(log_probs) == 1:
-        return log_probs[0]
-    return torch.stack(list(log_probs)).logsumexp(dim=0) - math.log(len(log_probs))
-
-
-def _cross_attention(
-    models: Sequence[TranslationModel], tgt_in: Tensor, memories: Sequence[Tensor], src_mask: Tensor
-) -> Tensor:
-    """Where the models look in the source, on average, [batch, tgt_len, src_len]; see force_decode()."""
-    maps = []
-    for model, memory in zip(models, memories, strict=True):
-        assert isinstance(model, Transformer)
-        maps.append(cross_attention(model, max(len(model.decoder_layers) - 2, 0), tgt_in, memory, src_mask))
-    return torch.stack(maps).mean(dim=0)
+def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows])
 
 
 def _log_probs(model: TranslationModel, hidden: Tensor, tokens: Tensor) -> Tensor:
@@ -130,28 +122,29 @@ def _log_probs(model: TranslationModel, hidden: Tensor, tokens: Tensor) -> Tenso
     return torch.cat(pieces)
 
 
-def _batches(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[int]]:
-    longest = [max(len(src), len(tgt)) + 1 for src, tgt in pairs]
-    order = sorted(range(len(pairs)), key=lambda number: -longest[number])
-    start = 0
-    while start < len(order):
-        size = max(batch_tokens // longest[order[start]], 1)
-        yield order[start : start + size]
-        start += size
+def _mean_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return torch.stack(list(log_probs)).logsumexp(dim=0) - math.log(len(log_probs))
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows])
+def _attention(
+    models: Sequence[TranslationModel], tgt_in: Tensor, memories: Sequence[Tensor], src_mask: Tensor
+) -> Attention:
+    """The mean of the models' attention to the source, [batch, tgt_len, src_len]; see force_decode()."""
+    maps = []
+    for model, memory in zip(cast(Sequence[Transformer], models), memories, strict=True):
+        maps.append(cross_attention(model, max(len(model.decoder_layers) - 2, 0), tgt_in, memory, src_mask))
+    mean: Attention = torch.stack(maps).mean(dim=0).cpu().numpy()
+    return mean
 
 
-class SecondPass:
-    """Looks at outputs with the models that made them; see force_decode()."""
+class ForcedDecoder:
+    """Scores outputs with the models of a translator; what concerns attention needs Transformers."""
 
-    def __init__(
-        self, models: Sequence[TranslationModel], codec: Codec, device: torch.device, batch_tokens: int
-    ) -> None:
-        self._models, self._codec, self._device, self._batch_tokens = models, codec, device, batch_tokens
+    def __init__(self, translator: Translator) -> None:
+        self._models, self._codec, self._device = translator.models, translator.codec, translator.device
+        self._batch_tokens = translator.decoding.batch_tokens
 
     def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
         return force_decode(
@@ -159,72 +152,101 @@ class SecondPass:
         )
 
     def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
-        """Score each token of some outputs, and align their words with those of the source.
-
-        Raises:
-            AiaynError: alignments of a model that is no Transformer.
-        """
-        parts = [part for each in translations for part in each.parts if not part.word]
-        forced = self._forced(parts, with_attention=with_alignment)
+        """Score each token of some outputs, and align their words with those of the source."""
+        forced = self._forced([part for each in translations for part in each.parts if not part.word], with_alignment)
         found = []
         for each in translations:
             tokens: list[tuple[str, float]] = []
-            links = []
+            links: list[tuple[Links, int, int]] = []
             for part in each.parts:
-                result = None if part.word else next(forced)
-                tokens += self._tokens(part, result)
-                if with_alignment:
-                    links.append(self._links(part, result))
-            found.append(Details(tuple(tokens), join_links(links)))
+                if part.word:
+                    tokens.append((f"{BLANK_MARK}{part.word}", 0.0))
+                    links.append((((0, 0),), 1, 1))
+                    continue
+                result = next(forced)
+                tokens += self.tokens(part.tgt, result)
+                if result.attention is not None:
+                    src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
+                    links.append((align_words(result.attention, src, tgt), count_words(src), count_words(tgt)))
+            found.append(Details(tuple(tokens), join_links(links) if with_alignment else ()))
         return found
 
-    def _forced(self, parts: Sequence[ModelPass], *, with_attention: bool) -> Iterator[Forced]:
-        """What the models think of some passes; no more attention is held at once than memory has room for."""
+    def tokens(self, tgt: Sequence[int], forced: Forced) -> list[tuple[str, float]]:
+        """The sub-words of an output with their log p, as in Details."""
+        return list(zip([*self._codec.tgt_pieces(tgt), "</s>"], forced.token_log_probs, strict=True))
+
+    def _forced(self, parts: Sequence[ModelPass], with_attention: bool) -> Iterator[Forced]:
+        """The scores of some passes; no more attention is held at once than memory has room for."""
         start = 0
         while start < len(parts):
             end, weights = start, 0
             while end < len(parts) and (end == start or weights <= MOST_WEIGHTS):
                 weights += (len(parts[end].src) + 1) * (len(parts[end].tgt) + 1) if with_attention else 0
                 end += 1
-            pairs = [(part.src, part.tgt) for part in parts[start:end]]
-            yield from self.force(pairs, with_attention=with_attention)
+            yield from self.force([(part.src, part.tgt) for part in parts[start:end]], with_attention=with_attention)
             start = end
 
+    @property
+    def _first_model(self) -> Transformer:
+        return cast(Transformer, self._models[0])
+
     def attention_size(self, part: ModelPass) -> int:
-        """How many weights attention() gives for a pass; 0 where the model is no Transformer."""
-        model = self._models[0]
-        if not isinstance(model, Transformer):
-            return 0
+        """How many weights attention() gives for a pass."""
+        model = self._first_model
         src_len, tgt_len = len(part.src) + 1, len(part.tgt) + 1
         heads = cast(EncoderLayer, model.encoder_layers[0]).attention.n_heads
         decoder = len(model.decoder_layers) * tgt_len * (tgt_len + src_len)
         return heads * (len(model.encoder_layers) * src_len**2 + decoder)
 
     def attention(self, part: ModelPass) -> tuple[AttentionMaps, list[str], list[str]]:
-        """Where the (first) model looks in one pass, and the sub-words of its source and output.
-
-        Raises:
-            AiaynError: the model is no Transformer.
-        """
-        model = self._models[0]
-        if not isinstance(model, Transformer):
-            raise AiaynError("the model is no Transformer, and shows no attention", "drop --attention")
+        """Where the (first) model looks in one pass, and the sub-words of its source and output."""
         with torch.inference_mode():
             src, tgt_in = (
                 torch.tensor([ids], device=self._device) for ids in ([*part.src, EOS_ID], [BOS_ID, *part.tgt])
             )
-            maps = attention_maps(model, src, None, tgt_in)
+            maps = attention_maps(self._first_model, src, None, tgt_in)
         return maps, self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
 
-    def _tokens(self, part: ModelPass, forced: Forced | None) -> list[tuple[str, float]]:
-        if forced is None:
-            return [(f"{BLANK_MARK}{part.word}", 0.0)]
-        return list(zip([*self._codec.tgt_pieces(part.tgt), "</s>"], forced.token_log_probs, strict=True))
 
-    def _links(self, part: ModelPass, forced: Forced | None) -> tuple[Links, int, int]:
-        if forced is None:
-            return ((0, 0),), 1, 1
-        src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
-        assert forced.attention is not None
-        n_src, n_tgt = (max(word_numbers(pieces), default=-1) + 1 for pieces in (src, tgt))
-        return align_words(forced.attention, src, tgt), n_src, n_tgt
+def word_numbers(pieces: Sequence[str]) -> list[int]:
+    """The number of each sub-word's word, from 0; blanks separate words, and a mere blank has -1."""
+    numbers: list[int] = []
+    word, inside = -1, False
+    for piece in pieces:
+        if piece.startswith(BLANK_MARK):
+            inside = False
+        if piece == BLANK_MARK:
+            numbers.append(-1)
+            continue
+        if not inside:
+            word, inside = word + 1, True
+        numbers.append(word)
+    return numbers
+
+
+def count_words(pieces: Sequence[str]) -> int:
+    return max(word_numbers(pieces), default=-1) + 1
+
+
+def align_words(attention: Attention, src_pieces: Sequence[str], tgt_pieces: Sequence[str]) -> Links:
+    """Link each target word with the source word that its sub-words attend to most; EOS is ignored.
+
+    There are no links if either side has no word.
+    """
+    src_words, tgt_words = (np.array(word_numbers(p), np.int64) for p in (src_pieces, tgt_pieces))
+    weights = np.zeros((tgt_words.max(initial=-1) + 2, src_words.max(initial=-1) + 2))  # the last of each: no word
+    if weights.shape[0] < 2 or weights.shape[1] < 2:
+        return ()
+    np.add.at(weights, (tgt_words[:, None], src_words[None, :]), attention[: len(tgt_words), : len(src_words)])
+    best = weights[:-1, :-1].argmax(axis=1)
+    return tuple((int(src_word), tgt_word) for tgt_word, src_word in enumerate(best))
+
+
+def join_links(parts: Sequence[tuple[Links, int, int]]) -> Links:
+    """Join the links of the parts of a split line, given with their numbers of source and target words."""
+    joined: list[tuple[int, int]] = []
+    src_start = tgt_start = 0
+    for links, n_src, n_tgt in parts:
+        joined += [(src + src_start, tgt + tgt_start) for src, tgt in links]
+        src_start, tgt_start = src_start + n_src, tgt_start + n_tgt
+    return tuple(joined)

@@ -2,47 +2,68 @@
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from aiayn_cli import logs
-from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.errors import DataError
 from aiayn_cli.processes import gather
 from aiayn_cli.text.compression import PipedBytes
-from aiayn_cli.text.lines import RecordReader, count_lines_ahead, display_name, open_text_bytes
-from aiayn_cli.translate.formats import FORMATS, InputLine
+from aiayn_cli.text.lines import RecordReader, count_lines_ahead, display_name, is_blank, open_text_bytes
 from aiayn_cli.translate.options import TextOptions
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 _PROMPT = "> "
 
-Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """One record of the input."""
+
+    number: int  # of its line, from 1
+    text: str  # what to translate; "" for a blank record, or one that could not be read
+    prefix: str = ""  # how the translation begins ("" = free); or the translation itself, where that is given
+    error: str = ""  # why the record could not be read; "" if it could
+    fields: Mapping[str, Any] | None = None  # for JSON, all fields, or only "id" if there is an error
+
+
+ReadRecord = Callable[[int, str, str], InputLine]  # LineFormat.read()
 
 
 class InputLines:
-    """The lines of one input, each with the record of a second file that goes with it.
+    """The lines of one input, each with the record of a second file that belongs to it.
 
     Args:
-        options: what is read.
-        file: its bytes.
-        second: file with one record for each line, options.prefix or the given translations; None = none.
-        second_is_target: whether these are translations: the "prefix" of a JSON object does not count then, and a
-            record that is no text keeps its place.
+        options: the source and its second file.
+        read: of the source's format.
+        file: the source's bytes.
+        second: file with one record for each line: prefixes, or given translations; None = none.
+        second_is_target: whether these are translations: they replace the prefix that a record has itself, and can be
+            unreadable.
 
     Attributes:
         name: of the input, for messages.
-        format: of the input.
         lines_read: how many have arrived so far, including those that wait in another thread.
     """
 
     def __init__(
-        self, options: TextOptions, file: BinaryIO, second: BinaryIO | None = None, *, second_is_target: bool = False
+        self,
+        options: TextOptions,
+        read: ReadRecord,
+        file: BinaryIO,
+        second: BinaryIO | None = None,
+        *,
+        second_is_target: bool = False,
     ) -> None:
-        self.name, self.format = display_name(options.source), FORMATS[options.format]
-        self.lines_read = 0
-        self._file, self._is_typed = file, is_typed(options.source)
+        self.name, self.lines_read = display_name(options.source), 0
+        self._read, self._file, self._is_typed = read, file, is_typed(options.source)
         self._reader = RecordReader(cast(BinaryIO, PipedBytes(file, self.name)), self.name, keep_going=True)
         self._second_is_target = second_is_target
         self._second = None
@@ -61,12 +82,12 @@ class InputLines:
             for record in records:
                 self.lines_read += 1
                 try:
-                    block.append(self._line(self.lines_read, record))
+                    block.append(self._line(record))
                 except DataError:
-                    yield block  # what came before it is not lost
+                    yield block  # the lines before the error are not lost
                     raise
             yield block
-        if self._second is not None and next(self._second_records, _END) is not _END:
+        for _ in self._second_records:
             raise self._other_length("more than", self.lines_read)
 
     def groups(self, workers: int = 1) -> Iterator[Sequence[InputLine]]:
@@ -76,8 +97,8 @@ class InputLines:
             for start in range(0, len(group), size):
                 yield group[start : start + size]
 
-    def followed(self, answers: Iterable[tuple[int, Answer]], doing: str = "translating") -> Iterator[Answer]:
-        """Give the answers, each of so many lines, and show progress: on a terminal a prompt after each."""
+    def followed(self, answers: Iterable[tuple[int, Item]], doing: str = "translating") -> Iterator[Item]:
+        """Give answers, each with its number of lines, and show progress: on a terminal, a prompt after each."""
         if self._is_typed:
             yield from self._prompted(answers)
             return
@@ -86,7 +107,7 @@ class InputLines:
                 yield answer
                 progress.advance(count)
 
-    def _prompted(self, answers: Iterable[tuple[int, Answer]]) -> Iterator[Answer]:
+    def _prompted(self, answers: Iterable[tuple[int, Item]]) -> Iterator[Item]:
         logs.notice("type a line to translate it; Ctrl-D ends")
         try:
             logs.prompt(_PROMPT)
@@ -94,7 +115,7 @@ class InputLines:
             for count, answer in answers:
                 yield answer
                 answered += count
-                if answered >= self.lines_read:  # of lines that were pasted others are waiting
+                if answered >= self.lines_read:  # else more pasted lines are waiting
                     logs.prompt(_PROMPT)
         except GeneratorExit:  # an answer had a problem; there was no prompt after it
             return
@@ -103,14 +124,19 @@ class InputLines:
             raise
         logs.prompt("\n")  # Ctrl-D
 
-    def _line(self, number: int, record: str | None) -> InputLine:
-        second = ""
+    def _line(self, record: str | None) -> InputLine:
+        number, second = self.lines_read, ""
         if self._second is not None:
-            found = next(self._second_records, _END)
-            if isinstance(found, _End):
-                raise self._other_length("only", number - 1)
-            second = found or ""
-        return self.format.read(number, record, second, own_prefix=not self._second_is_target)
+            try:
+                second = next(self._second_records) or ""
+            except StopIteration:
+                raise self._other_length("only", number - 1) from None
+        if record is None:
+            return InputLine(number, "", second, "not UTF-8, or holds NUL")
+        if is_blank(record):
+            return InputLine(number, "", second)
+        line = self._read(number, record, second)
+        return replace(line, prefix=second) if self._second_is_target else line
 
     def _other_length(self, how_many: str, lines: int) -> DataError:
         assert self._second is not None
@@ -120,25 +146,12 @@ class InputLines:
         return DataError(f"{self._second.name} has {how_many} {lines:,} lines, other than {self.name}", hint)
 
 
-class _End:
-    pass
-
-
-_END = _End()
-
-
 @contextmanager
-def open_input(options: TextOptions, *, second_is_target: bool = False) -> Iterator[InputLines]:
+def open_input(options: TextOptions, read: ReadRecord, *, second_is_target: bool = False) -> Iterator[InputLines]:
     with ExitStack() as files:
         file = files.enter_context(_opened(options.source))
         second = files.enter_context(_opened(options.prefix)) if options.prefix else None
-        yield InputLines(options, file, second, second_is_target=second_is_target)
-
-
-def check_input(options: TextOptions) -> None:
-    """Refuse stdin for two inputs."""
-    if options.source == "-" == str(options.prefix):
-        raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
+        yield InputLines(options, read, file, second, second_is_target=second_is_target)
 
 
 def is_typed(source: str) -> bool:
@@ -155,3 +168,36 @@ def _opened(source: str | Path) -> Iterator[BinaryIO]:
     finally:
         if str(source) != "-":
             file.close()
+
+
+class WorkTime:
+    """Counts the seconds in which there is work, without those of waiting for a typist or a slow pipe.
+
+    There is work from when a task is taken until its answer is written; overlaps count once. Tasks can be taken in
+    another thread than the one that writes their answers.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open = 0  # tasks taken whose answers are not written
+        self._since = self._before = 0.0
+
+    def taken(self, tasks: Iterable[Item]) -> Iterator[Item]:
+        for task in tasks:
+            with self._lock:
+                if not self._open:
+                    self._since = self._clock()
+                self._open += 1
+            yield task
+
+    def finished(self) -> None:
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                self._before += self._clock() - self._since
+
+    @property
+    def seconds(self) -> float:
+        with self._lock:
+            return self._before + (self._clock() - self._since if self._open else 0.0)

@@ -9,7 +9,7 @@ import torch
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import find_model
-from aiayn_cli.device import Device, choose_device
+from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.cpu.int8 import use_int8
@@ -17,23 +17,22 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, load_glossary
-from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine, load_exported
+from aiayn_cli.translate.ctranslate2_engine import load_exported
 from aiayn_cli.translate.options import Engine, TranslateOptions
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translator import Translator
-from aiayn_cli.translate.trust.notices import LineNotices
+from aiayn_cli.translate.translator import LineNotice, Translator
 
 
 @dataclass(frozen=True)
 class LoadedModels:
-    """Models that are ready."""
+    """Models that are ready, an ensemble if there are several."""
 
-    checkpoints: Sequence[Checkpoint]  # where they come from
-    codec: Codec  # their vocabulary
-    translator: Translator  # all of them, as an ensemble where there are several
-    glossary: Glossary | None  # the terms that they must use
-    # to be called before the first output: waits for the check of their weights, and raises CheckpointError where
-    # they are damaged
+    checkpoints: Sequence[Checkpoint]
+    codec: Codec
+    translator: Translator
+    glossary: Glossary | None
+    # Call it before the first output: it waits for the check of the weights, and raises CheckpointError if they are
+    # damaged.
     confirm: Callable[[], None]
 
     @property
@@ -44,17 +43,17 @@ class LoadedModels:
 def load_models(
     options: TranslateOptions,
     device: str | None = None,
-    notices: LineNotices | None = None,
+    notify: Callable[[LineNotice], None] | None = None,
     *,
     check_in_background: bool = False,
 ) -> LoadedModels:
     """Load the named models, or the newest run's, and say what was chosen.
 
     Args:
-        device: instead of the options' own.
-        notices: as in Translator.
+        device: overrides the options' own.
+        notify: as in Translator.
         check_in_background: leave the check of the weights, which takes most of the time, to a thread
-            (LoadedModels.confirm); not for 8 bits or another engine, which would use the weights before that.
+            (LoadedModels.confirm); not for 8 bits or CTranslate2, which use the weights at once.
     Raises:
         AiaynError: no such model or device; models or a vocabulary that do not belong together; an option that the
             models cannot fulfil; an engine that is not installed or has no exported model.
@@ -62,11 +61,11 @@ def load_models(
     checkpoints = [load_checkpoint(path) for path in map(find_model, options.engine.models or (None,))]
     first, engine = checkpoints[0], options.engine
     decoding = options.decoding.over(first.decoding, options.search)
-    other = engine.engine == "ctranslate2"
-    if other:
+    is_torch = engine.engine == "torch"
+    if not is_torch:
         _refuse_for_ctranslate2(options, len(checkpoints))
-    chosen = choose_device(device or engine.device, "fp32" if other else engine.precision)
-    if engine.int8 and not other and chosen.device.type != "cpu":
+    chosen = choose_device(device or engine.device, engine.precision if is_torch else "fp32")
+    if engine.int8 and is_torch and chosen.device.type != "cpu":
         raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "add --device cpu, or drop it")
     for checkpoint in checkpoints:
         logs.notice(f"model: {checkpoint.path}, {checkpoint.src_lang}-{checkpoint.tgt_lang}, step {checkpoint.step:,}")
@@ -74,21 +73,23 @@ def load_models(
     refuse_unsupported(checkpoints, options)
     codec = _load_codec(first)
     grammar = _tree_grammar(first, codec, engine.engine) if decoding.tree_rules else None
-    if grammar is not None and options.search.min_length:  # once all words are in it, a tree can only end
+    if grammar is not None and options.search.min_length:  # with all words in it, a tree can only end
         raise UsageError(
             f"--min-length {options.search.min_length} needs more tokens, but {first.path} writes trees, "
             "whose length the words of a line bound",
             "drop it, or add --no-tree-rules",
         )
-    check_in_background = check_in_background and not other and not engine.int8
+    check_in_background = check_in_background and is_torch and not engine.int8
     networks = [load_network(checkpoint, checked=not check_in_background) for checkpoint in checkpoints]
-    exported: CTranslate2Engine | None = None
-    if other:
-        exported, label = load_exported(first, codec, chosen, int8=engine.int8)
-        logs.notice(label)
-    else:
-        chosen = _use_int8(networks, chosen) if engine.int8 else chosen
-        logs.notice(chosen.explanation)
+    exported, explanation = None, chosen.explanation
+    if not is_torch:
+        exported, explanation = load_exported(first, codec, chosen, int8=engine.int8)
+    elif engine.int8:
+        for network in networks:
+            use_int8(network, chosen.dtype)
+        explanation += "; weights in 8 bits"
+        chosen = replace(chosen, dtype=torch.float32)  # of all but what is kept between steps
+    logs.notice(explanation)
     glossary = options.text.glossary
     terms = load_glossary(glossary, codec, first.tgt_lang) if glossary is not None else None
     translator = Translator(
@@ -96,10 +97,17 @@ def load_models(
         options=options.search,
         setup=SearchSetup(glossary=terms, tree_grammar=grammar, engine=exported, in_processes=True),
         trained_length=min(each.max_length for each in checkpoints),
-        notices=notices,
+        notify=notify,
     )  # fmt: skip
     confirm = _check_in_background(checkpoints) if check_in_background else lambda: None
     return LoadedModels(checkpoints, codec, translator, terms, confirm)
+
+
+def load_network(checkpoint: Checkpoint, *, checked: bool = True) -> TranslationModel:
+    """The model of a checkpoint, in evaluation mode, with the weights in its memory-mapped file; see weights()."""
+    model = build_empty(checkpoint.model, checkpoint.vocab_size).eval()  # drawing weights would take most of the time
+    checkpoint.load_into(model, checked=checked)
+    return model
 
 
 def _check_same(first: Checkpoint, checkpoint: Checkpoint) -> None:
@@ -122,11 +130,23 @@ def _load_codec(checkpoint: Checkpoint) -> Codec:
     return codec
 
 
+def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeGrammar | None:
+    if not checkpoint.text.trees:
+        return None
+    written, reason = codec.tgt_written(), "its vocabulary has sub-words that contain blanks"
+    if engine == "ctranslate2":
+        written, reason = None, "--engine ctranslate2 knows no rules for trees"
+    if written is None:
+        logs.notice(f"the search is free, and trees are repaired where necessary: {reason}")
+        return None
+    return TreeGrammar(written, checkpoint.text, sign_tags=codec.is_separate)
+
+
 def _check_in_background(checkpoints: Sequence[Checkpoint]) -> Callable[[], None]:
     """Start to check weights in a thread; the function returned waits for it, and raises what it found."""
     thread = ThreadPoolExecutor(max_workers=1)
     checks = [thread.submit(checkpoint.weights) for checkpoint in checkpoints]
-    thread.shutdown(wait=False)  # it ends with the last of them
+    thread.shutdown(wait=False)  # it ends after the last check
 
     def confirm() -> None:
         for check in checks:
@@ -136,35 +156,35 @@ def _check_in_background(checkpoints: Sequence[Checkpoint]) -> Callable[[], None
 
 
 def _refuse_for_ctranslate2(options: TranslateOptions, n_models: int) -> None:
-    hint = "drop it, or take --engine torch"
+    refused = {
+        "does not sample from a seed of each line, as --sample promises": options.search.sampling is not None,
+        "knows no glossary": options.text.glossary is not None,
+        "knows no rules for trees, as --tree-rules requires": bool(options.decoding.tree_rules),
+        "computes in float32, or in 8 bits with --int8, not in bf16": options.engine.precision == "bf16",
+    }
     if n_models > 1:
         raise UsageError(
             "--engine ctranslate2 takes one model, not an ensemble", "average them, or take --engine torch"
         )
-    if options.search.sampling is not None:
-        raise UsageError("--engine ctranslate2 does not sample from a seed of each line, as --sample promises", hint)
-    if options.text.glossary is not None:
-        raise UsageError("--engine ctranslate2 knows no glossary", hint)
-    if options.decoding.tree_rules:
-        raise UsageError("--engine ctranslate2 knows no rules for trees, as --tree-rules requires", hint)
-    if options.engine.precision == "bf16":
-        raise UsageError("--engine ctranslate2 computes in float32, or in 8 bits with --int8, not in bf16", hint)
+    for why, is_given in refused.items():
+        if is_given:
+            raise UsageError(f"--engine ctranslate2 {why}", "drop it, or take --engine torch")
 
 
 def refuse_unsupported(checkpoints: Sequence[Checkpoint], options: TranslateOptions) -> None:
-    """Refuse options for Transformers, for models of raw text, for models that write text, or for parsers.
+    """Refuse options that need Transformers, models of raw text, models that write text, or parsers.
 
-    Of an ensemble, the first one's attention is drawn.
+    Only the first model's attention is drawn.
     """
     first, text, output = checkpoints[0], options.text, options.output
     shows_attention = {
-        "--attention": output.attention is not None,
-        "--alignments": output.style.alignments,
-        "--markup": text.markup,
+        "--attention": checkpoints[:1] if output.attention is not None else [],
+        "--alignments": checkpoints if output.style.alignments else [],
+        "--markup": checkpoints if text.markup else [],
     }
-    for option, is_given in shows_attention.items():
-        for checkpoint in checkpoints if option != "--attention" else [first]:
-            if is_given and checkpoint.model.kind != "transformer":
+    for option, looked_at in shows_attention.items():
+        for checkpoint in looked_at:
+            if checkpoint.model.kind != "transformer":
                 raise AiaynError(
                     f"{option} looks at the attention of a Transformer, but {checkpoint.path} is a "
                     f"{checkpoint.model.kind} model",
@@ -197,30 +217,3 @@ def _refuse_for_trees(parser: Checkpoint, options: TranslateOptions) -> None:
             "and --sample has none",
             "--on-suspect keep, empty and fail go with --sample",
         )
-
-
-def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeGrammar | None:
-    if not checkpoint.text.trees:
-        return None
-    reason = "--engine ctranslate2 knows no rules for trees" if engine == "ctranslate2" else ""
-    written = codec.tgt_written()
-    if written is None:
-        reason = reason or "its vocabulary has sub-words that contain blanks"
-    if reason or written is None:
-        logs.notice(f"the search is free, and trees are repaired where necessary: {reason}")
-        return None
-    return TreeGrammar(written, checkpoint.text, sign_tags=codec.is_separate)
-
-
-def _use_int8(networks: Sequence[TranslationModel], chosen: Device) -> Device:
-    """Turn the weights into 8 bits; the rest stays float32, but for what is kept between steps."""
-    for network in networks:
-        use_int8(network, chosen.dtype)
-    return replace(chosen, dtype=torch.float32, explanation=f"{chosen.explanation}; weights in 8 bits")
-
-
-def load_network(checkpoint: Checkpoint, *, checked: bool = True) -> TranslationModel:
-    """The model of a checkpoint, in evaluation mode, with the weights in its memory-mapped file; see weights()."""
-    model = build_empty(checkpoint.model, checkpoint.vocab_size).eval()  # drawing weights takes longer than all else
-    checkpoint.load_into(model, checked=checked)
-    return model

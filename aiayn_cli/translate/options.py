@@ -110,6 +110,10 @@ class TextOptions:
     markup: bool = False  # carry each tag, placeholder and address through, as in MarkupTranslator
     glossary: Path | None = None  # file of terms that outputs must use, as in load_glossary()
 
+    def __post_init__(self) -> None:
+        if self.source == "-" == str(self.prefix):
+            raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
+
 
 @dataclass(frozen=True, kw_only=True)
 class OutputStyle:

@@ -4,8 +4,9 @@ import errno
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from aiayn_cli import logs
 from aiayn_cli.errors import AiaynError, UsageError
@@ -20,11 +21,10 @@ def check_outputs(options: OutputOptions, *inputs: str | Path | None) -> None:
     """Refuse names that cannot be written or promise what is not written, and one name for two files.
 
     Args:
-        options: name the files to write.
+        options: the files to write.
         inputs: files to read; "-" is stdin, None no file.
     Raises:
-        UsageError: one ends as a compressed file's, or is "-", or two are the same, or one is an input.
-        AiaynError: as check_writable() says.
+        AiaynError: a file is an input, a compressed one or "-", occurs twice, or cannot be written.
     """
     named = [path for path in (options.path, options.report, options.attention) if path is not None]
     for number, output in enumerate(named):
@@ -34,7 +34,6 @@ def check_outputs(options: OutputOptions, *inputs: str | Path | None) -> None:
             raise UsageError(f"{output} would hold plain text", "drop the suffix, or write to stdout and compress that")
         check_writable(output)
         for other in named[:number]:
-            # What one has until it is whole may be the name of the other.
             if output.resolve() == other.resolve():
                 raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
             if output.resolve() == unfinished_path(other) or unfinished_path(output) == other.resolve():
@@ -55,41 +54,48 @@ def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callab
     Raises:
         AiaynError: the file cannot be written.
     """
-    sink, unfinished = sys.stdout.buffer, output
-    if output is not None:
-        unfinished = unfinished_path(output)
-        with _refusal_named(output):
-            sink = open_unfinished(output)
-
-    def write(records: Iterable[str]) -> None:
-        if not silent:
-            with _refusal_named(output):
-                write_records(sink, records)
-                sink.flush()
-
+    if output is None:
+        yield partial(_write, sys.stdout.buffer, "stdout") if not silent else lambda records: None
+        return
+    unfinished = unfinished_path(output)
+    with _refusal_named(output):
+        sink = open_unfinished(output)
     try:
-        yield write
-        if output is not None and unfinished is not None:
-            with _refusal_named(output):
-                sink.flush()
-                put_in_place(unfinished, output)  # while it is open, and locked
-                sink.close()
+        yield partial(_write, sink, output)
+        with _refusal_named(output):
+            sink.flush()
+            put_in_place(unfinished, output)  # while it is open, and locked
+            sink.close()
     except BaseException:
-        if output is not None:
-            with suppress(OSError):  # of a disk that is full, which was said
-                sink.close()
-            if unfinished != output:
-                logs.notice(f"what was translated so far is in {unfinished}")
+        with suppress(OSError):  # a full disk was already reported
+            sink.close()
+        if unfinished != output:
+            logs.notice(f"what was translated so far is in {unfinished}")
         raise
+
+
+def _write(sink: BinaryIO, name: Path | str, records: Iterable[str]) -> None:
+    with _refusal_named(name):
+        write_records(sink, records)
+        sink.flush()
+
+
+@contextmanager
+def _refusal_named(output: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # its reader has seen enough
+        raise
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "free some space there, or give another name" if is_full else "give another name"
+        raise AiaynError(f"cannot write {output}: {error.strerror}", hint) from error
 
 
 def give_unfinished(
     error: BaseException, result: Callable[[str], Result], take: Callable[[Result], None] | None
 ) -> None:
-    """Hand over the result of what was done before an error, since it stands nowhere else.
-
-    `result` makes it, told why it is not whole, and `take` prints it; None = nobody reads it.
-    """
+    """Give `take` the result of what was done before an error, which `result` makes, told why it is not whole."""
     if take is None or isinstance(error, BrokenPipeError):
         return
     why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
@@ -97,16 +103,3 @@ def give_unfinished(
         take(result(why))
     except OSError as further:  # the error itself is what a person should know first
         logs.warning(str(further))
-
-
-@contextmanager
-def _refusal_named(output: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:  # its reader has seen enough
-        raise
-    except OSError as error:
-        where = "stdout" if output is None else output
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "free some space there, or give another name" if is_full else "give another name"
-        raise AiaynError(f"cannot write {where}: {error.strerror}", hint) from error

@@ -1,7 +1,6 @@
 """`translate --score-against`: how likely the model finds given translations."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from aiayn_cli.parsing.tree_text import TreeText, words_of
 from aiayn_cli.parsing.trees import from_text, reduce_tree, words
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.vocab import readable
-from aiayn_cli.translate.formats import FORMATS, InputLine, PairScore
-from aiayn_cli.translate.input import check_input, open_input
+from aiayn_cli.translate.forced_decoding import Details, ForcedDecoder, perplexity
+from aiayn_cli.translate.formats import FORMATS
+from aiayn_cli.translate.input import InputLine, open_input
 from aiayn_cli.translate.load_models import LoadedModels, load_models
-from aiayn_cli.translate.options import OutputOptions, TranslateOptions
+from aiayn_cli.translate.options import TranslateOptions
 from aiayn_cli.translate.output_files import check_outputs, give_unfinished, open_writer
 
 _LONGEST = 1_000  # sub-words of one side: attention over more would take too much memory
@@ -33,10 +33,8 @@ class ScoreAgainstResult:
     log_prob: float  # natural log of the probability of all scored translations together, end tokens included
     tokens: int  # their sub-words and end tokens
     perplexity: float  # exp(-log_prob / tokens)
-    stopped: str | None = None  # why it ended before the last pair; None where it did not
-    # log p and perplexity of each pair, where they are part of the result; where the output is JSON, the objects that
-    # are written
-    scores: tuple[tuple[float, float] | Mapping[str, Any], ...] | None = None
+    stopped: str | None = None  # why it ended before the last pair; None if it did not
+    scores: tuple[Any, ...] | None = None  # for each pair, LineFormat.score_result(); None = written
 
     def summary(self) -> str:
         missing = f", {self.unscored_lines:,} without a score" if self.unscored_lines else ""
@@ -61,30 +59,33 @@ def run_score_against(
         AiaynError: no such model, file or device; files of different lengths; a line without a tree for a parser.
     """
     text, output = replace(options.text, prefix=target), options.output
-    check_input(text)
+    input_format, output_format = FORMATS[text.format], FORMATS[output.style.format]
     check_outputs(output, text.source, target)
-    with open_input(text, second_is_target=True) as lines:
+    with open_input(text, input_format.read, second_is_target=True) as lines:
         loaded = load_models(options)
-        scorer = _PairScorer(loaded, output, str(target))
+        scorer = _PairScorer(loaded, str(target))
+        results: list[Any] = []
 
         def result(stopped: str | None = None) -> ScoreAgainstResult:
             return ScoreAgainstResult(
                 models=loaded.names,
                 lines=scorer.lines,
                 unscored_lines=scorer.unscored,
-                broken_records=scorer.unreadable if lines.format.is_strict else 0,
+                broken_records=scorer.unreadable if input_format.is_strict else 0,
                 log_prob=scorer.log_prob,
                 tokens=scorer.tokens,
-                perplexity=_perplexity(scorer.log_prob, scorer.tokens),
+                perplexity=perplexity(scorer.log_prob, scorer.tokens),
                 stopped=stopped,
-                scores=tuple(scorer.kept) if output.keep else None,
+                scores=tuple(results) if output.keep else None,
             )
 
         with open_writer(output.path, silent=output.silent) as write:
-            scored = ((len(group), scorer.score(group)) for group in lines.groups())
+            scored = ((len(group), list(scorer.score(group))) for group in lines.groups())
             try:
-                for records in lines.followed(scored, "scoring"):
-                    write(records)
+                for group in lines.followed(scored, "scoring"):
+                    found = [output_format.score_result(line, details) for line, details in group]
+                    results += found if output.keep else []
+                    write(map(output_format.write_score, found))
             except (AiaynError, OSError, KeyboardInterrupt) as error:
                 give_unfinished(error, result, take_unfinished)
                 raise
@@ -96,45 +97,33 @@ def run_score_against(
 class _PairScorer:
     """Scores pairs and counts them, as ScoreAgainstResult shows it."""
 
-    def __init__(self, loaded: LoadedModels, output: OutputOptions, name: str) -> None:
-        self._codec, self._second_pass = loaded.codec, loaded.translator.second_pass()
+    def __init__(self, loaded: LoadedModels, target: str) -> None:
+        self._codec, self._decoder, self._target = loaded.codec, ForcedDecoder(loaded.translator), target
         self._longest = min(_LONGEST, loaded.translator.max_positions - 1)  # room for EOS
-        self._trees, self._name = TreeText(loaded.codec.text) if loaded.codec.text.trees else None, name
-        self._format, self._keep = FORMATS[output.style.format], output.keep
-        self.kept: list[tuple[float, float] | Mapping[str, Any]] = []
+        self._trees = TreeText(loaded.codec.text) if loaded.codec.text.trees else None
         self.lines = self.unscored = self.unreadable = self.tokens = 0
         self.log_prob = 0.0
 
-    def score(self, group: Sequence[InputLine]) -> list[str]:
+    def score(self, group: Sequence[InputLine]) -> Iterator[tuple[InputLine, Details]]:
+        """Each line with the scores of its translation; without tokens if it cannot be scored."""
         src = self._codec.encode([line.text for line in group])
         targets = [line.prefix if self._trees is None else self._sequence(self._trees, line) for line in group]
-        tgt = self._codec.encode_tgt(targets)
+        pairs = list(zip(src, self._codec.encode_tgt(targets), strict=True))
         can_be_scored = [
-            not is_blank(line.text) and not is_blank(line.prefix) and max(len(s), len(t)) <= self._longest
-            for line, s, t in zip(group, src, tgt, strict=True)
+            not is_blank(line.text) and not is_blank(line.prefix) and max(map(len, pair)) <= self._longest
+            for line, pair in zip(group, pairs, strict=True)
         ]
-        forced = iter(
-            self._second_pass.force([(s, t) for s, t, can in zip(src, tgt, can_be_scored, strict=True) if can])
-        )
-        records = []
-        for line, ids, can in zip(group, tgt, can_be_scored, strict=True):
-            score = PairScore(math.nan, math.nan, ())
-            if can:
-                found = next(forced)
-                pieces = [*self._codec.tgt_pieces(ids), "</s>"]
-                tokens = list(zip(pieces, found.token_log_probs, strict=True))
-                score = PairScore(found.log_prob, _perplexity(found.log_prob, len(tokens)), tokens)
-            self._count(line, score)
-            records.append(self._format.write_score(line, score))
-        return records
+        forced = iter(self._decoder.force([pair for pair, can in zip(pairs, can_be_scored, strict=True) if can]))
+        for line, (_, tgt), can in zip(group, pairs, can_be_scored, strict=True):
+            details = Details(tuple(self._decoder.tokens(tgt, next(forced))) if can else ())
+            self._count(line, details)
+            yield line, details
 
-    def _count(self, line: InputLine, score: PairScore) -> None:
+    def _count(self, line: InputLine, details: Details) -> None:
         self.lines += 1
-        if self._keep:
-            self.kept.append(self._format.score_in_result(line, score))
-        if score.tokens:
-            self.log_prob += score.log_prob
-            self.tokens += len(score.tokens)
+        if details.tokens:
+            self.log_prob += details.log_prob
+            self.tokens += len(details.tokens)
             return
         self.unscored += 1
         self.unreadable += bool(line.error)
@@ -146,25 +135,18 @@ class _PairScorer:
         """What a parser would have to write for the tree that is given for a line; "" for a blank one."""
         if is_blank(line.prefix):
             return ""
-        tree = reduce_tree(from_text(line.prefix, self._name, line.number), functions=True)
+        tree = reduce_tree(from_text(line.prefix, self._target, line.number), functions=True)
         if not is_blank(line.text):
             self._check_words(words(tree), words_of(line.text), line.number)
         return trees.linearise(tree) if tree else ""
 
     def _check_words(self, written: Sequence[str], given: Sequence[str], number: int) -> None:
-        """Compare the words of a tree with its line's, also where the recipe's sequences hold none."""
-        place, hint = f"{self._name}:{number}", "give for each line a tree over its words"
-        if len(written) != len(given):  # its n-th tag would stand for no n-th word
+        """Compare the words of a tree with its line's, even if the recipe's sequences hold none."""
+        place, hint = f"{self._target}:{number}", "give for each line a tree over its words"
+        if len(written) != len(given):  # the n-th tag must stand for the n-th word
             raise DataError(
                 f"{place}: the tree's words are {len(written):,}, but those of its line {len(given):,}", hint
             )
         for nth, (in_tree, in_line) in enumerate(zip(written, given, strict=True), start=1):
             if readable(in_tree) != readable(in_line):
                 raise DataError(f"{place}: word {nth:,} of the tree is {in_tree}, but that of its line {in_line}", hint)
-
-
-def _perplexity(log_prob: float, tokens: int) -> float:
-    """exp(-log p / tokens), infinite where that is too large for a float, NaN for no tokens."""
-    if tokens == 0:
-        return math.nan
-    return math.exp(-log_prob / tokens) if -log_prob / tokens < 700 else math.inf

@@ -1,34 +1,36 @@
 """Runs a whole translation: lines from a file or a pipe, shared among workers, answers written in order."""
 
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
+
+import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.run_checkpoints import find_model
-from aiayn_cli.device import device_of_each
+from aiayn_cli.device import device_of_each, is_out_of_memory
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.processes import Processes
+from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.processes import Processes, available_cores
 from aiayn_cli.text.lines import is_blank
-from aiayn_cli.translate.aids.attention_page import AttentionPicture
-from aiayn_cli.translate.formats import InputLine, Output
-from aiayn_cli.translate.input import InputLines, check_input, open_input
-from aiayn_cli.translate.options import OutputOptions, TranslateOptions
+from aiayn_cli.translate.aids.attention_page import AttentionPicture, draw_attention
+from aiayn_cli.translate.aids.markup import MarkupTranslator
+from aiayn_cli.translate.forced_decoding import Details, ForcedDecoder
+from aiayn_cli.translate.formats import FORMATS
+from aiayn_cli.translate.input import InputLine, WorkTime, is_typed, open_input
+from aiayn_cli.translate.load_models import LoadedModels, load_models
+from aiayn_cli.translate.options import TranslateOptions
 from aiayn_cli.translate.output_files import check_outputs, give_unfinished, open_writer
 from aiayn_cli.translate.score_against import run_score_against
-from aiayn_cli.translate.trust.flags import FLAGS
-from aiayn_cli.translate.trust.notices import LineNotice, LineNotices
-from aiayn_cli.translate.trust.retry import SuspectCounts
-from aiayn_cli.translate.worker import Answer, ModelInfo, Task, WorkerPlace, start_worker
+from aiayn_cli.translate.translator import LineNotice, LineNotices, Translation
+from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks
+from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged, SuspectCounts, report_record
 
 __all__ = ["run_score_against", "run_translate"]
 
 WriteRecords = Callable[[Iterable[str]], None]
-TakenTask = TypeVar("TakenTask")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class TranslateResult:
 
     models: tuple[str, ...]  # the checkpoints that were used
     lines: int  # read and written (times n-best)
-    blank_lines: int  # those of these that were blank and stayed so
+    blank_lines: int  # blank lines among them, which stayed so
     unreadable_lines: int  # those with bytes that are not text, or broken JSON; their translation is blank
     broken_records: int  # unreadable_lines, where the input is JSON
     split_lines: int  # those too long for one pass
@@ -47,10 +49,8 @@ class TranslateResult:
     repaired_lines: int  # those with a tree that had to be repaired
     seconds: float  # of work on lines, without loading and without waiting for lines
     lines_per_second: float  # speed
-    stopped: str | None = None  # why it ended before the last line; None where it did not
-    # the outputs for each line, where they are part of the result; where the output is JSON, the objects that are
-    # written
-    translations: tuple[tuple[Output | Mapping[str, Any], ...], ...] | None = None
+    stopped: str | None = None  # why it ended before the last line; None if it did not
+    translations: tuple[tuple[Any, ...], ...] | None = None  # for each line, LineFormat.results(); None = written
 
     def summary(self) -> str:
         remarks = (
@@ -64,6 +64,27 @@ class TranslateResult:
         return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {speed} a second{counted}"
 
 
+@dataclass(frozen=True)
+class Task:
+    """Lines to translate together."""
+
+    lines: Sequence[InputLine]  # in order, their numbers without gaps
+    drawings: int | None = None  # passes whose attention is drawn, at most; None = no page is written
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of a task: all lines, or with --on-suspect fail those before the first suspect one."""
+
+    judged: Sequence[Judged]  # for each line
+    results: Sequence[Sequence[Any]]  # for each line, LineFormat.results()
+    report: Sequence[str]  # for each line; empty without a report
+    suspect: tuple[str, ...]  # flags of the line where the work stops
+    notices: Sequence[LineNotice]
+    drawings: Sequence[str]  # attention of the first passes, as encode_example() writes it
+    undrawn: int  # how many further passes there were, if any were drawn
+
+
 def run_translate(
     options: TranslateOptions, take_unfinished: Callable[[TranslateResult], None] | None = None
 ) -> TranslateResult:
@@ -73,29 +94,24 @@ def run_translate(
     is not UTF-8 or holds NUL, with a warning. Lines that come slowly are answered one by one.
 
     Args:
-        options: all of them.
+        options: all options of the run.
         take_unfinished: called with the result of the lines before an error, or Ctrl-C, that ends the work.
 
     Raises:
-        AiaynError: no such model, file or device; input that is not what it should be; a model and a vocabulary that
-            do not belong together; a process that ended before its work was done.
+        AiaynError: no such model, file or device; invalid input; a model and a vocabulary that do not belong together;
+            a process that ended before its work was done.
     """
     text, output = options.text, options.output
-    check_input(text)
     check_outputs(output, text.source, text.prefix, text.glossary)
     models = tuple(map(find_model, options.engine.models or (None,)))
-    options = replace(options, engine=replace(options.engine, models=models))  # the same ones in each process
+    options = replace(options, engine=replace(options.engine, models=models))  # the same models in each process
     devices = device_of_each(options.engine.gpus, options.engine.device)
     with ExitStack() as files:
-        lines = files.enter_context(open_input(text))
-        info, answers = files.enter_context(_workers(options, devices))
-        writer = _AnswerWriter(
-            output,
-            lines,
-            info,
-            files.enter_context(open_writer(output.path, silent=output.silent)),
-            files.enter_context(open_writer(output.report, silent=output.report is None)),
-        )
+        lines = files.enter_context(open_input(text, FORMATS[text.format].read))
+        title, answers = files.enter_context(_workers(options, devices))
+        write = files.enter_context(open_writer(output.path, silent=output.silent))
+        write_report = files.enter_context(open_writer(output.report, silent=output.report is None))
+        writer = _AnswerWriter(options, lines.name, write, write_report)
         work_time = WorkTime()
         tasks = (Task(group, writer.picture.room) for group in lines.groups(len(devices)))
         numbered = ((len(task.lines), (task, answer)) for task, answer in answers(work_time.taken(tasks)))
@@ -104,49 +120,151 @@ def run_translate(
                 writer.take(task, answer)
                 work_time.finished()
         except (AiaynError, OSError, KeyboardInterrupt) as error:
-            writer.finish_early(error)
-            if not isinstance(error, BrokenPipeError):  # its reader has seen enough, and wants no more words
+            writer.finish_early(title, error)
+            if not isinstance(error, BrokenPipeError):  # whose reader wants to hear no more
                 logs.notice(f"{writer.result(work_time.seconds).summary()}; then it was stopped")
             give_unfinished(error, lambda why: writer.result(work_time.seconds, why), take_unfinished)
             raise
         done = writer.result(work_time.seconds)
-    writer.finish()
+    writer.finish(title)
     return done
 
 
 @contextmanager
 def _workers(
     options: TranslateOptions, devices: list[str]
-) -> Iterator[tuple[ModelInfo, Callable[[Iterable[Task]], Iterable[tuple[Task, Answer]]]]]:
-    places = [WorkerPlace(device, rank, len(devices), logs.verbosity()) for rank, device in enumerate(devices)]
-    if len(places) == 1:
-        info, work = start_worker(options, places[0])
-        yield info, lambda tasks: ((task, work(task)) for task in tasks)
+) -> Iterator[tuple[str, Callable[[Iterable[Task]], Iterable[tuple[Task, Answer]]]]]:
+    """Load the models on each device; gives a title for them, and what answers tasks in order."""
+    if len(devices) == 1:
+        title, work = start_worker(options, devices[0])
+        yield title, lambda tasks: ((task, work(task)) for task in tasks)
         return
     names = [f"process {rank} of {len(devices)} ({device})" for rank, device in enumerate(devices, start=1)]
-    arguments = [(options, place) for place in places]
-    with Processes[ModelInfo, Task, Answer](start_worker, arguments, names) as processes:
+    threads = max(available_cores() // len(devices), 1)
+    arguments = [(options, device, threads, logs.verbosity(), rank) for rank, device in enumerate(devices)]
+    with Processes[str, Task, Answer](_start_process, arguments, names) as processes:
         logs.notice(f"{len(devices)} processes, on {', '.join(dict.fromkeys(devices))}")
         yield processes.info, processes.map
+
+
+def _start_process(
+    options: TranslateOptions, device: str, threads: int, verbosity: int, rank: int
+) -> tuple[str, Callable[[Task], Answer]]:
+    logs.setup(verbosity, rank)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(threads)
+    return start_worker(options, device)
+
+
+def start_worker(options: TranslateOptions, device: str) -> tuple[str, Callable[[Task], Answer]]:
+    """Load the models on a device; gives a title for them, and what answers tasks."""
+    notices: list[LineNotice] = []
+    # Who waits to type the first line need not wait for the check of the weights.
+    loaded = load_models(options, device, notices.append, check_in_background=is_typed(options.text.source))
+    first = loaded.checkpoints[0]
+    title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
+    return title, _Worker(options, loaded, notices)
+
+
+class _Worker:
+    """Translates and checks lines with models that are loaded."""
+
+    def __init__(self, options: TranslateOptions, loaded: LoadedModels, notices: list[LineNotice]) -> None:
+        first, markup = loaded.checkpoints[0], options.text.markup
+        self._output, self._notices = options.output, notices
+        self._style, self._format = options.output.style, FORMATS[options.output.style.format]
+        self._confirm, self._glossary = loaded.confirm, loaded.glossary
+        self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if markup else loaded.translator
+        self._forced = ForcedDecoder(loaded.translator)
+        self._trees = TreeText(first.text) if first.text.trees else None
+        checks = OutputChecks(
+            first.src_lang, first.tgt_lang, trees=self._trees, glossary=loaded.glossary, markup=markup
+        )
+        self._judge = Judge(self._translator, checks, options.output.on_suspect, is_text=self._trees is None)
+
+    def __call__(self, task: Task) -> Answer:
+        """Translate the lines of a task.
+
+        Raises:
+            AiaynError: memory ran out, or the models are damaged or give NaN.
+        """
+        self._confirm()
+        try:
+            return self._answer(task)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            first, last = task.lines[0].number, task.lines[-1].number
+            fewer = max(self._translator.decoding.batch_tokens // 2, 1)
+            raise AiaynError(
+                f"memory ran out between lines {first:,} and {last:,}: {str(error).partition('. ')[0]}",
+                f"try --batch-tokens {fewer}, or a smaller --beam or --nbest",
+            ) from error
+
+    def _answer(self, task: Task) -> Answer:
+        lines, judged = task.lines, self._judged(task.lines)
+        suspect: tuple[str, ...] = ()
+        if self._output.on_suspect == "fail":
+            stop = next((number for number, each in enumerate(judged) if each.flags), len(judged))
+            suspect = judged[stop].flags if stop < len(judged) else ()
+            lines, judged = lines[:stop], judged[:stop]
+        answers = list(zip(lines, judged, strict=True))
+        details = iter(self._details(judged))
+        results = [
+            self._format.results(line, each.outputs, [next(details) for _ in each.outputs], self._style)
+            for line, each in answers
+        ]
+        report = [self._report(line, each) for line, each in answers if self._output.report is not None]
+        drawings, undrawn = draw_attention(self._forced, lines, judged, task.drawings)
+        notices = self._notices.copy()
+        self._notices.clear()
+        return Answer(judged, results, report, suspect, notices, drawings, undrawn)
+
+    def _judged(self, lines: Sequence[InputLine]) -> list[Judged]:
+        texts = [line.text for line in lines]
+        prefixes = [line.prefix for line in lines] if any(line.prefix for line in lines) else []
+        outputs = self._translator.translate_n_best(texts, lines[0].number, prefixes)
+        judged = self._judge.judge(texts, outputs, prefixes)
+        if self._trees is None:
+            return judged
+        return [
+            each if each.replaced_by else replace(each, outputs=self._as_trees(self._trees, line, each.outputs))
+            for line, each in zip(lines, judged, strict=True)
+        ]
+
+    def _as_trees(self, trees: TreeText, line: InputLine, outputs: Sequence[Translation]) -> list[Translation]:
+        """A parser's outputs as bracketed trees on one line; a repair of the best one is reported."""
+        found = [trees.restore_text(line.text, output.text) for output in outputs]
+        if repairs := found[0][1]:
+            what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
+            self._notices.append(LineNotice("repaired", f"line {line.number:,}: the tree was repaired: {what}"))
+        return [replace(output, text=text) for output, (text, _) in zip(outputs, found, strict=True)]
+
+    def _details(self, judged: Sequence[Judged]) -> Sequence[Details | None]:
+        outputs = [output for each in judged for output in each.outputs]
+        if not self._format.needs_details(self._style):
+            return [None] * len(outputs)
+        return self._forced.details(outputs, with_alignment=self._style.alignments)
+
+    def _report(self, line: InputLine, judged: Judged) -> str:
+        more: dict[str, object] = {"error": line.error} if line.error else {}
+        if self._glossary is not None and "glossary_missed" in judged.flags:
+            missing = self._glossary.missing(line.text, judged.outputs[0].text)
+            more["missing_terms"] = [f"{term.source} = {'|'.join(term.targets)}" for term in missing]
+        return report_record(line.number, line.text, judged, (line.fields or {}).get("id"), more)
 
 
 class _AnswerWriter:
     """Takes the answers in order: writes, reports, counts, draws."""
 
-    def __init__(
-        self,
-        options: OutputOptions,
-        lines: InputLines,
-        info: ModelInfo,
-        write: WriteRecords,
-        write_report: WriteRecords,
-    ) -> None:
-        self.picture = AttentionPicture(options.attention)
-        self._keep, self._input, self._info = options.keep, lines, info
+    def __init__(self, options: TranslateOptions, source: str, write: WriteRecords, write_report: WriteRecords) -> None:
+        self._options, self._source = options, source
+        self._format, self._style = FORMATS[options.output.style.format], options.output.style
         self._write, self._write_report = write, write_report
+        self.picture = AttentionPicture(options.output.attention)
         self._lines = self._blank = 0
         self._notices, self._suspects = LineNotices(), SuspectCounts()
-        self._kept: list[tuple[Output | Mapping[str, Any], ...]] = []
+        self._kept: list[tuple[Any, ...]] | None = [] if options.output.keep else None
 
     def take(self, task: Task, answer: Answer) -> None:
         """Write and count an answer.
@@ -154,32 +272,37 @@ class _AnswerWriter:
         Raises:
             AiaynError: a line looks wrong, and the work stops there; the lines before it are written.
         """
-        done = task.lines[: len(answer.records)]
-        for line in done:
-            self._count(line)
-        for each in answer.notices:
-            self._notices.take(each)
-        self._write(record for records in answer.records for record in records)
+        for line, judged in zip(task.lines, answer.judged, strict=False):
+            self._lines += 1
+            self._suspects.take(judged)
+            if line.error:
+                what = f"{self._source}:{line.number}: {line.error}: left blank"
+                self._notices.take(LineNotice("unreadable", what))
+            elif is_blank(line.text):
+                self._blank += 1
+        for notice in answer.notices:
+            self._notices.take(notice)
+        self._write(self._format.write(result, self._style) for results in answer.results for result in results)
         self._write_report(answer.report)
         self.picture.take(answer.drawings, answer.undrawn)
-        for judged in answer.judged:
-            self._suspects.take(judged)
-        self._kept += answer.kept
+        if self._kept is not None:
+            self._kept += map(tuple, answer.results)
         if answer.suspect:
             raise AiaynError(
-                f"{self._input.name}:{task.lines[len(done)].number}: the translation is suspect: "
+                f"{self._source}:{task.lines[len(answer.judged)].number}: the translation is suspect: "
                 + "; ".join(f"{flag.replace('_', ' ')} ({FLAGS[flag]})" for flag in answer.suspect),
                 "--on-suspect retry searches again, and --report FILE shows all such lines",
             )
 
     def result(self, seconds: float, stopped: str | None = None) -> TranslateResult:
-        counts: Counter[Any] = self._notices.counts
+        counts = self._notices.counts
+        is_strict = FORMATS[self._options.text.format].is_strict
         return TranslateResult(
-            models=self._info.models,
+            models=tuple(map(str, self._options.engine.models)),
             lines=self._lines,
             blank_lines=self._blank,
             unreadable_lines=counts["unreadable"],
-            broken_records=counts["unreadable"] if self._input.format.is_strict else 0,
+            broken_records=counts["unreadable"] if is_strict else 0,
             split_lines=counts["split"],
             suspect_lines=self._suspects.suspect,
             mended_lines=self._suspects.mended,
@@ -188,67 +311,20 @@ class _AnswerWriter:
             seconds=seconds,
             lines_per_second=self._lines / max(seconds, 1e-9),
             stopped=stopped,
-            translations=tuple(self._kept) if self._keep else None,
+            translations=None if self._kept is None else tuple(self._kept),
         )
 
-    def finish(self) -> None:
+    def finish(self, title: str) -> None:
         self._notices.sum_up()
-        self._write_page()
+        self.picture.write(f"Attention of {title}")
         if summary := self._suspects.summary():
             logs.notice(summary)
 
-    def finish_early(self, error: BaseException) -> None:
+    def finish_early(self, title: str, error: BaseException) -> None:
         try:
             if isinstance(error, BrokenPipeError):
-                self._write_page()
+                self.picture.write(f"Attention of {title}")
             else:
-                self.finish()
+                self.finish(title)
         except (AiaynError, OSError) as further:
             logs.warning(str(further))
-
-    def _write_page(self) -> None:
-        self.picture.write(f"Attention of {self._info.title}")
-
-    def _count(self, line: InputLine) -> None:
-        self._lines += 1
-        if line.error:
-            what = f"{self._input.name}:{line.number}: {line.error}: left blank"
-            self._notices.take(LineNotice("unreadable", what))
-        elif is_blank(line.text):
-            self._blank += 1
-
-
-class WorkTime:
-    """Counts the seconds in which there was work, not those of waiting for a person who types or for a slow pipe.
-
-    There is work from when a task is taken until its answer is written; overlaps count once. Tasks may be taken in
-    another thread than the one that writes their answers.
-
-    Args:
-        clock: gives seconds, of which only the differences count.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._open = 0  # tasks that were taken, and whose answers are not written
-        self._since = self._before = 0.0
-
-    def taken(self, tasks: Iterable[TakenTask]) -> Iterator[TakenTask]:
-        for task in tasks:
-            with self._lock:
-                if not self._open:
-                    self._since = self._clock()
-                self._open += 1
-            yield task
-
-    def finished(self) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open:
-                self._before += self._clock() - self._since
-
-    @property
-    def seconds(self) -> float:
-        with self._lock:
-            return self._before + (self._clock() - self._since if self._open else 0.0)

@@ -18,11 +18,11 @@ from translate import read
 from aiayn_cli import logs
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import compare
+from aiayn_cli.translate.forced_decoding import ForcedDecoder
 from aiayn_cli.translate.load_models import LoadedModels, load_models
 from aiayn_cli.translate.options import EngineOptions, TranslateOptions
 from aiayn_cli.translate.search.beam import length_penalty
-from aiayn_cli.translate.translation import Translation
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.translator import Translation, Translator
 
 KINDS = {"fp32": ("fp32", False), "bf16": ("bf16", False), "int8": ("auto", True)}  # precision, 8-bit weights
 
@@ -77,7 +77,7 @@ def load(model: Path, kind: str) -> LoadedModels:
 def mean_score(judge: Translator, translations: list[Translation]) -> float:
     """What another translator thinks of outputs: the mean of their scores, as beam search ranks them."""
     parts = [part for translation in translations for part in translation.parts]
-    forced = judge.second_pass().force([(part.src, part.tgt) for part in parts])
+    forced = ForcedDecoder(judge).force([(part.src, part.tgt) for part in parts])
     scores = [each.log_prob / length_penalty(len(each.token_log_probs), judge.decoding.alpha) for each in forced]
     return sum(scores) / len(scores)
 
@@ -85,7 +85,7 @@ def mean_score(judge: Translator, translations: list[Translation]) -> float:
 def token_log_prob(models: LoadedModels, lines: list[str], references: list[str]) -> float:
     """Natural log p of a token of the references, the end tokens included, on average."""
     pairs = list(zip(models.codec.encode(lines), models.codec.encode_tgt(references), strict=True))
-    found = [p for forced in models.translator.second_pass().force(pairs) for p in forced.token_log_probs]
+    found = [p for forced in ForcedDecoder(models.translator).force(pairs) for p in forced.token_log_probs]
     return math.fsum(found) / len(found)
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.attention_maps import attention_maps
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
@@ -59,9 +58,7 @@ def test_nothing_to_score_gives_nothing(make_model: ModelMaker) -> None:
     assert force_decode([make_model()], [], device=CPU, batch_tokens=100) == []
 
 
-def test_a_model_that_is_no_transformer_is_scored_but_shows_no_attention(make_model: ModelMaker) -> None:
+def test_a_model_that_is_not_a_transformer_is_scored(make_model: ModelMaker) -> None:
     model = make_model(kind="recurrent")
     [found] = force_decode([model], PAIRS[:1], device=CPU, batch_tokens=100)
     assert found.token_log_probs == pytest.approx(one_by_one(model, *PAIRS[0]), abs=1e-4)
-    with pytest.raises(AiaynError, match="no Transformer"):
-        force_decode([model], PAIRS[:1], device=CPU, batch_tokens=100, with_attention=True)

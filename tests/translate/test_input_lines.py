@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.translate.formats import InputLine
-from aiayn_cli.translate.input import InputLines
+from aiayn_cli.translate.formats import FORMATS
+from aiayn_cli.translate.input import InputLine, InputLines
 from aiayn_cli.translate.options import FormatName, TextOptions
 
 
@@ -17,7 +17,7 @@ def read(
 ) -> list[InputLine]:
     options = TextOptions(source="in", format=name, prefix=Path("prefixes"))
     second = None if prefixes is None else io.BytesIO(prefixes)
-    lines = InputLines(options, io.BytesIO(content), second, second_is_target=second_is_target)
+    lines = InputLines(options, FORMATS[name].read, io.BytesIO(content), second, second_is_target=second_is_target)
     return [line for block in lines.blocks() for line in block]
 
 

@@ -14,13 +14,12 @@ from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
-from aiayn_cli.translate.forced_decoding import Forced, SecondPass
+from aiayn_cli.translate.forced_decoding import Forced, ForcedDecoder
 from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup
-from aiayn_cli.translate.translation import Translation
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.translator import Translation, Translator
 from aiayn_cli.translate.trust.flags import OutputChecks
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
@@ -67,7 +66,6 @@ def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
     line = " ".join(sentences)
     found = translator.translate(["der hund", line])
     assert found == [translator.translate(["der hund"])[0], " ".join(translator.translate(sentences))]
-    assert translator.notices.counts["split"] == 1
     assert "line 2 has" in capsys.readouterr().err
 
 
@@ -106,7 +104,6 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
 def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
     translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
     translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
-    assert translator.notices.counts["split"] == 9
     err = capsys.readouterr().err
     assert err.count("sub-words, more than 250") == 5
     assert "line 1,001 has" in err
@@ -125,7 +122,7 @@ def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it
     assert found[0].log_prob == pytest.approx(before[0].log_prob + after[0].log_prob, rel=1e-4)
     assert [part.word for part in found[0].parts] == ["", word, ""]
     assert "truncated" in OutputChecks("de", "en").flags(word, alone[0])
-    details = translator.second_pass().details(found, with_alignment=True)
+    details = ForcedDecoder(translator).details(found, with_alignment=True)
     assert [piece for piece, _ in details[0].tokens].count(f"\u2581{word}") == 1
     n_before = len(before[0].text.split())
     assert details[0].alignment[n_before] == (2, n_before)
@@ -139,23 +136,23 @@ def test_the_attention_to_a_very_long_line_is_held_in_portions(
 ) -> None:
     lines = ["der hund läuft", "die katze", "", "eine maus sieht die katze"]
     found = [outputs[0] for outputs in translator.translate_n_best(lines)]
-    second_pass = translator.second_pass()
-    expected = second_pass.details(found, with_alignment=True)
+    decoder = ForcedDecoder(translator)
+    expected = decoder.details(found, with_alignment=True)
     asked = []
-    force = SecondPass.force
+    force = ForcedDecoder.force
 
-    def counted(self: SecondPass, pairs: Sequence[Any], *, with_attention: bool = False) -> list[Forced]:
+    def counted(self: ForcedDecoder, pairs: Sequence[Any], *, with_attention: bool = False) -> list[Forced]:
         asked.append(len(pairs))
         return force(self, pairs, with_attention=with_attention)
 
-    monkeypatch.setattr(SecondPass, "force", counted)
+    monkeypatch.setattr(ForcedDecoder, "force", counted)
     monkeypatch.setattr("aiayn_cli.translate.forced_decoding.MOST_WEIGHTS", 1)
-    portions = second_pass.details(found, with_alignment=True)
+    portions = decoder.details(found, with_alignment=True)
     assert [each.alignment for each in portions] == [each.alignment for each in expected]
     for ours, theirs in zip(portions, expected, strict=True):
         assert dict(ours.tokens) == pytest.approx(dict(theirs.tokens), abs=1e-4)
     assert asked == [1, 1, 1]
-    second_pass.details(found)
+    decoder.details(found)
     assert asked == [1, 1, 1, 3]
 
 
@@ -189,12 +186,14 @@ def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
     assert stop.looks <= 3 + threads
 
 
-def test_learned_positions_are_never_overrun(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+def test_learned_positions_are_never_overrun(
+    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = make_model(positions="learned", max_positions=19)
     translator = Translator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
     found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
     assert all(found)
-    assert translator.notices.counts["split"] == 1
+    assert "line 2 has" in capsys.readouterr().err
 
 
 # ---- what one call asks for beside the recipe's settings
@@ -226,11 +225,10 @@ def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
     assert f"line 7: what its prefix holds beyond {limit} sub-words is left out" in capsys.readouterr().err
 
 
-def test_lines_that_are_translated_again_are_neither_counted_nor_named_again(
+def test_lines_that_are_translated_again_are_not_named_again(
     translator: Translator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator.translate_n_best([" ".join(random_lines(60, longest=18))], None, ["\u4e2d"])
-    assert translator.notices.counts["split"] == 0
     assert capsys.readouterr().err == ""
 
 
@@ -249,6 +247,4 @@ def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator:
     assert all(
         len(part.tgt) <= 2 and len(part.src) <= 4 for [each] in variant.translate_n_best(lines) for part in each.parts
     )
-    assert variant.notices.counts["split"] > 0
-    assert translator.notices.counts["split"] == 0
     assert translator.translate_n_best(lines) == before

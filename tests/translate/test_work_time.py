@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from translation_models import translate_options
 
-from aiayn_cli.translate.session import WorkTime, run_translate
+from aiayn_cli.translate.input import WorkTime
+from aiayn_cli.translate.session import run_translate
 
 
 class Clock:

@@ -13,8 +13,8 @@ from aiayn_cli.files import write_output
 from aiayn_cli.model.attention_maps import AttentionMaps
 from aiayn_cli.pages.page import render_page
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.forced_decoding import SecondPass
-from aiayn_cli.translate.formats import InputLine
+from aiayn_cli.translate.forced_decoding import ForcedDecoder
+from aiayn_cli.translate.input import InputLine
 from aiayn_cli.translate.trust.retry import Judged
 
 _MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
@@ -63,7 +63,7 @@ def attention_page(title: str, examples: Sequence[str]) -> str:
 
 
 def draw_attention(
-    second_pass: SecondPass, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
+    second_pass: ForcedDecoder, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
 ) -> tuple[list[str], int]:
     """Look at the best output for each line.
 

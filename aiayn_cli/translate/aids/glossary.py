@@ -11,9 +11,9 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import is_blank, read_file
+from aiayn_cli.text.scripts import WITHOUT_BLANKS, is_written_without_blanks
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.search.constrained import Constraint, WordPieces
-from aiayn_cli.translate.split import WITHOUT_BLANKS, is_dense
 
 _ANCHORS = ("。", ",", ".", "a")  # texts after which a word without a blank before it is split into sub-words
 _KEY = 2  # first characters of a term, by which it is looked up
@@ -189,7 +189,7 @@ def _inside_word(text: str, place: int) -> bool:
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
-    return before.isalnum() and after.isalnum() and not (is_dense(before) or is_dense(after))
+    return before.isalnum() and after.isalnum() and not any(map(is_written_without_blanks, (before, after)))
 
 
 def _counts(text: str, phrases: Collection[str]) -> Counter[str]:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from aiayn_cli.config import DecodingConfig
-from aiayn_cli.translate.aids.alignment import Links
+from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
 from aiayn_cli.translate.options import SearchOptions
-from aiayn_cli.translate.translation import Translation
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.translator import Translation, Translator
 
 # Linear in the length of the text: no pattern rescans it from each of its characters.
 ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -261,7 +260,7 @@ class MarkupTranslator:
     ) -> list[list[Translation]]:
         wanted = [number for number, (_, items) in enumerate(taken) if items]
         flat = [each for number in wanted for each in outputs[number]]
-        details = iter(self._translator.second_pass().details(flat, with_alignment=True) if flat else ())
+        details = iter(ForcedDecoder(self._translator).details(flat, with_alignment=True) if flat else ())
         for number in wanted:
             plain, items = taken[number]
             outputs[number] = [

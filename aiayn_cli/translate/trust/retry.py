@@ -11,8 +11,7 @@ from aiayn_cli.config import MOST_HYPOTHESES
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.options import OnSuspect, SearchOptions
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE
-from aiayn_cli.translate.translation import Translation
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.translator import Translation, Translator
 from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks
 
 AnyTranslator = Translator | MarkupTranslator

@@ -9,7 +9,8 @@ from translation_models import make_checkpoint, translate_options
 
 from aiayn_cli.translate.aids import attention_page as page_module
 from aiayn_cli.translate.aids.attention_page import AttentionPicture, draw_attention
-from aiayn_cli.translate.formats import InputLine
+from aiayn_cli.translate.forced_decoding import ForcedDecoder
+from aiayn_cli.translate.input import InputLine
 from aiayn_cli.translate.load_models import LoadedModels, load_models
 from aiayn_cli.translate.trust.retry import Judged
 
@@ -26,7 +27,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModels:
 def passes(loaded: LoadedModels) -> Callable[[int | None], tuple[list[str], int]]:
     lines = [InputLine(number, text) for number, text in enumerate(SOURCES, start=1)]
     judged = [Judged(outputs, ()) for outputs in loaded.translator.translate_n_best(SOURCES)]
-    second_pass = loaded.translator.second_pass()
+    second_pass = ForcedDecoder(loaded.translator)
 
     for each in judged:
         [part] = each.outputs[0].parts
@@ -51,7 +52,7 @@ def test_the_passes_of_a_long_line_show_their_own_part_of_it(loaded: LoadedModel
     text = " ".join(["der hund läuft und die katze springt"] * 12)
     translator = loaded.translator.variant(longest_source=40)
     [outputs] = translator.translate_n_best([text])
-    examples, _ = draw_attention(translator.second_pass(), [InputLine(1, text)], [Judged(outputs, ())], 50)
+    examples, _ = draw_attention(ForcedDecoder(translator), [InputLine(1, text)], [Judged(outputs, ())], 50)
     shown = [json.loads(example) for example in examples]
     assert len(shown) == len(outputs[0].parts) > 2
     assert " ".join(each["source"] for each in shown) == text

@@ -7,7 +7,7 @@ import pytest
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
 from aiayn_cli.translate.options import Sampling, SearchOptions
-from aiayn_cli.translate.translation import ModelPass, Translation
+from aiayn_cli.translate.translator import ModelPass, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.retry import Judge, Judged, OnSuspect, SuspectCounts, report_record
 

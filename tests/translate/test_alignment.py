@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.vocab import Vocab
-from aiayn_cli.translate.aids.alignment import align_words, join_links, word_numbers
+from aiayn_cli.translate.forced_decoding import align_words, join_links, word_numbers
 
 
 @pytest.mark.parametrize(
