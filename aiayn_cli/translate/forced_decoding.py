@@ -16,7 +16,6 @@ from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.search.batches import batches
 from aiayn_cli.translate.translator import ModelPass, Translation, Translator
 
 MOST_LOGITS = 1 << 24  # next-token scores held at once: 64 MB in float32
@@ -83,9 +82,8 @@ def force_decode(
             "Jointly Learning to Align and Translate").
     """
     found: dict[int, Forced] = {}
-    longest = [max(len(src), len(tgt)) for src, tgt in pairs]
     with torch.inference_mode():
-        for batch in batches(longest, batch_tokens=batch_tokens, at_most=len(pairs)):
+        for batch in _batches(pairs, batch_tokens):
             chosen = [pairs[number] for number in batch]
             src = _padded([[*src, EOS_ID] for src, _ in chosen]).to(device)
             tgt_in = _padded([[BOS_ID, *tgt] for _, tgt in chosen]).to(device)
@@ -104,6 +102,15 @@ def force_decode(
                 attention = None if maps is None else maps[row, : len(tgt_ids) + 1, : len(src_ids) + 1]
                 found[number] = Forced(log_probs, attention)
     return [found[number] for number in range(len(pairs))]
+
+
+def _batches(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[int]]:
+    longest = [max(map(len, pair)) + 1 for pair in pairs]
+    order = sorted(range(len(pairs)), key=lambda number: -longest[number])
+    while order:
+        size = max(batch_tokens // longest[order[0]], 1)
+        yield order[:size]
+        del order[:size]
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
