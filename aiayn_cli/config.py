@@ -122,13 +122,15 @@ class ModelConfig:
             *("n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"),
             *("max_positions", "kernel_size"),
         ):
-            _check_at_least(f"model.{name}", getattr(self, name), 1, f"the paper's base model has {_default(name)}")
+            _check_at_least(
+                f"model.{name}", getattr(self, name), 1, f"the paper's base model has {getattr(ModelConfig, name)}"
+            )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
         _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
         if self.kind != "transformer":
             for name in ("norm", "attention_window", "attention_bias"):
-                value, default = getattr(self, name), _default(name)
+                value, default = getattr(self, name), getattr(ModelConfig, name)
                 problem = f"is {value}, but a {self.kind} model has no such thing"
                 _check(value == default, f"model.{name}", problem, f"leave it at {default}, or use kind: transformer")
         problem, hint = f"is {self.d_model}, but", f"use {self.d_model + 1}"
@@ -237,10 +239,6 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
-
-
-def _default(name: str) -> object:
-    return ModelConfig.__dataclass_fields__[name].default
 
 
 def _check(holds: bool, key: str, problem: str, hint: str) -> None:

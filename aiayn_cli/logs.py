@@ -20,29 +20,14 @@ _rank = 0
 _write_above_bar: Callable[[str], None] | None = None  # set while a bar is on the terminal
 
 
-class _Lossy(io.RawIOBase):
-    """Writes to a file descriptor; bytes that it does not take are lost without an error."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def writable(self) -> bool:
-        return True
-
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
-
-    def fileno(self) -> int:
-        return self._descriptor
+class _Lossy(io.FileIO):
+    """Writes to a file; bytes that it does not take are lost without an error."""
 
     def write(self, content: Any, /) -> int:
-        left = bytes(content)
         try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            return super().write(content) or len(content)
         except OSError:  # the disk is full, the terminal or the reader is gone
-            pass
-        return len(content)
+            return len(content)
 
 
 def unfailing(stream: TextIO | None) -> TextIO:
@@ -50,10 +35,10 @@ def unfailing(stream: TextIO | None) -> TextIO:
     if stream is None:
         return Path(os.devnull).open("w", encoding="utf-8")
     try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):  # no file, as in tests
+        file = _Lossy(stream.fileno(), "w", closefd=False)
+    except (OSError, ValueError):  # not a file, as in tests
         return stream
-    return io.TextIOWrapper(io.BufferedWriter(_Lossy(descriptor)), "utf-8", "backslashreplace", line_buffering=True)
+    return io.TextIOWrapper(io.BufferedWriter(file), "utf-8", "backslashreplace", line_buffering=True)
 
 
 class Progress:

@@ -39,7 +39,7 @@ def available_cores() -> int:
 
 
 def default_workers() -> int:
-    """Processes to start where the user does not say."""
+    """Processes to start by default."""
     return min(available_cores(), MOST_WORKERS)
 
 
@@ -66,13 +66,10 @@ def map_in_order(
         return
     names = [f"worker {number + 1}" for number in range(workers)]
     with Processes[None, Item, Result](_without_info, [(make, *arguments)] * workers, names, _worker_killed) as pool:
-        pending: deque[tuple[Item, Future[Result]]] = deque()
-        for item in chain(first, ahead):
-            pending.append((item, pool.submit(item)))
-            if len(pending) >= workers * ITEMS_IN_FLIGHT:
-                item, future = pending.popleft()
-                yield item, future.result()
+        tasks = ((item, pool.submit(item)) for item in chain(first, ahead))
+        pending = deque(islice(tasks, workers * ITEMS_IN_FLIGHT - 1))
         while pending:
+            pending.extend(islice(tasks, 1))
             item, future = pending.popleft()
             yield item, future.result()
 
@@ -86,11 +83,8 @@ def _worker_killed(how: str) -> AiaynError:
 
 
 def _rank_killed(how: str) -> AiaynError:
-    return AiaynError(
-        how,
-        "the kernel sends SIGKILL when memory runs out: try a smaller --batch-tokens, or fewer processes; "
-        "what was written stays",
-    )
+    hint = "the kernel sends SIGKILL when memory runs out: try a smaller --batch-tokens, or fewer processes"
+    return AiaynError(how, f"{hint}; what was written stays")
 
 
 @dataclass(frozen=True)
@@ -171,8 +165,8 @@ class Processes(Generic[Info, Item, Result]):
         except BaseException:
             self.close()
             raise
-        for each_process in self._processes:
-            driver = threading.Thread(target=self._drive, args=(each_process,), name=each_process.name, daemon=True)
+        for started in self._processes:
+            driver = threading.Thread(target=self._drive, args=(started,), name=started.name, daemon=True)
             driver.start()
             self._drivers.append(driver)
 
@@ -189,14 +183,12 @@ class Processes(Generic[Info, Item, Result]):
         return future
 
     def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-        """Do the work on each item; results come while the next item is still awaited.
-
-        Another thread takes the items as processes get free, at most two per process ahead of the reader.
+        """Do the work on each item, which another thread takes, at most two per process ahead of the reader.
 
         Yields:
             Each item with its result, in the order of the items, as soon as it is there.
         Raises:
-            AiaynError: a process ended; the results of all items before the one it worked on were given.
+            AiaynError: a process ended, after the results of the items before the one it worked on.
             BaseException: what taking an item or working on it raised, after the results before it.
         """
 
@@ -311,11 +303,8 @@ def _read_in_thread(items: Iterable[Item], most: int) -> "queue.Queue[Item | Bas
 
 
 def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
-    """Group items as they arrive, while a thread goes on reading: single ones from a slow source, many from a fast one.
+    """Group items as they arrive, while a thread reads on: single ones from a slow source, many from a fast one.
 
-    Args:
-        blocks: items as they arrive; reading one may take any time.
-        at_most: items in one group.
     Yields:
         1 to at_most items, in order; waits only if none has arrived.
     Raises:
@@ -337,11 +326,7 @@ def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
 
 
 def read_ahead(items: Iterator[Item], ahead: int) -> Iterator[Item]:
-    """Give the same items in the same order, while a thread makes up to `ahead` further ones.
-
-    Raises:
-        Whatever making an item raises, where that item would come.
-    """
+    """Give the same items in order, while a thread makes up to `ahead` more; errors come where their item would."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
     end: Any = object()
     try:

@@ -59,7 +59,7 @@ _Settings = dict[str, Setting]  # by key
 
 
 def recipe_names() -> list[str]:
-    """List the recipes that come with the package, by name."""
+    """The names of the recipes that come with the package."""
     folder = _bundled_folder()
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
 
@@ -70,15 +70,11 @@ def run_name(name_or_path: str) -> str:
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe.
+    """Read a recipe; a ConfigError says what is wrong, with file, line and value, and what to write instead.
 
     Args:
         name_or_path: a bundled recipe's name, such as "base", or the path of a YAML file.
         overrides: "section.field=value", each replacing what the file says; a later one wins.
-    Returns:
-        The recipe; a field that neither names keeps its default.
-    Raises:
-        ConfigError: what is wrong, with file, line and value, and what to write instead.
     """
     chain = [_find(name_or_path)]
     try:
@@ -140,11 +136,7 @@ def _build(settings: _Settings, path: Path) -> Recipe:
 
 
 def read_overrides(section: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Read "section.field=value" settings of one section, by the names of their fields; a later one wins.
-
-    Raises:
-        ConfigError: a setting is unknown, of another section, or has an impossible value.
-    """
+    """Read "section.field=value" settings of one section, by the names of their fields; a later one wins."""
     values = {}
     for override in overrides:
         setting = _read_override(override)
@@ -210,35 +202,26 @@ def _convert(setting: Setting) -> object:
         return setting.text
     if field.type is str:
         return setting.text
+    text, needed = setting.text, f"must be {_NEEDS[field.type]}"
     if setting.quoted:
-        raise _complain(setting, f"must be {_NEEDS[field.type]}, not text", "write it without quotes")
-    if field.type is int:
-        return _to_int(setting)
+        raise _complain(setting, f"{needed}, not text", "write it without quotes")
+    if field.type is bool:
+        if text in ("true", "false"):
+            return text == "true"
+        meant = _BOOLS.get(text.lower())
+        raise _complain(setting, needed, f"write {meant}" if meant else "write one of the two")
+    number = _number_meant(text)
     if field.type is float:
-        return _to_float(setting)
-    if setting.text in ("true", "false"):
-        return setting.text == "true"
-    meant = _BOOLS.get(setting.text.lower())
-    raise _complain(setting, f"must be {_NEEDS[bool]}", f"write {meant}" if meant else "write one of the two")
-
-
-def _to_int(setting: Setting) -> int:
-    if _WHOLE_NUMBER.fullmatch(setting.text):
-        return int(setting.text)
-    if setting.text.isascii() and setting.text.isdecimal() and len(setting.text) > 20:
+        if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
+            return float(text)
+        hint = f"write {number:g}" if number is not None else "write it with a point, such as 0.1 or 5e-4"
+        raise _complain(setting, needed, hint)
+    if _WHOLE_NUMBER.fullmatch(text):
+        return int(text)
+    if text.isascii() and text.isdecimal() and len(text) > 20:
         raise _complain(setting, "must have 20 digits at most", "write a smaller number")
-    number = _number_meant(setting.text)
     is_whole = number is not None and number.is_integer() and abs(number) < 1e15
-    hint = f"write {number:.0f}" if is_whole else "write digits only, such as 1000"
-    raise _complain(setting, f"must be {_NEEDS[int]}", hint)
-
-
-def _to_float(setting: Setting) -> float:
-    if _NUMBER.fullmatch(setting.text) and math.isfinite(float(setting.text)):
-        return float(setting.text)
-    number = _number_meant(setting.text)
-    hint = f"write {number:g}" if number is not None else "write it with a point, such as 0.1 or 5e-4"
-    raise _complain(setting, f"must be {_NEEDS[float]}", hint)
+    raise _complain(setting, needed, f"write {number:.0f}" if is_whole else "write digits only, such as 1000")
 
 
 def _number_meant(text: str) -> float | None:
@@ -368,7 +351,7 @@ def _place(path: Path, event: Any) -> str:
 
 
 def _suggest_name(name: str, section: str) -> str:
-    """Write the hint for an unknown name: of a setting in `section`, or of a section where that is ""."""
+    """Write the hint for an unknown setting in `section`, or an unknown section if that is empty."""
     elsewhere = [f"{other}.{name}" for other, names in _FIELDS.items() if name in names]
     if elsewhere:
         return f"did you mean {' or '.join(elsewhere)}?"
