@@ -23,20 +23,15 @@ from aiayn_cli.translate.ctranslate2_engine import SINUSOIDAL_POSITIONS, check_e
 
 
 def export(
-    model: Transformer,
-    config: ModelConfig,
-    src_pieces: Sequence[str],
-    tgt_pieces: Sequence[str],
-    folder: Path,
-    *,
-    int8: bool,
-) -> None:
+    model: Transformer, config: ModelConfig, src_pieces: Sequence[str], tgt_pieces: Sequence[str], folder: Path,
+    *, int8: bool,
+) -> None:  # fmt: skip
     """Write a folder that ctranslate2.Translator reads.
 
     Args:
         model: with its weights, in float32.
         src_pieces, tgt_pieces: [vocab], what each id stands for on either side.
-        folder: to create; there is none of that name.
+        folder: to create; it does not exist.
     Raises:
         AiaynError: the model has something that the format cannot express, or ctranslate2 is not installed.
     """
@@ -80,28 +75,24 @@ def _fill(spec: Any, model: Transformer) -> None:
             _norm(side.layer_norm, norm)
     for target, encoder_layer in zip(spec.encoder.layer, model.encoder_layers, strict=True):
         assert isinstance(encoder_layer, EncoderLayer)
-        _self_attention(target.self_attention, encoder_layer.attention, encoder_layer.attention_residual.norm)
+        _attention(target.self_attention, encoder_layer.attention, encoder_layer.attention_residual.norm)
         _feed_forward(target.ffn, encoder_layer.feed_forward, encoder_layer.feed_forward_residual.norm)
     for target, layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
         assert isinstance(layer, DecoderLayer)
-        _self_attention(target.self_attention, layer.attention, layer.attention_residual.norm)
-        _memory_attention(target.attention, layer.memory_attention, layer.memory_residual.norm)
+        _attention(target.self_attention, layer.attention, layer.attention_residual.norm)
+        _attention(target.attention, layer.memory_attention, layer.memory_residual.norm)
         _feed_forward(target.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
     _linear(spec.decoder.projection, model.output.weight, None)
 
 
-def _self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
-    _linear(spec.linear[0], attention.w_qkv.weight, attention.w_qkv.bias)
-    _linear(spec.linear[1], attention.w_o.weight, attention.w_o.bias)
-    _norm(spec.layer_norm, norm)
-
-
-def _memory_attention(spec: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
+def _attention(spec: Any, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
+    """Fill two matrices, of queries, keys and values and of the output; or three, with the queries apart (memory)."""
     weight, bias = attention.w_qkv.weight, attention.w_qkv.bias
     q_width = attention.n_heads * attention.d_k
-    _linear(spec.linear[0], weight[:q_width], None if bias is None else bias[:q_width])
-    _linear(spec.linear[1], weight[q_width:], None if bias is None else bias[q_width:])
-    _linear(spec.linear[2], attention.w_o.weight, attention.w_o.bias)
+    parts = [slice(None)] if len(spec.linear) == 2 else [slice(q_width), slice(q_width, None)]
+    for linear, part in zip(spec.linear[:-1], parts, strict=True):
+        _linear(linear, weight[part], None if bias is None else bias[part])
+    _linear(spec.linear[-1], attention.w_o.weight, attention.w_o.bias)
     _norm(spec.layer_norm, norm)
 
 

@@ -3,9 +3,10 @@
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from aiayn_cli import __version__, logs
@@ -18,7 +19,7 @@ from aiayn_cli.files import UNFINISHED, flush_to_disk, remove, replace_folder
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
-from aiayn_cli.text.lines import RecordReader, display_name, is_blank, open_text_bytes
+from aiayn_cli.text.lines import display_name, is_blank, open_text_bytes, read_records
 from aiayn_cli.translate.ctranslate2_engine import (
     EXPORTED,
     CTranslate2Engine,
@@ -61,13 +62,13 @@ class ExportResult:
 def run_export(
     model: Path | None = None, *, int8: bool = False, out: Path | None = None, check: str | None = None
 ) -> ExportResult:
-    """Export a checkpoint for CTranslate2, and translate a check set with both.
+    """Export a checkpoint for CTranslate2, and translate a check set with both engines.
 
     Args:
         model: a checkpoint or run; None = the newest run of the working folder.
         int8: store the weights in 8 bits.
         out: folder to write; None = one in the checkpoint, where `aiayn translate` looks for it.
-        check: text file whose first lines are the check set; None = sub-words drawn at random.
+        check: text file whose first lines are the check set; None = random sub-words.
     Raises:
         AiaynError: the model cannot be expressed, the engines disagree, or ctranslate2 is not installed.
     """
@@ -75,7 +76,7 @@ def run_export(
     checkpoint = load_checkpoint(find_model(model))
     folder = out or default_folder(checkpoint, int8)
     if folder.exists() and not (folder / EXPORTED).is_file():
-        raise UsageError(f"{folder} exists, and is not an export", "give another --out")
+        raise UsageError(f"{folder} exists and is not an export", "give another --out")
     logs.notice(f"model: {checkpoint.path}, step {checkpoint.step:,}")
     codec = Codec.load(checkpoint.path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
     network = load_network(checkpoint)
@@ -97,11 +98,7 @@ def run_export(
 
 @contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """Give the name of a folder to create, which takes the place of `folder` when it is whole; until then that stays.
-
-    Raises:
-        AiaynError: it cannot be written.
-    """
+    """Give the name of a folder to create, which replaces `folder` once it is whole; AiaynError if it cannot."""
     place = Path(os.path.realpath(folder))  # a link stays one, and "." has a name
     temporary = place.with_name(f"{UNFINISHED}{place.name}")
     try:
@@ -127,24 +124,15 @@ def _check_sources(check: str | None, codec: Codec) -> list[list[int]]:
         ids = range(N_SPECIAL_TOKENS, codec.src_size)
         return [draw.choices(ids, k=draw.randint(1, 40)) for _ in range(CHECK_SENTENCES)]
     with open_text_bytes(check) as file:
-        reader = RecordReader(file, display_name(check))
-        lines = []
-        for block in reader.blocks():
-            lines += [line for line in block if line is not None and not is_blank(line)]
-            if len(lines) >= CHECK_SENTENCES:
-                break
+        written = (line for line in read_records(file, display_name(check)) if not is_blank(line))
+        lines = list(islice(written, CHECK_SENTENCES))
     if not lines:
         raise AiaynError(f"{check} has no text", "give a file with some lines of the source language")
-    return [ids[:100] for ids in codec.encode(lines[:CHECK_SENTENCES])]
+    return [ids[:100] for ids in codec.encode(lines)]
 
 
 def _check(
-    checkpoint: Checkpoint,
-    network: Transformer,
-    codec: Codec,
-    folder: Path,
-    int8: bool,
-    sources: Sequence[Sequence[int]],
+    checkpoint: Checkpoint, network: Transformer, codec: Codec, folder: Path, int8: bool, sources: list[list[int]]
 ) -> ExportResult:
     device = choose_device("cpu", "fp32")
     greedy = replace(checkpoint.decoding, beam_size=1)
@@ -152,22 +140,20 @@ def _check(
     ours = translator.search_ids(sources)
     engine = CTranslate2Engine(folder, source_pieces(codec), target_pieces(codec), int8=int8, workers=device.threads)
     theirs = Translator([network], codec, device, greedy, setup=SearchSetup(engine=engine)).search_ids(sources)
+    same = sum(a == b for a, b in zip(ours, theirs, strict=True))
     pairs = list(zip(sources, ours, strict=True))
     differences = [
         abs(mine - other)
         for forced, log_probs in zip(ForcedDecoder(translator).force(pairs), engine.token_log_probs(pairs), strict=True)
         for mine, other in zip(forced.token_log_probs, log_probs, strict=True)
     ]
-    result = ExportResult(
-        folder, int8, len(sources), sum(a == b for a, b in zip(ours, theirs, strict=True)),
-        max(differences), sum(differences) / len(differences),
-    )  # fmt: skip
-    wrong = (
-        not result.mean_difference <= MEAN_DIFFERENCE_INT8
-        if int8
-        else not result.largest_difference <= LARGEST_DIFFERENCE or result.same_translations < LEAST_SAME * len(sources)
-    )
-    if wrong:
+    largest, mean = max(differences), sum(differences) / len(differences)
+    result = ExportResult(folder, int8, len(sources), same, largest, mean)
+    if int8:
+        agree = mean <= MEAN_DIFFERENCE_INT8
+    else:
+        agree = largest <= LARGEST_DIFFERENCE and same >= LEAST_SAME * len(sources)
+    if not agree:
         raise AiaynError(
             f"CTranslate2 does not say the same as torch: {str(result).partition(': ')[2]}",
             "nothing was written; translate with --engine torch" + (", or export without --int8" if int8 else ""),

@@ -126,13 +126,13 @@ def test_n_best_and_scores_come_from_the_other_engine_too(
 
 def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_checkpoint(tmp_path / "one")
-    honest = ctranslate2_format._memory_attention
+    honest = ctranslate2_format._attention
 
     def careless(spec: object, attention: object, norm: object) -> None:
         honest(spec, attention, norm)  # type: ignore[arg-type]
-        spec.linear[2].weight[0] *= -1  # type: ignore[attr-defined]
+        spec.linear[-1].weight[0] *= -1  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(ctranslate2_format, "_memory_attention", careless)
+    monkeypatch.setattr(ctranslate2_format, "_attention", careless)
     for int8 in (False, True):
         with pytest.raises(AiaynError, match="CTranslate2 does not say the same as torch") as error:
             run_export(path, int8=int8)
@@ -147,7 +147,7 @@ def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> No
     run_export(path, out=tmp_path / "out")
     assert not (tmp_path / "out" / "left over").exists()
     (tmp_path / "letters").mkdir()
-    with pytest.raises(UsageError, match="letters exists, and is not an export"):
+    with pytest.raises(UsageError, match="letters exists and is not an export"):
         run_export(path, out=tmp_path / "letters")
     (tmp_path / "file").touch()
     with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
