@@ -16,26 +16,18 @@ class Codec:
     """Lines of the source language to ids, and ids to lines of the target language.
 
     Args:
-        src: vocabulary of the source side.
-        tgt: vocabulary of the target side, the same if shared.
+        src, tgt: vocabularies of the two sides, the same if shared.
         text: processing before text is split into sub-words, undone after.
         src_lang, tgt_lang: language codes.
-
-    Attributes:
-        size: rows of an embedding matrix for either side.
-        src_size, tgt_size: ids of each side.
-        is_separate: whether each side has its own vocabulary.
-        sha256: of the vocabulary, or of both.
-        text, tgt_lang: as given.
     """
 
     def __init__(self, src: Vocab, tgt: Vocab, text: TextConfig, src_lang: str, tgt_lang: str) -> None:
-        self.src_size, self.tgt_size = src.size, tgt.size
-        self.size = max(src.size, tgt.size)
+        self.text, self.tgt_lang = text, tgt_lang
+        self.src_size, self.tgt_size = src.size, tgt.size  # ids of each side
+        self.size = max(src.size, tgt.size)  # rows of an embedding matrix for either side
         self.is_separate = src.sha256 != tgt.sha256
         self.sha256 = joint_sha256(src, tgt)
         self._src, self._tgt = src, tgt
-        self.text, self.tgt_lang = text, tgt_lang
         self._before, self._after = MosesText(text, src_lang), MosesText(text, tgt_lang)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Compressed text: known by the suffix of a file's name or, where there is no telling name, by its first bytes."""
+"""Compressed text: recognised by the suffix of a file's name, or by its first bytes where it has no name."""
 
 import bz2
 import gzip
@@ -6,6 +6,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -27,28 +28,18 @@ UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Compression(NamedTuple):
-    """A format of compressed files.
+    """A format of compressed files."""
 
-    Attributes:
-        suffix: of file names.
-        name: for messages.
-        magic: the first bytes of every such file.
-        module: its `open` takes a path or a file; None where a package is missing.
-    """
-
-    suffix: str
-    name: str
-    magic: bytes
-    module: Any
+    suffix: str  # of file names
+    name: str  # for messages
+    magic: bytes  # the first bytes of every such file
+    module: Any  # its `open` takes a path or a file; None where a package is missing
 
     def open(self, source: Path | BinaryIO, name: str) -> BinaryIO:
-        """Open a file for reading what it holds; one that is cut short or damaged raises one of DAMAGE on the way.
+        """Open a path or compressed bytes for reading; if these are damaged, reading raises one of DAMAGE.
 
-        Args:
-            source: a path, or the compressed bytes.
-            name: for messages.
         Raises:
-            DataError: .zst cannot be read here.
+            DataError: .zst cannot be read here; `name` is for the message.
             OSError: there is no such file, or it cannot be opened.
         """
         if self.module is None:
@@ -74,39 +65,42 @@ def compression_of_bytes(start: bytes) -> Compression | None:
     return next((each for each in COMPRESSIONS if start.startswith(each.magic)), None)
 
 
-class PipedBytes(io.RawIOBase):
-    """Plain bytes from a source of unknown kind: compressed ones are unpacked, UTF-16 is refused.
+class _Bytes(io.RawIOBase):
+    """A file of the bytes that a function reads, given their largest number."""
 
-    The source is not touched before the first read. Reading raises DataError where the bytes are UTF-16, and one of
-    DAMAGE where a compressed file is damaged.
-
-    Args:
-        source: not read yet.
-        name: for messages.
-    """
-
-    def __init__(self, source: BinaryIO, name: str) -> None:
-        self._source, self._name = source, name
-        self._plain: BinaryIO | None = None
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._plain is None:
-            self._plain = _plain_bytes(self._source, self._name)
-        chunk = read_available(self._plain)(len(buffer))
+        chunk = self._read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
 
+class PipedBytes(_Bytes):
+    """Plain bytes from a source of unknown kind: compressed ones are unpacked, UTF-16 is refused.
+
+    Reading raises DataError where the bytes are UTF-16, and one of DAMAGE where a compressed file is damaged.
+
+    Args:
+        source: not read before this file is.
+        name: for messages.
+    """
+
+    def __init__(self, source: BinaryIO, name: str) -> None:
+        plain = cache(lambda: _plain_bytes(source, name))
+        super().__init__(lambda size: read_available(plain())(size))
+
+
 def read_available(source: BinaryIO) -> Callable[[int], bytes]:
-    """The method that reads what is there: read() of a buffered file waits until a slow pipe has filled the size."""
+    """The method that reads what is available: read() of a buffered file waits for a slow pipe to fill the size."""
     return getattr(source, "read1", source.read)
 
 
 def _plain_bytes(source: BinaryIO, name: str) -> BinaryIO:
-    """Look at the first bytes and give a source of plain ones."""
     start = b""
     marks = (*(each.magic for each in COMPRESSIONS), *UTF_16_MARKS)
     # A terminal's first line may be shorter than a magic number, and must not wait for the next one.
@@ -117,29 +111,12 @@ def _plain_bytes(source: BinaryIO, name: str) -> BinaryIO:
         start += chunk
     if start.startswith(UTF_16_MARKS) or _alternates_with_nul(start):
         raise DataError(f"{name} looks like UTF-16", "convert it with `iconv -f UTF-16 -t UTF-8`")
-    whole = _Rejoined(start, source)
+    head = io.BytesIO(start)
+    whole = _Bytes(lambda size: head.read(size) or read_available(source)(size))
     if compression := compression_of_bytes(start):
         logs.notice(f"{name} is compressed ({compression.name}): unpacked on the way")
         return compression.open(io.BufferedReader(whole), name)
     return cast(BinaryIO, whole)
-
-
-class _Rejoined(io.RawIOBase):
-    """What was read already, and then the rest."""
-
-    def __init__(self, start: bytes, rest: BinaryIO) -> None:
-        self._start, self._rest = start, rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._start:
-            chunk, self._start = self._start[: len(buffer)], self._start[len(buffer) :]
-        else:
-            chunk = read_available(self._rest)(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
 
 
 def _alternates_with_nul(start: bytes) -> bool:

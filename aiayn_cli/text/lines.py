@@ -1,9 +1,9 @@
 """The one reader and the one writer of lines of text: records in = records out, in order.
 
-A record ends at the byte 0x0A and nowhere else; the last one may lack it. A CR before the end is dropped, and so is
-one byte order mark at the start of a file. Any other character that some program takes for the end of a line
-becomes a blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Bytes that are not UTF-8 (surrogates
-among them) and NUL are refused with file, line and byte, or given as None.
+A record ends at the byte 0x0A and nowhere else; the last one may lack it. A CR before the end is dropped, and so is a
+byte order mark at the start of a file. Any other character that some program takes for the end of a line becomes a
+blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Bytes that are not UTF-8 (surrogates among them) and
+NUL are refused with file, line and byte, or given as None.
 """
 
 import difflib
@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -39,18 +40,13 @@ class RecordReader:
         source: from `open_text_bytes`.
         name: of the file, for messages.
         keep_going: give None for a record with bad bytes and count it, instead of stopping.
-
-    Attributes:
-        records: records given so far.
-        bad: how many of them were None.
-        mapped: characters that became a blank so far.
     """
 
     def __init__(self, source: BinaryIO, name: str, *, keep_going: bool = False) -> None:
         self.name = name
-        self.records = 0
-        self.bad = 0
-        self.mapped = 0
+        self.records = 0  # given so far
+        self.bad = 0  # how many of them were None
+        self.mapped = 0  # characters that became a blank
         self._source = source
         self._keep_going = keep_going
 
@@ -86,14 +82,11 @@ class RecordReader:
             block, offset = block[len(_BOM) :], len(_BOM)
             if not block and not ended:
                 return []
-        # A file with CRLF throughout is as common as one with LF, so that it must not take the slow way.
+        # CRLF throughout is as common as LF, so it must not take the slow way.
         unix = (block + b"\n").replace(b"\r\n", b"\n")[:-1] if ended and b"\r" in block else block
         if not any(suspect in unix for suspect in _SUSPECT_BYTES):
-            try:
-                records: list[str | None] = list(unix.decode("utf-8").split("\n"))
-            except UnicodeDecodeError:
-                pass  # the slow way finds out where
-            else:
+            with suppress(UnicodeDecodeError):  # the slow way finds out where
+                records: list[str | None] = list(unix.decode().split("\n"))
                 self.records += len(records)
                 return records
         return self._decode_one_by_one(block.split(b"\n"), offset, ended)
@@ -101,27 +94,23 @@ class RecordReader:
     def _decode_one_by_one(self, lines: list[bytes], offset: int, ended: bool) -> list[str | None]:
         records: list[str | None] = []
         for number, line in enumerate(lines, start=1):
-            record: str | None
+            has_lf = ended or number < len(lines)
             try:
-                record = self._clean(line, crlf=ended or number < len(lines))
+                records.append(self._clean(line.removesuffix(b"\r") if has_lf else line))
             except UnicodeDecodeError as error:
                 if not self._keep_going:
                     raise self._bad_bytes(line, error, offset + error.start) from error
                 self.bad += 1
-                record = None
-            records.append(record)
+                records.append(None)
             self.records += 1
             offset += len(line) + 1
         return records
 
-    def _clean(self, line: bytes, crlf: bool) -> str:
+    def _clean(self, line: bytes) -> str:
         if (nul := line.find(b"\0")) >= 0:
-            line[:nul].decode("utf-8")  # what comes first is reported first
+            line[:nul].decode()  # what comes first is reported first
             raise UnicodeDecodeError("utf-8", line, nul, nul + 1, "NUL")
-        record = line.decode("utf-8")
-        if crlf and record.endswith("\r"):
-            record = record[:-1]
-        record, mapped = _LINE_BREAKS.subn(" ", record)
+        record, mapped = _LINE_BREAKS.subn(" ", line.decode())
         self.mapped += mapped
         return record
 
@@ -143,13 +132,11 @@ def _how_to_repair(start: bytes, name: str) -> str:
 
 
 def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
-    """Read bytes in pieces of what is available; a slow pipe's are not delayed.
+    """Read bytes from `open_text_bytes` in pieces of what is available, `size` at most.
 
     Args:
-        source: from `open_text_bytes`.
         name: of the file, for messages.
         where: says how far its reader is, such as "record 12".
-        size: of a piece, at most.
     Raises:
         DataError: a compressed file is damaged or ends early, or the disk fails.
     """
@@ -181,7 +168,7 @@ def read_file(path: Path | str) -> list[str]:
 
 
 def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
-    """Write each record and an LF, and give their number; a line break inside a record becomes a blank.
+    """Write each record and an LF, and return their number; a line break inside a record becomes a blank.
 
     Raises:
         DataError: a record with a lone surrogate, which UTF-8 cannot hold.
@@ -200,7 +187,7 @@ def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
 
 
 def map_line_breaks(text: str) -> tuple[str, int]:
-    """Make a record of a text: every line break becomes a blank. Gives their number too."""
+    """Make a record of a text: every line break becomes a blank. Returns their number too."""
     return _LINE_BREAKS_AND_LF.subn(" ", text)
 
 
@@ -220,7 +207,7 @@ def is_blank(record: str) -> bool:
 
 
 def display_name(path: Path | str) -> str:
-    """The name of a file in messages and JSON; "-" is stdin. Bytes of it that are not UTF-8 become \\xFF."""
+    """The name of a file in messages and JSON; "-" is stdin. Bytes that are not UTF-8 become \\xFF."""
     name = "stdin" if str(path) == "-" else str(path)
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 

@@ -1,7 +1,7 @@
 """Punctuation normalisation and tokenisation as the Moses scripts do them, through the optional package sacremoses.
 
-The default of this toolkit is raw text. These two serve for comparison with work that used the scripts, and for text
-whose quotation marks and dashes vary without meaning.
+The default is raw text. These two are for comparison with work that used the scripts, and for text whose quotation
+marks and dashes vary without meaning.
 """
 
 import importlib
@@ -22,7 +22,6 @@ class MosesText:
     def __init__(self, config: TextConfig, lang: str) -> None:
         self._normaliser: Any = None
         self._tokeniser: Any = None
-        self._detokeniser: Any = None
         code = primary_language(lang)  # what Moses does not know is treated like English
         if config.normalise_punctuation:
             self._normaliser = _sacremoses().MosesPunctNormalizer(code)
@@ -31,12 +30,12 @@ class MosesText:
             self._detokeniser = _sacremoses().MosesDetokenizer(code)
 
     def apply(self, records: Sequence[str]) -> list[str]:
-        """The records as the model reads and writes them; one of which nothing would be left stays as it is."""
+        """The records as the model reads and writes them; a record that would become empty stays as it is."""
         return [self._apply(record) or record for record in records]
 
     def undo(self, records: Sequence[str]) -> list[str]:
         """Records that the model wrote, as people write them."""
-        if self._detokeniser is None:
+        if self._tokeniser is None:
             return list(records)
         return [self._detokeniser.detokenize(record.split(" "), unescape=False) for record in records]
 

@@ -1,8 +1,8 @@
 """The vocabulary: one SentencePiece model file for both languages; every id comes from it and nothing else.
 
-Text goes in as it is: no Unicode normalisation and no merging of blanks, so decode(encode(x)) == x but for unknown
-characters. SentencePiece keeps four characters for itself, which are read as others: a tab and U+001F as a blank,
-U+2581 (its own sign for a blank) as "_", and U+2585 as U+2586.
+Text goes in as it is: no Unicode normalisation and no merging of blanks, so decode(encode(x)) == x except for unknown
+characters. SentencePiece reserves four characters, which are read as others: a tab and U+001F as a blank, U+2581 (its
+own sign for a blank) as "_", and U+2585 as U+2586.
 """
 
 import hashlib
@@ -39,14 +39,7 @@ class Vocab:
     Args:
         model: a serialised SentencePiece model.
         name: its source, for messages.
-        cached_words: words whose ids are remembered at most.
-
-    Attributes:
-        size: sub-words, special tokens included; ids are 0 .. size - 1.
-        sha256: of the file.
-        dtype: the smallest of uint16 and int32 that holds every id.
-        words_are_independent: whether the ids of a text are those of its words, one after the other, as in every
-            vocabulary that `prepare` trains.
+        cached_words: number of words whose ids are remembered.
     Raises:
         DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
     """
@@ -60,9 +53,6 @@ class Vocab:
             raise DataError(
                 f"{name} is not a SentencePiece model", "give a vocab.model that `prepare` wrote"
             ) from error
-        self.size: int = self._processor.get_piece_size()
-        self.sha256 = hashlib.sha256(model).hexdigest()
-        self.dtype: np.dtype[np.integer[Any]] = np.dtype("<u2" if self.size <= 1 << 16 else "<i4")
         processor = self._processor
         found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
@@ -70,17 +60,17 @@ class Vocab:
                 f"{name}: <pad>, <unk>, <s>, </s> have the ids {', '.join(map(str, found))}, but must have 0, 1, 2, 3",
                 "train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or let `prepare` make one",
             )
-        self.name = name
+        self.size: int = processor.get_piece_size()  # sub-words with special tokens; ids are 0 .. size - 1
+        self.sha256 = hashlib.sha256(model).hexdigest()
+        # The smallest of uint16 and int32 that holds every id.
+        self.dtype: np.dtype[np.integer[Any]] = np.dtype("<u2" if self.size <= 1 << 16 else "<i4")
+        # Whether the ids of a text are those of its words, in order: true of every vocabulary that `prepare` trains.
         self.words_are_independent = _words_are_independent(processor)
         self._word_ids = _WordIds(processor, self.dtype, cached_words)
 
     @classmethod
     def load(cls, path: Path | str, cached_words: int = CACHED_WORDS) -> "Vocab":
-        """Read a vocabulary from its file.
-
-        Raises:
-            DataError: the file is missing, not a SentencePiece model, or numbers the special tokens differently.
-        """
+        """Read a vocabulary from its file; raises DataError if it is missing, or as Vocab does."""
         try:
             model = Path(path).read_bytes()
         except OSError as error:
@@ -99,26 +89,9 @@ class Vocab:
             lengths = np.fromiter(map(len, lists), np.int32, len(lists))
             return np.fromiter((i for ids in lists for i in ids), self.dtype, int(lengths.sum())), lengths
         ids_of = self._word_ids.__getitem__
-        return self.flatten(
-            [b"".join(map(ids_of, readable(record).split(" "))) if record else b"" for record in records]
-        )
-
-    def flatten(self, encoded: Sequence[bytes]) -> FlatIds:
-        """Join the ids of records, each given as the bytes of an array of `dtype`."""
+        encoded = [b"".join(map(ids_of, readable(record).split(" "))) if record else b"" for record in records]
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded)) // np.int32(self.dtype.itemsize)
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
-
-    def sub_words(self) -> dict[str, int]:
-        """The id of each sub-word that text is split into: all but special tokens and bytes."""
-        processor = self._processor
-        others = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
-        ids = [i for i in range(self.size) if not any(other(i) for other in others)]
-        return dict(zip(processor.id_to_piece(ids), ids, strict=True))
-
-    @property
-    def is_bpe(self) -> bool:
-        """Whether it is of byte-pair encoding: its scores number the merges; a unigram model has log-probabilities."""
-        return all(score.is_integer() for score in self._processor.get_score(list(range(self.size))))
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Join the sub-words of each sequence into text.
@@ -129,10 +102,7 @@ class Vocab:
         return texts
 
     def written(self) -> list[bytes]:
-        """What each id adds to a text, in UTF-8, a blank for U+2581; nothing for special tokens.
-
-        A sub-word for a byte adds that byte, which may be no whole character.
-        """
+        """What each id adds to a text, in UTF-8: a blank for U+2581, nothing for special tokens."""
         processor = self._processor
         written = []
         for i, piece in enumerate(processor.id_to_piece(list(range(self.size)))):
@@ -157,9 +127,7 @@ class _WordIds(dict[str, bytes]):
         self, processor: sentencepiece.SentencePieceProcessor, dtype: np.dtype[np.integer[Any]], most: int
     ) -> None:
         super().__init__()
-        self._most = most
-        self._processor = processor
-        self._dtype = dtype
+        self._processor, self._dtype, self._most = processor, dtype, most
 
     def __missing__(self, word: str) -> bytes:
         if len(self) >= self._most:
