@@ -16,7 +16,6 @@ USES = {
     ("model/cpu/fused_feed_forward.py", "_linear_pointwise"): ("torch", "a product with bias and ReLU in one pass"),
     ("model/cpu/packed_attention.py", "_softmax_backward_data"): ("torch", "softmax's gradient in a function of ours"),
     ("score/metrics.py", "_extract_corpus_statistics"): ("sacrebleu", "counts of each line, for resampling"),
-    ("train/compilation.py", "_dynamo"): ("torch", "its limit of recompilations has no public name"),
 }
 
 

@@ -76,22 +76,21 @@ def train(
         tensorboard=tensorboard,
         dry_run=dry_run,
     )
-    arguments = _as_arguments(  # of a process of its own
-        {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides},
-        {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose},
-    )
+    same: dict[str, object] = {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides}
+    same |= {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose}
     result: object
     if verify_resume:  # its runs are new ones in the folder of the run, --fresh or not
         with loading():
-            from aiayn_cli.train.verify_resume import run_verify_resume
+            from aiayn_cli.train.preflight import run_verify_resume
 
-        result = run_verify_resume([*arguments, *_as_arguments({"--gpus": gpus}, {})], options.run)
+        result = run_verify_resume(_as_arguments({**same, "--gpus": gpus}), options.run)
     elif gpus is not None:
-        arguments += _as_arguments({"--out": out}, {"--fresh": not resume, "--quiet": quiet, "--json": as_json})
         with loading():
-            from aiayn_cli.train.launch import run_launch
+            from aiayn_cli.train.launch import launch
 
-        run_launch(options, ["train", *arguments], gpus, max_restarts)
+        options.load()  # what would fail in every process fails once, here
+        same |= {"--out": out, "--fresh": not resume, "--quiet": quiet, "--json": as_json}
+        launch(["train", *_as_arguments(same)], gpus, max_restarts, device)
         return
     else:
         result = run_train(options)
@@ -99,10 +98,12 @@ def train(
         print_result(result, as_json)
 
 
-def _as_arguments(options: Mapping[str, object], flags: Mapping[str, bool]) -> list[str]:
-    """The command line that says the same; an option with a list of values is repeated."""
+def _as_arguments(options: Mapping[str, object]) -> list[str]:
+    """The command line with these options: True is a flag, a list repeats its option, None and False are left out."""
     words = []
     for name, value in options.items():
-        for each in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [name, str(each)]
-    return words + [name for name, is_given in flags.items() if is_given]
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words += [word for each in (value if isinstance(value, list) else [value]) for word in (name, str(each))]
+    return words

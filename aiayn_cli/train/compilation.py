@@ -1,8 +1,8 @@
 """torch.compile for the layers of a network, CUDA graphs, and batches of few shapes for both.
 
-Starting a kernel takes the host some microseconds, which a large network on a large batch hides: the GPU is at work on
-earlier ones. Where layers and batches are small (4,096 tokens in layers of 256), it waits. A CUDA graph starts all
-kernels of a layer at once; but it is recorded for one shape, so every shape costs a recording.
+Launching a kernel takes the host some microseconds. With large layers and batches the GPU is busy meanwhile; with
+small ones (4,096 tokens in layers of 256) it waits. A CUDA graph launches all kernels of a layer together, but is
+recorded for one shape, so every shape costs a recording.
 
 Padded batches on a GPU therefore have sizes from short lists, at 1 to 2 % more padding. torch.compile's kernels take
 any shape, but each new one makes cuBLAS choose its kernels anew and fits no memory that was freed before.
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
+from torch.compiler import config as compiler_config
 
 from aiayn_cli import logs
 from aiayn_cli.config import Compile
@@ -21,24 +22,24 @@ from aiayn_cli.model.cpu.packed_attention import rounded_up
 from aiayn_cli.model.translation_model import TranslationModel
 
 # Graphs of one layer's code: with and without padding, gradients and dropout, and batches of one pair or one token,
-# which torch always treats apart. Beyond its own limit of 8 torch would silently go on without compiling.
+# which torch always treats separately. Beyond its own limit of 8 torch would silently go on without compiling.
 _MOST_GRAPHS = 32
-# Steps from a power of two to the next. Padding of the longer side and of pairs costs most, so those steps are small.
+# Steps from a power of two to the next: small where padding costs most, on the longer side and in the number of pairs.
 _LONGER_STEPS, _SHORTER_STEPS, _PAIR_STEPS = 32, 8, 32
-_PAIRS_MULTIPLE = 4  # so that no dimension is 1, which torch.compile treats apart
+_PAIRS_MULTIPLE = 4  # so that no dimension is 1, which torch.compile treats separately
 _LEAST_LENGTH = 8
 
 
 def compile_layers(model: TranslationModel, wanted: Compile, device: torch.device) -> bool:
     """Compile each layer of the encoder and the decoder, on first use; return whether they will be.
 
-    Lengths and batch sizes are symbols in what is compiled, so that batches of any shape share one graph; and torch
+    Lengths and batch sizes are symbols in the compiled code, so that batches of any shape share one graph; and torch
     keeps one graph for all layers of a stack, since it takes their weights as inputs.
 
     Args:
         model: on its device, in its dtype.
-        wanted: "on", "off" or "auto": on a GPU only. On a CPU, the compiled layers of small models were slower.
-            "graphs": on a GPU, with its kernels recorded as CUDA graphs and replayed, if that works.
+        wanted: "on", "off" or "auto" (only on a GPU: on a CPU, compiled layers of small models were slower);
+            "graphs": on a GPU, with kernels recorded as CUDA graphs and replayed, if that works.
     """
     if wanted == "graphs" and device.type != "cuda":
         logs.warning(
@@ -52,7 +53,8 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
             logs.warning(f"CUDA graphs do not work here ({problem}): layers are compiled, and run without them")
         else:
             mode, model.replays_graphs = "reduce-overhead", True
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MOST_GRAPHS)
+    if hasattr(compiler_config, "recompile_limit"):  # earlier versions of torch have no public name for it
+        compiler_config.recompile_limit = max(compiler_config.recompile_limit, _MOST_GRAPHS)
     for layer in (*model.encoder_layers, *model.decoder_layers):
         layer.compile(dynamic=True, mode=mode)
     model.is_compiled = True
@@ -60,9 +62,9 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
 
 
 def begin_pass(model: TranslationModel) -> None:
-    """Mark that the layers' results of the last pass are no longer needed: CUDA graphs write into the same memory.
+    """Mark the results of the last pass as no longer needed: CUDA graphs write into the same memory.
 
-    Without it torch would take each layer's call for a pass of its own, since layers are compiled one by one.
+    Otherwise torch would take each layer's call for a pass of its own, since layers are compiled one by one.
     """
     if model.replays_graphs:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
@@ -79,24 +81,24 @@ def without_graphs(model: TranslationModel) -> Iterator[None]:
 
 
 def problem_with_graphs(device: torch.device) -> str:
-    """What keeps a compiled layer from being recorded as a CUDA graph on a device; "" where nothing does."""
+    """What prevents recording a compiled layer as a CUDA graph on a device; "" if nothing does."""
     layer = nn.Linear(16, 16, device=device)
     try:
         recorded = torch.compile(layer, dynamic=True, mode="reduce-overhead")
-        for rows in (32, 32, 32, 48, 48, 48):  # of each shape a first call, a recorded and a replayed one
+        for rows in (32, 32, 32, 48, 48, 48):  # for each shape a first call, a recording and a replay
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
             x = torch.rand(rows, 16, device=device)
             found = recorded(x)
             found.sum().backward()
             if not torch.allclose(found, layer(x), atol=1e-3):
                 return "a replayed layer gives other numbers"
-    except Exception as error:  # whatever drivers, compilers and versions make of it
+    except Exception as error:  # drivers, compilers and versions fail in many ways
         return str(error).partition("\n")[0] or type(error).__name__
     return ""
 
 
 def few_shapes(exact: Shape, longest: int) -> Shape:
-    """The smallest shape of the lists that holds a batch of the exact shape; no side has more than `longest` tokens."""
+    """The smallest listed shape that holds a batch of the exact shape; no side has more than `longest` tokens."""
     longer = min(longest, rounded_up(max(exact.src_length, exact.tgt_length, _LEAST_LENGTH), _LONGER_STEPS))
     shorter = rounded_up(max(min(exact.src_length, exact.tgt_length), _LEAST_LENGTH), _SHORTER_STEPS)
     shorter = min(longer, shorter)
@@ -106,5 +108,5 @@ def few_shapes(exact: Shape, longest: int) -> Shape:
 
 
 def few_counts(tokens: int) -> int:
-    """How many rows tokens take without padding: from a list of the same kind."""
+    """The smallest listed number of rows that holds tokens without padding."""
     return rounded_up(tokens, _PAIR_STEPS)

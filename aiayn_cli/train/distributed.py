@@ -1,8 +1,8 @@
 """The processes that train together: torchrun's variables, read once into a frozen Worker.
 
-One process is a world of size 1 and takes the same path. Processes wait for each other in torch's collective operations
-alone, each with a timeout. If one fails, its connections close, the others' operations fail, and all end with the rank
-and the reason, which they find in the store that they met at.
+One process is a world of size 1 and takes the same path. Processes wait for each other only in torch's collective
+operations, each with a timeout. If one fails, its connections close, the others' operations fail, and all end with the
+rank and the reason, which they find in the store of their rendezvous.
 """
 
 import json
@@ -30,7 +30,8 @@ from aiayn_cli.errors import AiaynError, SaidElsewhere
 T = TypeVar("T")
 
 SIGNALS = ("SIGTERM", "SIGINT")
-_ROLL_CALL_SECONDS = 10.0  # for the others to notice a failed operation too; who has not by then is named
+SAME_ON_ALL = "give all processes the same command, and all machines the same prepared data"  # a hint
+_ROLL_CALL_SECONDS = 10.0  # for the others to notice a failed operation too; those that have not by then are named
 _RANK_0_SECONDS = 6.0  # for rank 0 to say the reason before others do, and to keep the store for them
 _EXIT_SECONDS = 30.0  # for a process with a GPU that waits for a lost one
 _STORE_ERRORS = (dist.DistError, RuntimeError, OSError)
@@ -47,29 +48,23 @@ class Worker:
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0  # its number on this machine, which picks its GPU
-    attempt: int = 0  # times that the launcher has restarted all after a failure
+    attempt: int = 0  # times that the launcher has restarted all processes after a failure
     timeout_seconds: float = 300.0  # longest wait for others in one operation, and for rank 0's work on a checkpoint
 
     @classmethod
     def from_environment(cls) -> "Worker":
-        """Read what torchrun sets; without it this is the only process."""
+        """Read torchrun's variables; without them this is the only process."""
         if "WORLD_SIZE" not in os.environ:
             return cls()
         world_size = _count("WORLD_SIZE", least=1)
         rank, local_rank = _count("RANK", default=0), _count("LOCAL_RANK", default=0)
         if rank >= world_size:
-            raise AiaynError(
-                f"RANK is {rank}, but WORLD_SIZE is {world_size}", "ranks count from 0; torchrun sets both"
-            )
+            problem = f"RANK is {rank}, but WORLD_SIZE is {world_size}"
+            raise AiaynError(problem, "ranks count from 0; torchrun sets both")
         if world_size > 1:
             _address()
-        return cls(
-            rank=rank,
-            world_size=world_size,
-            local_rank=local_rank,
-            attempt=_count("TORCHELASTIC_RESTART_COUNT", default=0),
-            timeout_seconds=_seconds("AIAYN_COLLECTIVE_SECONDS", cls.timeout_seconds),
-        )
+        attempt = _count("TORCHELASTIC_RESTART_COUNT", default=0)
+        return cls(rank, world_size, local_rank, attempt, _seconds("AIAYN_COLLECTIVE_SECONDS", cls.timeout_seconds))
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -89,7 +84,7 @@ class Worker:
         dist.destroy_process_group()
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Add a tensor up over all processes, in place."""
+        """Sum a tensor over all processes, in place."""
         if self.world_size > 1:
             with _collective():
                 dist.all_reduce(tensor)
@@ -102,7 +97,7 @@ class Worker:
                 dist.broadcast(tensor, src=0)
 
     def exchange(self, numbers: Sequence[int]) -> list[list[int]]:
-        """The numbers of every process, in the order of ranks; as many from each."""
+        """The numbers of every process, in the order of ranks; each gives equally many."""
         if self.world_size == 1:
             return [list(numbers)]
         mine = torch.tensor(list(numbers), dtype=torch.int64)
@@ -112,10 +107,7 @@ class Worker:
         return [numbers.tolist() for numbers in gathered]
 
     def agree(self, signal: str) -> str:
-        """The signal that any process has received, or "".
-
-        All then stop at the same place; one that went on alone would wait for the others until the timeout.
-        """
+        """The signal that any process has received, or "", so that all stop at the same place."""
         received = self.exchange([int(signal == name) for name in SIGNALS])
         return next((name for name, *counts in zip(SIGNALS, *received, strict=True) if any(counts)), "")
 
@@ -140,14 +132,12 @@ class Worker:
         return values[0]
 
     def check_same(self, what: Mapping[str, str]) -> None:
-        """Make sure that all processes work on the same, by name, such as {"data": "prepared/demo 3f2a..."}."""
+        """Check that all processes have the same values, such as {"data": "3f2a..."}."""
         expected = self.share(what)
         for name, value in what.items():
             if value != expected[name]:
-                raise AiaynError(
-                    f"rank {self.rank} has another {name} than rank 0: {value}, not {expected[name]}",
-                    "give all processes the same command, and all machines the same prepared data",
-                )
+                problem = f"rank {self.rank} has another {name} than rank 0: {value}, not {expected[name]}"
+                raise AiaynError(problem, SAME_ON_ALL)
 
     def wait(self) -> None:
         self.sum(torch.zeros(1))
@@ -156,7 +146,7 @@ class Worker:
 @dataclass(frozen=True)
 class _Failure:
     ranks: Sequence[int]  # that failed or are lost
-    names: str  # theirs, with their machines
+    names: str  # with their machines
     problem: str
     hint: str = "the same command goes on from the last checkpoint"
     code: int = AiaynError.exit_code
@@ -168,7 +158,7 @@ class _Failure:
 
 
 class _Peers:
-    """The processes that meet in together(), and how they tell each other why they end."""
+    """The processes that meet in together(), and the store through which they tell each other why they end."""
 
     def __init__(self, worker: Worker) -> None:
         self._rank, self._size = worker.rank, worker.world_size
@@ -234,9 +224,9 @@ class _Peers:
         """Find out why an operation failed; return what to raise."""
         failure = self._post(self._roll_call(error))
         if self._has_nccl:
-            exit_at_last = threading.Timer(_EXIT_SECONDS, os._exit, [failure.code])
-            exit_at_last.daemon = True
-            exit_at_last.start()
+            exit_timer = threading.Timer(_EXIT_SECONDS, os._exit, [failure.code])
+            exit_timer.daemon = True
+            exit_timer.start()
         if self._rank == 0:
             self._keep_store_for_others(failure)
         elif self._is_said_by_rank_0():
@@ -289,7 +279,7 @@ class _Peers:
         return self._ask_store(is_said, False)
 
     def _ask_store(self, question: Callable[[], T], otherwise: T) -> T:
-        """Use the store if it can be reached; behind a cut cable its answer would be waited for without a timeout."""
+        """Use the store if it can be reached: behind a cut cable, waiting for its answer has no timeout."""
         try:
             if self._can_reach_store:
                 socket.create_connection(self._address, timeout=_RANK_0_SECONDS).close()
@@ -301,7 +291,7 @@ class _Peers:
 
 @contextmanager
 def _collective() -> Iterator[None]:
-    """Tell an error that another process causes from one of this process."""
+    """Distinguish errors that other processes cause from this process's own."""
     try:
         yield
     except (dist.DistError, RuntimeError) as error:

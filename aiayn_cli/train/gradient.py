@@ -10,14 +10,14 @@ from torch.nn import functional
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Indices, Update, largest_batch, mixed_seed, split_update
 from aiayn_cli.data.collate import collate, flatten, shape_of
-from aiayn_cli.data.store import SIDES, TokenStore
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cpu.packed_attention import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes
-from aiayn_cli.train.distributed import SIGNALS, Worker
+from aiayn_cli.train.distributed import SAME_ON_ALL, SIGNALS, Worker
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.resume import TrainingState
@@ -33,8 +33,7 @@ def teacher_forced(
     Batches are packed if the model and the device can, else padded.
 
     Returns:
-        hidden [rows, d_model] and targets int64 [tokens], as smoothed_cross_entropy() takes them: the first rows are
-        the tokens.
+        hidden [rows, d_model], of which the first are tokens, and targets int64 [tokens]: for smoothed_cross_entropy().
     """
     # torch.compile cannot trace the operations on packed sequences, which are fused by hand.
     if device.type == "cpu" and model.reads_packed and not model.is_compiled:
@@ -76,7 +75,7 @@ def _without_padding(hidden: Tensor, targets: Tensor, tokens: int, rows: int) ->
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all processes know of an update after their backward passes."""
+    """What all processes know after the backward passes of an update."""
 
     out_of_memory: bool  # of any process
     signal: str  # that any process received, or ""
@@ -91,15 +90,6 @@ class GradientOfUpdates:
     ) -> None:
         self._model, self._optimizer, self._store = model, optimizer, store
         self._config, self._device, self._worker = config, model.output.weight.device, worker
-
-    def max_tokens(self, state: TrainingState) -> int:
-        return state.max_tokens or self._config.max_tokens
-
-    def largest(self, max_tokens: int) -> tuple[int, int, int]:
-        """The largest possible batch: its pairs, and the longest source and target in tokens, with end tokens."""
-        pairs = largest_batch(self._store, max_tokens)
-        src, tgt = (int(self._store.lengths(pairs, side).max()) + 1 for side in SIDES)
-        return len(pairs), src, tgt
 
     def fits(self, max_tokens: int) -> bool:
         """Whether forward and backward passes of the largest batch find memory, on every device."""
@@ -121,26 +111,26 @@ class GradientOfUpdates:
         Returns:
             What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
         """
-        step, max_tokens, division = state.step + 1, self.max_tokens(state), state.division
+        step, max_tokens, division = state.step + 1, state.max_tokens or self._config.max_tokens, state.division
         # Every rank knows the whole update, so the token count that the loss is divided by needs no message.
         parts = split_update(self._store, update.pairs, max_tokens, division)
         mine = list(enumerate(parts))[self._worker.rank :: self._worker.world_size]
         nll = torch.zeros((), device=self._device)
         out = self._passes(mine, nll, update.tgt_tokens, step)
-        place = (step, len(update.pairs), update.tgt_tokens, max_tokens, division)
+        place = [step, len(update.pairs), update.tgt_tokens, max_tokens, division]
         signal = interrupted()
-        said = self._worker.exchange([int(out), int(time_is_up), *(int(signal == name) for name in SIGNALS), *place])
-        for rank, numbers in enumerate(said):
-            if tuple(numbers[-len(place) :]) != place:
+        said = self._worker.exchange([*place, int(out), int(time_is_up), *(int(signal == name) for name in SIGNALS)])
+        for rank, (its_step, its_pairs, *rest) in enumerate(said):
+            if [its_step, its_pairs, *rest[:3]] != place:
                 raise AiaynError(
-                    f"rank {rank} is at update {numbers[-len(place)]:,} of {numbers[-len(place) + 1]:,} pairs, "
+                    f"rank {rank} is at update {its_step:,} of {its_pairs:,} pairs, "
                     f"rank {self._worker.rank} at update {step:,} of {len(update.pairs):,}",
-                    "give all processes the same command, and all machines the same prepared data",
+                    SAME_ON_ALL,
                 )
+        outs, times, *received = list(zip(*said, strict=True))[len(place) :]
         if self._worker.world_size > 1:
-            received = [name for number, name in enumerate(SIGNALS, 2) if any(numbers[number] for numbers in said)]
-            signal = received[0] if received else ""
-        return Agreement(any(numbers[0] for numbers in said), signal, bool(said[0][1])), nll
+            signal = next((name for name, ranks in zip(SIGNALS, received, strict=True) if any(ranks)), "")
+        return Agreement(any(outs), signal, bool(times[0])), nll
 
     def _passes(
         self, parts: list[tuple[int, Indices]], nll: Tensor, tgt_tokens: float, step: int, *, accumulate: bool = True
@@ -150,8 +140,8 @@ class GradientOfUpdates:
             for number, pairs in parts:
                 if len(pairs) == 0:
                     continue
-                # Dropout depends on the update and the micro-batch's number in it alone, not on the device that
-                # happens to run it, so that a continued run draws the same.
+                # Dropout depends only on the update and the micro-batch's number in it, not on the device that runs
+                # it, so that a continued run draws the same.
                 torch.manual_seed(mixed_seed(self._config.seed, step, number))
                 hidden, targets = teacher_forced(self._model, self._store, pairs, self._device)
                 loss, batch_nll = smoothed_cross_entropy(

@@ -12,43 +12,37 @@ import uuid
 from collections.abc import Sequence
 
 from torch.distributed.elastic.multiprocessing import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from aiayn_cli import logs
 from aiayn_cli.device import device_of_each
 from aiayn_cli.errors import AiaynError, SaidElsewhere, UsageError
 from aiayn_cli.processes import available_cores
-from aiayn_cli.train.session import TrainOptions
 
 _SAVING_SECONDS = 300  # for the processes to save after a signal, before they are killed
 
 
-def run_launch(options: TrainOptions, arguments: Sequence[str], processes: int, max_restarts: int) -> None:
-    """Train in several processes of this machine, after checks of what would fail in all of them.
+def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: str) -> None:
+    """Run `aiayn` with the same arguments in several processes of this machine.
 
     Args:
         arguments: of `aiayn` in each process, from the command's name on.
         processes: how many; as many GPUs are needed, unless the device is the CPU.
         max_restarts: times that all are restarted when one has failed.
+        device: of --device.
     Raises:
         SaidElsewhere: a process failed, or saved after SIGTERM, which was passed on; it has said so.
         KeyboardInterrupt: Ctrl-C, which was passed on.
     """
     if "WORLD_SIZE" in os.environ:
-        raise UsageError(
-            "--gpus starts processes, but torchrun has started this one already", "leave --gpus out under torchrun"
-        )
-    options.load()
-    device_of_each(processes, options.device)  # refuses more than there are
-    _launch(arguments, processes, max_restarts)
-
-
-def _launch(arguments: Sequence[str], processes: int, max_restarts: int) -> None:
-    launcher_log = logging.getLogger("torch.distributed.elastic")
+        problem = "--gpus starts processes, but torchrun has started this one already"
+        raise UsageError(problem, "leave --gpus out under torchrun")
+    device_of_each(processes, device)  # refuses more than there are
     if logs.verbosity() < logs.VERBOSE:
+        launcher_log = logging.getLogger("torch.distributed.elastic")
         launcher_log.propagate = False
-        launcher_log.handlers = [_Failures() if max_restarts else logging.NullHandler()]
+        launcher_log.handlers = [_RestartWarnings(logging.ERROR) if max_restarts else logging.NullHandler()]
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SAVING_SECONDS))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # our message about a lost process is shorter
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // processes)))
@@ -67,28 +61,21 @@ def _launch(arguments: Sequence[str], processes: int, max_restarts: int) -> None
         elastic_launch(config, sys.executable)("-m", "aiayn_cli", *arguments)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        raise _explained(rank, failure, max_restarts) from error
+        if failure.exitcode >= 0:
+            raise SaidElsewhere(failure.exitcode) from error
+        often = f", after {max_restarts} restarts" if max_restarts else ""
+        raise AiaynError(
+            f"rank {rank} (process {failure.pid}) was ended by {signal.Signals(-failure.exitcode).name}{often}",
+            "the kernel sends SIGKILL when memory runs out; the same command goes on from the last checkpoint",
+        ) from error
     except SignalException as error:
         if error.sigval == signal.SIGINT:
             raise KeyboardInterrupt from error
         raise SaidElsewhere(128 + error.sigval) from error
 
 
-class _Failures(logging.Handler):
-    """Prints which process failed, if all are restarted after that."""
+class _RestartWarnings(logging.Handler):
+    """Prints which process failed before all are restarted."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.ERROR:
-            logs.warning(f"torch's launcher: {record.getMessage()}")
-
-
-def _explained(rank: int, failure: ProcessFailure, max_restarts: int) -> AiaynError:
-    """The error to print for the process that failed first."""
-    if failure.exitcode >= 0:
-        return SaidElsewhere(failure.exitcode)
-    name = signal.Signals(-failure.exitcode).name
-    often = f", after {max_restarts} restarts" if max_restarts else ""
-    return AiaynError(
-        f"rank {rank} (process {failure.pid}) was ended by {name}{often}",
-        "the kernel sends SIGKILL when memory runs out; the same command goes on from the last checkpoint",
-    )
+        logs.warning(f"torch's launcher: {record.getMessage()}")

@@ -7,14 +7,11 @@ operations. Here they are made a block of rows at a time; loss and gradients of 
 import torch
 from torch import Tensor
 
-# Rows of logits held at once on a CPU: 16 MB in bf16 with a vocabulary of 8,000. In smaller blocks adding up the
-# gradient of the matrix takes longer than the caches save.
-_BLOCK_ROWS = 1_024
-_BLOCK_ELEMENTS = 1 << 26  # at most
-# On a GPU: 256 MB in bf16, 3,600 tokens with the paper's vocabulary. Smaller products would not fill the GPU, and each
-# block adds a whole gradient of the matrix up.
-_GPU_BLOCK_ELEMENTS = 1 << 27
-_ROW_STEP = 64  # blocks are a multiple of it: one shape of most blocks, whatever the vocabulary
+# Size of a block. CPU: 16 MB in bf16 with a vocabulary of 8,000; in smaller blocks, summing the gradient of the matrix
+# takes longer than the caches save. GPU: 256 MB in bf16, 3,600 tokens with the paper's vocabulary; smaller products
+# would not fill it.
+_BLOCK_ROWS, _BLOCK_ELEMENTS, _GPU_BLOCK_ELEMENTS = 1_024, 1 << 26, 1 << 27
+_ROW_STEP = 64  # blocks are multiples of it, so that most have one shape, whatever the vocabulary
 
 
 def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -24,10 +21,10 @@ def smoothed_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, smoo
     included (torch's definition; fairseq and Tensor2Tensor leave the true one out).
 
     Args:
-        hidden: [rows, d_model]: rows after the targets' own are left out, and have no gradient.
+        hidden: [rows, d_model]; rows beyond the number of targets are ignored, and have no gradient.
         weight: [vocab, d_model], the pre-softmax matrix.
         targets: int64 [tokens], of the first rows.
-        smoothing: mass taken from the true class, in [0, 1).
+        smoothing: in [0, 1).
     Returns:
         Two float32 scalars: the smoothed loss, which has gradients, and the plain negative log-likelihood in nats,
         which has none.
@@ -60,9 +57,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         if tokens < len(hidden):
             targets = torch.cat((targets, targets.new_zeros(len(hidden) - tokens)))
         most = _GPU_BLOCK_ELEMENTS // vocab if hidden.is_cuda else min(_BLOCK_ROWS, _BLOCK_ELEMENTS // vocab)
-        rows_at_once = max(1, most)
-        if rows_at_once > _ROW_STEP:
-            rows_at_once -= rows_at_once % _ROW_STEP  # few shapes of blocks, where the rows are a multiple too
+        rows_at_once = most - most % _ROW_STEP if most > _ROW_STEP else max(1, most)
         for at in range(0, tokens, rows_at_once):
             h, target = hidden[at : at + rows_at_once], targets[at : at + rows_at_once, None]
             used = min(len(h), tokens - at)  # rows with a target; all but in the last block
@@ -105,10 +100,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 def _log_total(logits: Tensor, probs: Tensor, target: Tensor, target_logit: Tensor) -> Tensor:
     """log sum exp of each row of logits: float32 [rows, 1].
 
-    It is read off the softmax, as logit - log p of the target, which saves a pass over float32 copies of all logits;
-    in bf16 that is one rounding of p, which averages out over tokens. Where a target is so improbable that its p is no
-    normal number, a CPU takes the long way. A GPU does not ask, since the host would have to wait for the answer: it
-    counts such a target as one of the smallest normal p, a loss of about 87 nats. Gradients do not depend on it.
+    As logit - log p of the target, it saves a pass over float32 copies of all logits; in bf16 that rounds p once, which
+    averages out over tokens. If a target's p is not a normal number, a CPU computes it in full. A GPU does not check,
+    since the host would have to wait: it takes the smallest normal p, a loss of about 87 nats. Gradients do not depend
+    on it.
     """
     p = probs.gather(1, target).float()
     if logits.device.type == "cpu" and not bool((p > 1e-30).all()):

@@ -1,4 +1,4 @@
-"""Adam (paper, Section 5.3) on one flat float32 copy of all weights.
+"""Adam and its learning rate (paper, Section 5.3), on one flat float32 copy of all weights.
 
 The network may compute in bf16, whose steps are too coarse to add small updates to; the float32 copy (the master
 weights) receives them. Being flat, it is updated by one kernel, its gradient is one tensor to reduce over devices, and
@@ -6,6 +6,7 @@ its norm is one operation.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +19,21 @@ from aiayn_cli.train.distributed import Worker
 
 _EMA_UPDATES = "ema_updates"  # its name in a checkpoint's moments.safetensors
 _NEW_IN_MEAN = 0.05  # share of the newest gradient's norm in the running mean
+_OTHER_RECIPE = "resume with the recipe that the run was started with"
+
+
+def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0) -> float:
+    """scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5); steps count from 1."""
+    return float(scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
 class MasterAdam:
     """Adam for a model whose weights it keeps in step with its own float32 ones.
+
+    With ema_decay, it also keeps an exponential moving average of the weights, as an alternative to averaging
+    checkpoints: average = decay * average + (1 - decay) * weights after each update. After n updates the decay is at
+    most (1 + n) / (10 + n), so that the initial weights are soon forgotten (TensorFlow's ExponentialMovingAverage with
+    num_updates).
 
     Attributes:
         usual_norm: running mean of the norms of gradients that were applied; a float32 scalar, 0 before the first.
@@ -29,35 +41,43 @@ class MasterAdam:
     Args:
         model: its parameters become views of one flat tensor; call after moving it to its device and dtype.
         weights: float32 values to start from, by parameter name; None takes the model's own.
-        config: beta1, beta2 and eps, and the decay of a moving average of the weights.
     """
 
     def __init__(self, model: nn.Module, config: TrainingConfig, weights: dict[str, Tensor] | None = None) -> None:
         named = dict(model.named_parameters())  # shared parameters once
         device, self._dtype = next((p.device, p.dtype) for p in named.values())
-        self._sizes = [p.numel() for p in named.values()]
+        self._named, self._sizes = named, [p.numel() for p in named.values()]
         source = {name: p.detach() for name, p in named.items()} if weights is None else weights
         flat = torch.cat([source[name].to(device, torch.float32).flatten() for name in named])
         self._master = nn.Parameter(flat)
         self._master.grad = torch.zeros_like(flat)
         self._outdated = False  # whether the gradient is that of an earlier step, to be overwritten
         self._computed = self._master.detach() if self._dtype is torch.float32 else flat.to(self._dtype)
-        self._named = named
-        for p, value in zip(named.values(), torch.split(self._computed, self._sizes), strict=True):
-            p.data = value.view(p.shape)
-        self._beta1, self._beta2, self._eps = config.adam_beta1, config.adam_beta2, config.adam_eps
+        for name, value in self._by_name(self._computed).items():
+            named[name].data = value
+        self._settings: dict[str, Any] = {
+            "beta1": config.adam_beta1, "beta2": config.adam_beta2, "eps": config.adam_eps, "weight_decay": 0.0,
+            "amsgrad": False, "maximize": False,
+        }  # fmt: skip
         self._mean, self._mean_of_squares = torch.zeros_like(flat), torch.zeros_like(flat)
         self._steps = torch.zeros((), device=device if device.type == "cuda" else "cpu")  # where the kernel wants it
-        self._skipped: Tensor | None = None  # 1 or 0 for the step at hand; None = not asked
-        self._average = MovingAverage(self._master.detach(), config.ema_decay) if config.ema_decay else None
+        self._skipped: Tensor | None = None  # 1 or 0 for the next step; None = always take it
+        self._ema_decay = config.ema_decay
+        self._average = flat.clone() if config.ema_decay else None
+        self._average_updates = 0
         self.usual_norm = torch.zeros((), device=device)
         if self._dtype is torch.float32:
-            for p, part in zip(named.values(), torch.split(self.gradient, self._sizes), strict=True):
-                p.grad = part.view(p.shape)
+            for name, part in self._by_name(self.gradient).items():
+                named[name].grad = part
+
+    def _by_name(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of a flat tensor, in the parameters' shapes."""
+        parts = torch.split(flat, self._sizes)
+        return {name: part.view(p.shape) for (name, p), part in zip(self._named.items(), parts, strict=True)}
 
     @property
     def gradient(self) -> Tensor:
-        """Float32 [parameters]: the sum of what backward passes left since the last step."""
+        """Float32 [parameters]: the sum of the gradients of all backward passes since the last step."""
         assert self._master.grad is not None
         if self._outdated:
             self._master.grad.zero_()
@@ -65,7 +85,7 @@ class MasterAdam:
         return self._master.grad
 
     def accumulate(self) -> None:
-        """Take up the gradients of a backward pass; call after each one."""
+        """Add the gradients of a backward pass; call after each one."""
         if self._dtype is torch.float32:
             return  # backward passes add to views of the flat gradient
         # The first pass overwrites, which saves filling with zeros and adding to them.
@@ -103,27 +123,17 @@ class MasterAdam:
         return norm, self._skipped
 
     def step(self, learning_rate: float) -> None:
-        # What torch.optim.Adam calls; to make one takes more than a second, since it loads torch.compile's parts.
+        # What torch.optim.Adam calls; creating one takes more than a second, since it loads parts of torch.compile.
+        # found_inf is how torch's GradScaler tells a fused optimizer to skip a step.
         adam(
-            [self._master.detach()],
-            [self.gradient],
-            [self._mean],
-            [self._mean_of_squares],
-            [],
-            [self._steps],
-            fused=True,
-            found_inf=self._skipped,  # how torch's GradScaler tells a fused optimizer to skip a step
-            amsgrad=False,
-            beta1=self._beta1,
-            beta2=self._beta2,
-            lr=learning_rate,
-            weight_decay=0.0,
-            eps=self._eps,
-            maximize=False,
-        )
+            [self._master.detach()], [self.gradient], [self._mean], [self._mean_of_squares], [], [self._steps],
+            lr=learning_rate, fused=True, found_inf=self._skipped, **self._settings,
+        )  # fmt: skip
         self._skipped = None
         if self._average is not None:
-            self._average.update(self._master.detach())
+            decay = min(self._ema_decay, (1 + self._average_updates) / (10 + self._average_updates))
+            self._average.lerp_(self._master.detach(), 1 - decay)
+            self._average_updates += 1
         if self._dtype is not torch.float32:
             self._computed.copy_(self._master.detach())
         self.clear()
@@ -140,13 +150,8 @@ class MasterAdam:
         for p in self._named.values():
             p.grad = None
 
-    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        for name, mine in self.weights().items():
-            mine.copy_(weights[name])
-        self._computed.copy_(self._master.detach())
-
     def spread(self, worker: Worker, step: int) -> None:
-        """Take rank 0's weights and moments, which are of so many updates; its disk alone need have them."""
+        """Take rank 0's weights and moments after `step` updates; only its disk needs the run's folder."""
         moments = self.moments()
         for tensor in (self._master.detach(), *moments.values()):
             worker.spread(tensor)
@@ -155,73 +160,41 @@ class MasterAdam:
 
     def weights(self) -> dict[str, Tensor]:
         """The float32 weights by parameter name, as views."""
-        parts = torch.split(self._master.detach(), self._sizes)
-        return {name: part.view(p.shape) for (name, p), part in zip(self._named.items(), parts, strict=True)}
+        return self._by_name(self._master.detach())
 
     def moments(self) -> dict[str, Tensor]:
-        """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""
-        average = {} if self._average is None else self._average.state(self.weights())
-        return {"exp_avg": self._mean, "exp_avg_sq": self._mean_of_squares, **average}
+        """Adam's running means of the gradient and of its square, float32 [parameters] each.
 
-    def load_moments(self, moments: dict[str, Tensor], step: int) -> None:
-        """Restore moments() after the given number of updates; CheckpointError if they are of another model."""
+        With a moving average also its values by parameter name, and the number of its updates.
+        """
+        moments = {"exp_avg": self._mean, "exp_avg_sq": self._mean_of_squares}
+        if self._average is not None:
+            moments |= {f"{EMA_PREFIX}{name}": part for name, part in self._by_name(self._average).items()}
+            moments[_EMA_UPDATES] = self._average.new_tensor([float(self._average_updates)])
+        return moments
+
+    def load_moments(self, moments: Mapping[str, Tensor], step: int) -> None:
+        """Restore moments() after `step` updates; without an average among them, a new one begins.
+
+        Raises:
+            CheckpointError: they are of another model, or no moments.
+        """
         for name, mine in (("exp_avg", self._mean), ("exp_avg_sq", self._mean_of_squares)):
             if name not in moments or moments[name].shape != mine.shape:
-                raise CheckpointError(
-                    f"the optimizer state has no {name} of {mine.numel()} numbers",
-                    "resume with the recipe that the run was started with",
-                )
+                raise CheckpointError(f"the optimizer state has no {name} of {mine.numel()} numbers", _OTHER_RECIPE)
             if moments[name].dtype != torch.float32:
                 kind = str(moments[name].dtype).removeprefix("torch.")
                 raise CheckpointError(f"{name} of the optimizer state is {kind}, not float32", "use another checkpoint")
             mine.copy_(moments[name])
         if (least := float(self._mean_of_squares.min())) < 0:
-            raise CheckpointError(
-                f"exp_avg_sq of the optimizer state holds {least:g}, but no square is negative",
-                "use another checkpoint",
-            )
+            problem = f"exp_avg_sq of the optimizer state holds {least:g}, but no square is negative"
+            raise CheckpointError(problem, "use another checkpoint")
         self._steps.fill_(step)
-        if self._average is not None:
-            self._average.load(moments, self.weights())
-
-
-class MovingAverage:
-    """An exponential moving average of float32 [parameters], as an alternative to averaging checkpoints.
-
-    average = decay * average + (1 - decay) * weights after each update. While fewer than some 10 / (1 - decay) updates
-    were made, the decay is (1 + n) / (10 + n) of n updates, so that the initial weights are soon forgotten
-    (TensorFlow's ExponentialMovingAverage with num_updates).
-    """
-
-    def __init__(self, weights: Tensor, decay: float) -> None:
-        self._decay = decay
-        self._values = weights.detach().clone()
-        self._updates = 0
-
-    @torch.no_grad()
-    def update(self, weights: Tensor) -> None:
-        decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        self._values.lerp_(weights, 1 - decay)
-        self._updates += 1
-
-    def state(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What a checkpoint keeps: the average by parameter name, in the order of the flat tensor, and updates."""
-        parts = torch.split(self._values, [p.numel() for p in named.values()])
-        state = {
-            f"{EMA_PREFIX}{name}": part.view(p.shape) for (name, p), part in zip(named.items(), parts, strict=True)
-        }
-        return {**state, _EMA_UPDATES: self._values.new_tensor([float(self._updates)])}
-
-    def load(self, state: dict[str, Tensor], named: dict[str, Tensor]) -> None:
-        """Restore state(); a run that had no average begins one with its present weights."""
-        if _EMA_UPDATES not in state:
+        if self._average is None or _EMA_UPDATES not in moments:
             return
         try:
-            parts = [state[f"{EMA_PREFIX}{name}"].reshape(p.shape).flatten() for name, p in named.items()]
+            parts = [moments[f"{EMA_PREFIX}{name}"].reshape(p.shape).flatten() for name, p in self._named.items()]
         except (KeyError, RuntimeError) as error:
-            raise CheckpointError(
-                f"the moving average is of another model: {error}",
-                "resume with the recipe that the run was started with",
-            ) from error
-        self._values.copy_(torch.cat(parts))
-        self._updates = int(state[_EMA_UPDATES])
+            raise CheckpointError(f"the moving average is of another model: {error}", _OTHER_RECIPE) from error
+        self._average.copy_(torch.cat(parts))
+        self._average_updates = int(moments[_EMA_UPDATES])

@@ -1,9 +1,15 @@
-"""What is checked before a run trains: data, memory and disk; and --dry-run, which measures a few updates."""
+"""Before a run trains: checks of data, memory and disk; --dry-run, which measures a few updates; --verify-resume."""
 
+import hashlib
+import json
 import math
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,21 +17,27 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.run_checkpoints import resumable
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
+from aiayn_cli.checkpoint.metrics_log import Record, read_metrics, standing
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, resumable, update_of
 from aiayn_cli.checkpoint.tensor_files import bytes_of
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.batches import plan_updates, split_update
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device, free_memory, is_out_of_memory, peak_memory
-from aiayn_cli.errors import AiaynError, ConfigError, DataError
+from aiayn_cli.errors import AiaynError, ConfigError, DataError, Terminated
 from aiayn_cli.model.build import build_empty
+from aiayn_cli.train.resume import held
 from aiayn_cli.train.trainer import Hooks, Trainer
 
-# Bytes of training for each parameter: float32 weights, gradient and two moments; and the bf16 weights that compute. A
-# moving average of the weights adds four.
+# Bytes of training for each parameter: float32 weights, gradient and two moments; in bf16 also the weights that
+# compute, and their gradient. A moving average of the weights adds four.
 _BYTES = {torch.float32: 16, torch.bfloat16: 20}
-_WARM_UP_UPDATES = 2  # kernels are chosen and memory is allocated
-_LEAST_UPDATES, _MOST_UPDATES, _ENOUGH_SECONDS = 3, 50, 20.0  # that a dry run measures
+# Of --dry-run: updates in which kernels are chosen and memory is allocated; updates and seconds that are measured.
+_WARM_UP_UPDATES, _LEAST_UPDATES, _MOST_UPDATES, _ENOUGH_SECONDS = 2, 3, 50, 20.0
+# Of --verify-resume: updates before the checkpoint that the killed run resumes from, and what doubles them if they were
+# over before the kill, one update later.
+_UPDATES, _TRIES = 4, 4
 
 
 def check_data(data: PreparedData, recipe: Recipe) -> None:
@@ -53,7 +65,7 @@ def check_data(data: PreparedData, recipe: Recipe) -> None:
 
 
 def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
-    """Make sure that weights, gradient and moments fit into the device's memory, before the network is built."""
+    """Check that weights, gradient and moments fit into the device's memory, before the network is built."""
     free = free_memory(device.device)
     try:
         model = build_empty(recipe.model, vocab_size)
@@ -71,20 +83,11 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         )
 
 
-def with_max_tokens(recipe: Recipe, device: Device) -> Recipe:
-    """Choose the size of a micro-batch if the recipe leaves it to the device."""
-    if recipe.training.max_tokens:
-        return recipe
-    # A CPU gains nothing from more than its caches hold; a GPU needs large batches to be busy.
-    most = 4_096 if device.device.type == "cpu" else 25_000
-    return replace(recipe, training=replace(recipe.training, max_tokens=most))
-
-
 def disk_needed(weights: Iterable[Tensor], config: TrainingConfig) -> tuple[int, int]:
-    """Bytes of one checkpoint, and of all at once: the best, and one being written."""
+    """Bytes of one checkpoint, and of all kept ones, with the best and one being written."""
     one = (4 if config.ema_decay else 3) * bytes_of(weights)  # perhaps a moving average too
     kept = config.keep_checkpoints
-    if not config.save_every_minutes:  # a short run does not even make as many
+    if not config.save_every_minutes:  # a short run makes fewer
         kept = min(kept, -(-config.max_updates // config.save_every_steps))
     return one, one * (kept + 2)
 
@@ -107,12 +110,12 @@ class DryRunResult:
     batch_pairs: int  # of the largest micro-batch; its longest sides follow
     batch_src_tokens: int
     batch_tgt_tokens: int
-    max_tokens: int  # padded tokens of a micro-batch, so that the largest fits
+    max_tokens: int  # padded tokens of a micro-batch, so that the largest one fits
     micro_batches: int  # of the next update, on each device
     memory_bytes: int  # peak of one process, on its device
     memory_free_bytes: int | None  # still free there; None if unknown
     checkpoint_bytes: int  # of one
-    disk_bytes: int  # of all that are kept at once, with one being written
+    disk_bytes: int  # of all kept ones, with one being written
     disk_free_bytes: int  # on the disk of the run's folder
     updates: int  # measured
     tokens_per_second: float  # target tokens without padding, over all devices
@@ -144,7 +147,7 @@ def dry_run(
 
     Args:
         make_trainer: gives one at the run's present state.
-        run: the folder that checkpoints would go to.
+        run: the folder for checkpoints.
         devices: that share an update.
     """
     marks: list[tuple[float, int, int]] = []  # when each update ended: seconds, updates, target tokens
@@ -167,27 +170,161 @@ def dry_run(
     (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
     seconds = (ended - began) / max(last - first, 1)
     checkpoint, disk = disk_needed(trainer.optimizer.weights().values(), config)
-    existing = next(folder for folder in (run.absolute(), *run.absolute().parents) if folder.exists())
     left = max(0, config.max_updates - before.step)
-    max_tokens = trainer.state.max_tokens or config.max_tokens
-    update = next(
-        plan_updates(trainer.store, config.batch_tokens, config.seed, before.position, trainer.state.pool_pairs)
-    )
-    micro_batches = len(split_update(trainer.store, update.pairs, max_tokens, before.division))
+    plan = plan_updates(trainer.store, config.batch_tokens, config.seed, before.position, before.pool_pairs)
+    micro_batches = split_update(trainer.store, next(plan).pairs, trainer.max_tokens, before.division)
     return DryRunResult(
         batch_pairs=pairs,
         batch_src_tokens=src,
         batch_tgt_tokens=tgt,
-        max_tokens=max_tokens,
-        micro_batches=micro_batches // devices,
+        max_tokens=trainer.max_tokens,
+        micro_batches=len(micro_batches) // devices,
         memory_bytes=peak_memory(trainer.device),
         memory_free_bytes=free_memory(trainer.device),
         checkpoint_bytes=checkpoint,
         disk_bytes=disk,
-        disk_free_bytes=shutil.disk_usage(existing).free,
+        disk_free_bytes=shutil.disk_usage(_existing(run)).free,
         updates=last - first,
         tokens_per_second=(tokens_after - tokens_before) / (ended - began),
         seconds_per_update=seconds,
         updates_left=left,
         hours=left * seconds / 3600,
     )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one around it that exists."""
+    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What `aiayn train --verify-resume` prints."""
+
+    updates: int  # of each of the two runs
+    killed_after: int  # last update of the killed run
+    resumed_from: int  # update of the checkpoint that it resumed from
+    digest_unbroken: str  # SHA-256 of weights, optimizer's moments, state and losses of all updates
+    digest_resumed: str
+    losses: tuple[float, ...]  # of the unbroken run's updates
+
+    def __str__(self) -> str:
+        return (
+            f"unbroken  {self.digest_unbroken}  {self.updates} updates\n"
+            f"resumed   {self.digest_resumed}  killed after update {self.killed_after}, went on from "
+            f"{self.resumed_from}\n"
+            "the same weights, moments, state and losses, to the last bit"
+        )
+
+
+def run_verify_resume(arguments: Sequence[str], run: Path) -> VerifyResult:
+    """Train twice in a folder next to the run, once unbroken and once killed with kill -9; nothing is left behind.
+
+    The arguments are those of `aiayn train`, without --out.
+    """
+
+    def end(*_: object) -> None:
+        raise Terminated("stopped by SIGTERM", "nothing was proved, and nothing is left behind")
+
+    before = signal.signal(signal.SIGTERM, end)
+    parent = _existing(run.absolute().parent)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".verify-resume-", dir=parent, ignore_cleanup_errors=True) as folder:
+            for number in range(_TRIES):
+                if result := _compare(arguments, Path(folder) / str(number), _UPDATES << number):
+                    return result
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    raise AiaynError(
+        f"{_UPDATES << _TRIES - 1} updates were over before they could be killed",
+        "training is too fast for this proof: take a larger recipe",
+    )
+
+
+def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResult | None:
+    """Two runs of 2 * updates, the second killed after its first checkpoint; None if it ended before the kill."""
+    settings = {
+        "max_updates": 2 * updates, "save_every_steps": updates, "save_every_minutes": 0, "log_every_steps": 1,
+        "average_last": 1, "validate_every_saves": 1, "best_metric": "loss", "validation_bleu_pairs": 0,
+    }  # fmt: skip
+    command = [sys.executable, "-m", "aiayn_cli", "train", *arguments, "--quiet"]
+    command += [text for name, value in settings.items() for text in ("--set", f"training.{name}={value}")]
+    unbroken, broken = folder / "unbroken", folder / "broken"
+    with logs.progress("verifying resume", 3, "runs") as progress:
+        _run(command, unbroken)
+        progress.advance(1)
+        killed_after = _run_and_kill(command, broken, updates)
+        if killed_after is None:
+            return None
+        resumed_from = update_of(list_checkpoints(broken)[-1])
+        progress.advance(1)
+        _run(command, broken)
+        progress.advance(1)
+    went_on_from = [record["step"] for record in _records(broken) if record["event"] == "resume"]
+    if went_on_from != [resumed_from]:
+        raise AiaynError(
+            f"the killed run went on from {went_on_from or 'its beginning'}, not from update {resumed_from}",
+            "this is a bug, please report it",
+        )
+    (expected, losses), (found, _) = _digest(unbroken), _digest(broken)
+    if found != expected:
+        raise AiaynError(
+            f"the resumed run differs: {found} instead of {expected}",
+            "on a GPU some kernels sum in no fixed order; on a CPU this is a bug, please report it",
+        )
+    return VerifyResult(2 * updates, killed_after, resumed_from, expected, found, tuple(losses))
+
+
+def _run(command: Sequence[str], run: Path, is_enough: Callable[[], bool] | None = None) -> None:
+    """Train to the end, or until kill -9 when is_enough()."""
+    with tempfile.TemporaryFile() as err:
+        process = subprocess.Popen([*command, "--out", str(run)], stdout=subprocess.DEVNULL, stderr=err)
+        try:
+            while process.poll() is None and not (is_enough is not None and is_enough()):
+                time.sleep(0.002)
+        finally:
+            process.kill()
+            code = process.wait()
+        if code and (is_enough is None or code != -signal.SIGKILL):
+            err.seek(0)
+            said = err.read().decode(errors="replace").strip()
+            raise AiaynError(f"a run of the comparison ended with code {code}", said[-2_000:])
+
+
+def _run_and_kill(command: Sequence[str], run: Path, updates: int) -> int | None:
+    """Kill a run one update after its first checkpoint; return its last update, None if it ended before."""
+
+    def last_update() -> int:
+        return max((record["step"] for record in _records(run) if record["event"] == "train"), default=0)
+
+    _run(command, run, lambda: last_update() > updates)
+    deadline = time.monotonic() + 60
+    while True:  # until its own processes, of --gpus, have ended too
+        try:
+            with held(run):
+                break
+        except DataError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+    killed_after = last_update()
+    return killed_after if updates < killed_after < 2 * updates else None
+
+
+def _records(run: Path) -> list[Record]:
+    path = run / "metrics.jsonl"
+    return read_metrics(path) if path.exists() else []
+
+
+def _digest(run: Path) -> tuple[str, list[float]]:
+    """SHA-256 of all that two equal runs share, and the loss of each update."""
+    newest = list_checkpoints(run)[-1]
+    training = load_training(newest)
+    digest = hashlib.sha256()
+    for tensors in (load_checkpoint(newest).weights(), training.moments):
+        for name, tensor in sorted(tensors.items()):
+            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    state = {name: value for name, value in training.state.items() if name not in ("seconds", "saved_seconds")}
+    losses = [record["loss"] for record in standing(_records(run)) if record["event"] == "train"]
+    digest.update(json.dumps([state, losses], sort_keys=True).encode())
+    return digest.hexdigest(), losses

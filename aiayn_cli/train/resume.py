@@ -1,25 +1,42 @@
-"""Where a run stands, and how it goes on: from its newest whole checkpoint, with the settings that may change."""
+"""A run's folder, where the run stands, and how it resumes: from its newest whole checkpoint, with settings that fit.
 
-from collections.abc import Mapping
+run/
+  manifest.json    id of the run, and hashes of the data it is trained on
+  recipe.yaml      every setting it was last trained with
+  metrics.jsonl    what was measured on the way; see checkpoint/metrics_log.py
+  report.html      all of it to look at; see report.py
+  tensorboard/     with --tensorboard
+  checkpoints/     see checkpoint/run_checkpoints.py
+"""
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from aiayn_cli import logs
+from aiayn_cli import __version__, logs
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
-from aiayn_cli.checkpoint.run_checkpoints import resumable, set_aside_damaged, update_of
-from aiayn_cli.checkpoint.tensor_files import from_json
+from aiayn_cli.checkpoint.run_checkpoints import newest_resumable, resumable, set_aside_damaged, update_of
+from aiayn_cli.checkpoint.tensor_files import from_json, read_json
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
-from aiayn_cli.errors import CheckpointError
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import CheckpointError, DataError
+from aiayn_cli.files import UNFINISHED, write_whole
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml
 
 _DEFAULTS = {"pool_pairs": LEAST_POOL_PAIRS}  # of states written before they had the field
 _AT_MOST_ONCE_A_STEP = ("best_step", "worse_validations", "saves", "skipped", "skipped_in_a_row")
-_MOST_DEVICES = 1 << 20  # that an update may be divided for
+_MOST_DEVICES = 1 << 20  # that an update can be divided for
 
-# A change of these would make another experiment of the run: other weights, or other pairs in an update.
+# Changing one of these would make the run another experiment: other weights, or other pairs in an update.
 _FIXED = {f"model.{field.name}" for field in fields(ModelConfig) if "dropout" not in field.name}
 _FIXED |= {"training.batch_tokens", "training.seed"}
 
@@ -53,25 +70,25 @@ class TrainingState:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: Path) -> "TrainingState":
         """The reverse of to_json(), for what was read from `source`."""
+        problem = f"{source} is not a training state"
         try:
             state = from_json(cls, {**_DEFAULTS, **content, "position": from_json(Position, content["position"])})
         except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{source} is not a training state: {error}", "use another checkpoint") from error
+            raise CheckpointError(f"{problem}: {error}", "use another checkpoint") from error
         for name, value in [*state.__dict__.items(), *state.position.__dict__.items()]:
             least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
             if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
-                raise CheckpointError(f"{source} is not a training state: {name} is {value}", "use another checkpoint")
+                raise CheckpointError(f"{problem}: {name} is {value}", "use another checkpoint")
         for name in _AT_MOST_ONCE_A_STEP:
             if (value := getattr(state, name) or 0) > state.step:
-                problem = f"{source} is not a training state: {name} is {value:,} after {state.step:,} updates"
-                raise CheckpointError(problem, "use another checkpoint")
+                where = f"{name} is {value:,} after {state.step:,} updates"
+                raise CheckpointError(f"{problem}: {where}", "use another checkpoint")
         return state
 
     def for_devices(self, n: int) -> "TrainingState":
         """The same for n devices, which must share the micro-batches of an update evenly.
 
-        Fewer devices than before can divide the micro-batches of more, with the same dropout; otherwise updates are
-        divided anew.
+        Fewer devices can share the micro-batches of more, with the same dropout; otherwise updates are divided anew.
         """
         return self if self.division % n == 0 else replace(self, division=n)
 
@@ -79,7 +96,7 @@ class TrainingState:
 def load_newest(
     run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
 ) -> tuple[TrainingState, dict[str, Tensor]] | None:
-    """Read a run's newest checkpoint that is whole; damaged ones after it are set aside.
+    """Read a run's newest whole checkpoint; damaged ones after it are set aside.
 
     Args:
         weights: float32, overwritten by the checkpoint's.
@@ -103,10 +120,8 @@ def load_newest(
             damaged.append(path)
             continue
         for bad in damaged:
-            instead = f"{path.name} takes its place"
-            if touch:
-                instead += f", and it is kept as {set_aside_damaged(bad).name}"
-            logs.warning(f"the checkpoint {bad.name} is damaged: {instead}")
+            kept = f", and it is kept as {set_aside_damaged(bad).name}" if touch else ""
+            logs.warning(f"the checkpoint {bad.name} is damaged: {path.name} takes its place{kept}")
         return state, dict(snapshot.moments)
     if first is not None:
         raise first
@@ -149,15 +164,35 @@ def changed_settings(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     changes = {}
     for section in fields(Recipe):
         before, after = getattr(old, section.name), getattr(new, section.name)
-        for setting in fields(before):
-            values = getattr(before, setting.name), getattr(after, setting.name)
-            if values[0] != values[1]:
-                changes[f"{section.name}.{setting.name}"] = values
+        for name, value in vars(before).items():
+            if value != (changed := getattr(after, name)):
+                changes[f"{section.name}.{name}"] = (value, changed)
     return changes
 
 
+def identify(run: Path, recipe: Recipe, data: PreparedData) -> tuple[str, Recipe, list[str]]:
+    """The id of a run, the recipe that it continues with, and the settings that changed: see continued_recipe().
+
+    Raises:
+        DataError: the folder holds something else, or a run on other data.
+        CheckpointError: the run cannot continue with this recipe.
+    """
+    if newest_resumable(run) is None:
+        is_other = run.exists() and not _is_run(run)
+        if is_other and (not run.is_dir() or any(not path.name.startswith(UNFINISHED) for path in run.iterdir())):
+            raise DataError(f"{run} exists and is not a run", "give another --out")
+        return uuid.uuid4().hex, recipe, []
+    manifest = read_json(run / "manifest.json", "a run")
+    if manifest.get("data_sha256") != data.sha256:
+        raise DataError(
+            f"{run} was trained on other data ({manifest.get('data')}) than {data.folder}",
+            "give the data it was started with, or another --out, or --fresh",
+        )
+    return str(manifest.get("run_id")), *continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
+
+
 def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[str]]:
-    """The new recipe, if all its changes can be applied to the run, and these, such as "training.patience 0 -> 3"."""
+    """The new recipe, if the run can continue with it, and its changes, such as "training.patience 0 -> 3"."""
     changes = changed_settings(old, new)
     refused = [f"{key} {before} -> {after}" for key, (before, after) in changes.items() if key in _FIXED]
     if refused:
@@ -168,3 +203,69 @@ def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[
     # What prepare did is in the data already, whose hash is checked.
     applied = [f"{key} {a} -> {b}" for key, (a, b) in changes.items() if not key.startswith("data.")]
     return replace(new, data=old.data), applied
+
+
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """Create a run's folder if needed, and lock it so that no second process trains the same run.
+
+    The lock ends with the process, even after kill -9. A new folder that stays empty is removed again.
+    """
+    if run.exists() and not run.is_dir():
+        yield  # for the message of identify()
+        return
+    is_new = not run.exists()
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{run} cannot be made: {error.strerror}", "give another --out") from error
+    folder = os.open(run, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(
+                f"{run} is being trained by another process", "wait for it, or give another --out"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(folder)
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                run.rmdir()
+
+
+def set_aside(run: Path) -> None:
+    """Rename an existing run, so that a fresh one overwrites nothing."""
+    if not _is_run(run):
+        return
+    number = 1
+    while (aside := run.with_name(f"{run.name}.{number}")).exists():
+        number += 1
+    run.rename(aside)
+    logs.notice(f"the run that was in {run} is now {aside}")
+
+
+def write_run(run: Path, run_id: str, data: PreparedData, recipe: Recipe, parameters: int) -> None:
+    run.mkdir(parents=True, exist_ok=True)
+    manifest = {
+        "format": 1,
+        "aiayn": __version__,
+        "run_id": run_id,
+        "data": str(data.folder),
+        "data_sha256": data.sha256,
+        "vocab_sha256": data.vocab_sha256,
+        "parameters": parameters,
+    }
+    write_whole(run / "manifest.json", json.dumps(manifest, indent=2) + "\n")  # first, since it marks a run
+    write_whole(run / "recipe.yaml", recipe_to_yaml(recipe))
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a folder is a run; prepared data has a manifest.json too."""
+    with suppress(OSError, ValueError, TypeError):
+        if "run_id" in json.loads((path / "manifest.json").read_bytes()):
+            return True
+    return newest_resumable(path) is not None

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -21,8 +20,8 @@ from aiayn_cli.checkpoint.run_checkpoints import (
     checkpoint_path,
     interrupted_path,
     mark_best,
-    newest_resumable,
     prune_checkpoints,
+    remove_leftovers,
 )
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData, find_prepared
@@ -35,10 +34,9 @@ from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
-from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk, with_max_tokens
-from aiayn_cli.train.report import REPORT, write_report
-from aiayn_cli.train.resume import TrainingState, continued_recipe, finished, load_newest
-from aiayn_cli.train.run_folder import check_is_free, check_is_of, finish_saving, held, set_aside, write_run
+from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk
+from aiayn_cli.train.report import write_report
+from aiayn_cli.train.resume import TrainingState, finished, held, identify, load_newest, set_aside, write_run
 from aiayn_cli.train.trainer import Hooks, Trainer
 from aiayn_cli.train.validation import Validation, ValidationBleu, longest_validated, too_long
 
@@ -47,16 +45,16 @@ _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ") 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """What `aiayn train` was told."""
+    """The options of `aiayn train`."""
 
     recipe: str = "base"  # a bundled recipe's name or a file
     overrides: Sequence[str] = ()  # "section.field=value"
     data: Path | None = None  # prepared data; None = prepared/CORPUS of the recipe
     out: Path | None = None  # the run's folder; None = runs/RECIPE
-    resume: bool = True  # go on with an existing run; False sets it aside and starts again
+    resume: bool = True  # continue an existing run; False sets it aside and starts anew
     device: str = "auto"
-    tensorboard: bool = False  # also write what TensorBoard draws, into the run's folder
-    dry_run: bool = False  # only measure what a run takes, and leave no trace
+    tensorboard: bool = False
+    dry_run: bool = False
 
     @property
     def run(self) -> Path:
@@ -74,7 +72,7 @@ class TrainResult:
     run: Path
     stopped_by: str  # "max_updates", "patience", or "already done"
     updates: int
-    epochs: int  # times the training data was read whole
+    epochs: int  # complete passes over the training data
     parameters: int  # of the model
     train_seconds: float  # in updates, over all calls, without validation and checkpoints
     tokens_per_second: float  # target tokens without padding, over train_seconds
@@ -94,7 +92,11 @@ class TrainResult:
 
 
 def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
-    """Train a model, or go on with a run exactly where it stopped; Terminated or KeyboardInterrupt after a signal."""
+    """Train a model, or continue a run exactly where it stopped.
+
+    Raises:
+        Terminated, KeyboardInterrupt: a signal stopped training, and all is saved.
+    """
     worker = Worker.from_environment()
     logs.setup(logs.verbosity(), worker.rank)
     run = options.run
@@ -108,7 +110,7 @@ def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
         if options.dry_run:
             there = run if options.resume else run.with_name(f".{run.name}.fresh")  # which does not exist
             return Session(there, recipe, data, device, worker).try_out()
-        if not options.resume and worker.rank == 0 and worker.attempt == 0:  # a restart finds the fresh one
+        if not options.resume and worker.rank == 0 and worker.attempt == 0:  # a restart continues the fresh run
             with held(run):
                 set_aside(run)
         worker.wait()  # before all look at the run's folder
@@ -118,9 +120,9 @@ def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
 
 @contextmanager
 def signals() -> Iterator[Callable[[], str]]:
-    """Note SIGTERM and SIGINT, so that an update is finished, a validation left, and all saved; gives the name or "".
+    """Note SIGTERM and SIGINT, so that the update ends, a validation stops, and all is saved.
 
-    A second signal ends the process at once.
+    A second signal ends the process immediately. Yields what gives the first one's name, or "".
     """
     received: list[str] = []
 
@@ -143,25 +145,26 @@ class Session:
 
     def __init__(self, run: Path, recipe: Recipe, data: PreparedData, device: Device, worker: Worker) -> None:
         self._run, self._data, self._device, self._worker = run, data, device, worker
-        self._valid = data.valid if data.valid is not None and len(data.valid) else None
         check_data(data, recipe)
         check_memory(recipe, data.vocab_size, device)
         self._run_id, self._changes = "", list[str]()
         if worker.rank == 0:  # the run's folder need not be on other machines
-            if newest_resumable(run) is None:
-                check_is_free(run)
-                self._run_id = uuid.uuid4().hex
-            else:
-                self._run_id = check_is_of(data, run)
-                recipe, self._changes = continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
-        self._written_recipe, self._recipe = recipe, with_max_tokens(recipe, device)
+            self._run_id, recipe, self._changes = identify(run, recipe, data)
+        self._written_recipe = self._recipe = recipe
+        if not recipe.training.max_tokens:
+            # A CPU gains nothing from more than its caches hold; a GPU needs large batches to be busy.
+            most = 4_096 if device.device.type == "cpu" else 25_000
+            self._recipe = replace(recipe, training=replace(recipe.training, max_tokens=most))
         torch.manual_seed(recipe.training.seed)
         self._model = build_model(recipe.model, data.vocab_size).to(device.device)
         weights = {name: p.detach().clone() for name, p in self._model.named_parameters()}  # float32
         self._model.to(device.dtype)
+        self._parameters = count_parameters(self._model)
         self._optimizer = MasterAdam(self._model, self._recipe.training, weights)
         self._metrics = MetricsLog(None)
         self._cost = TrainingCost(recipe.model, data.vocab_size)
+        self._valid = data.valid if data.valid is not None and len(data.valid) else None
+        self._longest = longest_validated(data, recipe)
         self._bleu: ValidationBleu | None = None
 
     def train(self, *, tensorboard: bool = False) -> TrainResult:
@@ -174,7 +177,8 @@ class Session:
             self._bleu = ValidationBleu(
                 self._model, self._data, self._device, self._recipe.decoding, wanted, self._worker
             )
-        self._open_run(state, tensorboard)
+        if self._worker.rank == 0:
+            self._open_run(state, tensorboard)
         if state.step:
             logs.notice(f"going on with {self._run} from update {state.step:,}")
             for change in self._changes:
@@ -183,7 +187,13 @@ class Session:
             self._metrics.write("resume", step=state.step)
         rate = matmul_rate(self._device)
         with signals() as interrupted:
-            hooks = Hooks(self._save, interrupted, self._load, self._validation(interrupted), self._cost, rate)
+            validation = None
+            if self._valid is not None:
+                bleu = None if self._bleu is None else self._bleu.score
+                validation = Validation(
+                    self._model, self._valid, config, self._worker, self._metrics, bleu, interrupted, self._longest
+                )
+            hooks = Hooks(self._save, interrupted, self._load, validation, self._cost, rate)
             trainer = self._trainer(config, hooks, state)
             self._announce(state, rate)
             with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
@@ -206,7 +216,10 @@ class Session:
         """Where to begin, with weights and moments in every optimizer; touch repairs what a crash left behind."""
         found = self._load(touch=touch)
         if touch and self._worker.rank == 0 and found is not None:
-            finish_saving(self._run, found.best_step, self._recipe.training.keep_checkpoints)
+            remove_leftovers(self._run)
+            if found.best_step is not None and (best := checkpoint_path(self._run, found.best_step)).exists():
+                mark_best(self._run, best)
+            prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
         state = (found or TrainingState()).for_devices(self._worker.world_size)
         if found is not None and state.division != found.division:
             logs.notice(
@@ -220,7 +233,7 @@ class Session:
         return TrainingState.from_json(self._worker.share(state.to_json()), self._run)
 
     def _load(self, *, touch: bool = True) -> TrainingState | None:
-        """Put weights and moments of the newest checkpoint into every process's optimizer; give its state."""
+        """Put weights and moments of the newest checkpoint into every process's optimizer; return its state."""
         moments: dict[str, Tensor] | None = None
 
         def on_rank_0() -> dict[str, Any]:
@@ -245,35 +258,25 @@ class Session:
             self._model, self._optimizer, self._data.train, config, self._worker, self._metrics, hooks, state
         )
 
-    def _validation(self, interrupted: Callable[[], str]) -> Validation | None:
-        if self._valid is None:
-            return None
-        bleu = None if self._bleu is None else self._bleu.score
-        config, longest = self._recipe.training, longest_validated(self._data, self._recipe)
-        return Validation(self._model, self._valid, config, self._worker, self._metrics, bleu, interrupted, longest)
-
     def _open_run(self, state: TrainingState, tensorboard: bool) -> None:
-        if self._worker.rank != 0:
-            return
-        write_run(self._run, self._run_id, self._data, self._written_recipe, count_parameters(self._model))
+        write_run(self._run, self._run_id, self._data, self._written_recipe, self._parameters)
         listeners = [self._renew_report]
         if tensorboard:
             listeners.append(TensorBoardLog(self._run / "tensorboard", state.step).write)
         self._metrics = MetricsLog(self._run / "metrics.jsonl", listeners)
 
     def _announce(self, state: TrainingState, rate: float) -> None:
-        config, pairs = self._recipe.training, len(self._data.train)
-        src_tokens = self._data.train.n_tokens("src") + pairs
-        tgt_tokens = self._data.train.n_tokens("tgt") + pairs
+        config, train = self._recipe.training, self._data.train
+        pairs, devices = len(train), self._worker.world_size
+        run_flops = self._cost.run_flops(train.length_chunks(), config.batch_tokens, config.max_updates)
         logs.notice(
-            f"model: {count_parameters(self._model):,} parameters; data: {self._data.folder}, {pairs:,} pairs, "
-            f"{src_tokens:,} source and {tgt_tokens:,} target tokens; run: {self._run}, "
-            f"updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
+            f"model: {self._parameters:,} parameters; data: {self._data.folder}, {pairs:,} pairs, "
+            f"{train.n_tokens('src') + pairs:,} source and {train.n_tokens('tgt') + pairs:,} target tokens; "
+            f"run: {self._run}, updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
         )
-        run_flops = self._cost.run_flops(self._data.train.length_chunks(), config.batch_tokens, config.max_updates)
         logs.notice(
             f"cost: {compared_to_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
-            f"{rate / 1e12:.3g} TFLOP/s here, on each of {self._worker.world_size} devices"
+            f"{rate / 1e12:.3g} TFLOP/s here, on each of {devices} devices"
         )
         self._metrics.write(
             "start",
@@ -281,15 +284,15 @@ class Session:
             updates=config.max_updates,
             run_flops=run_flops,
             matmul_rate=round(rate),
-            devices=self._worker.world_size,
+            devices=devices,
             device=self._device.explanation,
         )
-        if self._valid is not None and (n := too_long(self._valid, longest_validated(self._data, self._recipe))):
+        if self._valid is None:
+            logs.notice("no validation data: nothing says which checkpoint is the best")
+        elif n := too_long(self._valid, self._longest):
             logs.notice(f"{n:,} validation pairs are too long for the network and left out of the validation loss")
         if self._worker.rank == 0:
             warn_of_disk(self._run, self._optimizer.weights().values(), config)
-        if self._valid is None:
-            logs.notice("no validation data: nothing says which checkpoint is the best")
 
     def _save(self, state: TrainingState, best: bool, regular: bool) -> None:
         self._worker.from_rank_0(lambda: self._write_checkpoint(state, best, regular))
@@ -320,12 +323,12 @@ class Session:
         self._metrics.write("checkpoint", step=state.step, path=path.name)
 
     def _renew_report(self, record: Record) -> None:
-        if record["event"] not in ("start", "checkpoint"):
-            return
-        try:
-            write_report(self._run)
-        except (OSError, AiaynError) as error:  # no reason to stop training
-            logs.warning(f"{self._run / REPORT} cannot be written: {getattr(error, 'strerror', None) or error}")
+        if record["event"] in ("start", "checkpoint"):
+            try:
+                write_report(self._run)
+            except (OSError, AiaynError) as error:  # no reason to stop training
+                problem = getattr(error, "strerror", None) or error
+                logs.warning(f"{self._run / 'report.html'} cannot be written: {problem}")
 
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
         has_bleu = self._valid is not None and self._recipe.training.best_metric == "bleu"
@@ -334,7 +337,7 @@ class Session:
             stopped_by=stopped_by,
             updates=state.step,
             epochs=state.position.epoch,
-            parameters=count_parameters(self._model),
+            parameters=self._parameters,
             train_seconds=state.seconds,
             tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0,
             flops=state.flops,

@@ -1,8 +1,8 @@
-"""The training loop: updates from the plan, and records, validation and checkpoints when they are due."""
+"""The training loop: updates from the plan; records, validations and checkpoints when due; returns to a checkpoint."""
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity, progress_facts
 from aiayn_cli.config import TrainingConfig
-from aiayn_cli.data.batches import Update, plan_updates, pool_pairs_for
+from aiayn_cli.data.batches import Update, largest_batch, plan_updates, pool_pairs_for
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
@@ -20,12 +20,42 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.processes import read_ahead
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.gradient import Agreement, GradientOfUpdates
-from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.optimizer import MasterAdam, learning_rate
 from aiayn_cli.train.resume import TrainingState
-from aiayn_cli.train.schedule import Rollback, due, learning_rate
 from aiayn_cli.train.validation import Validation
 
 _PLANNED_AHEAD = 16  # updates, if the device is not the host: they take longer than planning the next pool
+_MOST_SKIPPED_IN_A_ROW = 10  # updates before training goes back to a checkpoint
+_MOST_RETURNS = 3  # to one checkpoint, before training stops
+
+
+@dataclass(frozen=True)
+class Due:
+    """What to do after an update."""
+
+    log: bool  # write a record of the updates since the last one
+    validate: bool  # measure loss and BLEU before saving
+    save: bool
+    regular: bool  # the checkpoint counts for averages; otherwise it only keeps the place of a stopped run
+
+
+def due(config: TrainingConfig, state: TrainingState, agreement: Agreement, *, has_valid: bool) -> Due:
+    """What is due after the update of a state.
+
+    A checkpoint is due every save_every_steps updates or, if save_every_minutes is set, after that much training
+    (time_is_up); and after the last update. A signal at any other update saves the place.
+    """
+    step, last = state.step, state.step >= config.max_updates
+    if config.save_every_minutes:
+        regular, number = last or agreement.time_is_up, state.saves + 1
+    else:
+        regular, number = last or step % config.save_every_steps == 0, -(-step // config.save_every_steps)
+    return Due(
+        log=last or step % config.log_every_steps == 0,
+        validate=regular and has_valid and (last or number % config.validate_every_saves == 0),
+        save=regular or bool(agreement.signal),
+        regular=regular,
+    )
 
 
 @dataclass(frozen=True)
@@ -58,24 +88,24 @@ class Meter:
         self._seconds, self._clock = self._seconds + now - self._clock, now
 
     def restart_clock(self) -> None:
-        """Leave out the time since the last update, which went into validation or a checkpoint."""
+        """Exclude the time since the last update, which went into validation or a checkpoint."""
         self._clock = time.perf_counter()
 
     def record(self) -> dict[str, float]:
         """Loss and perplexity per target token (nats, without smoothing), speed without padding, the last rate.
 
-        MFU (model FLOPs utilisation; Chowdhery et al. 2022, Appendix B) is the share of the devices' rate in large
-        matrix products that went into counted operations.
+        MFU (model FLOPs utilisation; Chowdhery et al. 2022, Appendix B) is the share of the rate of large matrix
+        products that went into counted operations.
         """
         loss = self._nll / self._tokens if self._tokens else math.nan
-        flops_per_second = self._flops / self._seconds if self._seconds else math.nan
+        seconds = self._seconds or math.nan
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
             "learning_rate": self._rate,
             "gradient_norm": self._norm,
-            "tokens_per_second": self._tokens / self._seconds if self._seconds else math.nan,
-            "mfu": flops_per_second / self._matmul_rate,
+            "tokens_per_second": self._tokens / seconds,
+            "mfu": self._flops / seconds / self._matmul_rate,
             "pairs": self._pairs,
         }
 
@@ -83,9 +113,8 @@ class Meter:
 class Readback:
     """A queue of numbers that a device is computing.
 
-    A GPU works through a queue of its own; a host that asked for the loss of the update that it has just put there
-    would leave the GPU idle until the next one is there. So on a GPU numbers are read one update late, when they are
-    ready; on a CPU, which computes at once, they are read at once.
+    A host that asks a GPU for the loss of the update it has just queued would leave the GPU idle until the next update
+    is queued. So numbers are read one update late on a GPU, and immediately on a CPU.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -93,7 +122,7 @@ class Readback:
         self._waiting: deque[tuple[Done, Tensor, torch.cuda.Event | None]] = deque()
 
     def put(self, done: Done, numbers: Tensor) -> None:
-        """Ask for numbers, [n] on the device, which may change afterwards; take() gives them back with `done`."""
+        """Queue numbers, [n] on the device, which can change afterwards; take() returns them with `done`."""
         if numbers.is_cuda:
             host = torch.empty_like(numbers, device="cpu", pin_memory=True)
             host.copy_(numbers, non_blocking=True)
@@ -103,9 +132,9 @@ class Readback:
         else:
             self._waiting.append((done, numbers.clone(), None))
 
-    def take(self, *, all_of_them: bool = False) -> Iterator[tuple[Done, list[float]]]:
-        """Numbers that are ready, in order; with all_of_them also the newest, which are waited for."""
-        while len(self._waiting) > (0 if all_of_them else self._lag):
+    def take(self, *, wait: bool = False) -> Iterator[tuple[Done, list[float]]]:
+        """Numbers that are ready, in order; with `wait` also the newest."""
+        while len(self._waiting) > (0 if wait else self._lag):
             done, numbers, copied = self._waiting.popleft()
             if copied is not None:
                 copied.synchronize()
@@ -114,25 +143,16 @@ class Readback:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What connects the loop to its surroundings.
+    """What connects the loop to its surroundings."""
 
-    Attributes:
-        save: write a checkpoint of the present weights, called as save(state, best, regular): `best` says that it is
-            the best so far; `regular` is False if the step is not one of the run's checkpoints (an interruption).
-        interrupted: name of the signal that this process has received, or "".
-        load_newest: put weights and moments of the newest checkpoint into the optimizer, and return its state; None if
-            there is no checkpoint.
-        validation: None without validation pairs.
-        cost: counts operations; None counts none.
-        matmul_rate: FLOP/s of large matrix products on one device, the base of MFU; NaN if unknown.
-    """
-
+    # Writes a checkpoint of the present weights: save(state, best so far, regular); see Due.regular.
     save: Callable[[TrainingState, bool, bool], None]
-    interrupted: Callable[[], str]
+    interrupted: Callable[[], str]  # gives the name of the signal that this process has received, or ""
+    # Puts weights and moments of the newest checkpoint into the optimizer; gives its state, None without checkpoint.
     load_newest: Callable[[], TrainingState | None] = lambda: None
     validation: Validation | None = None
-    cost: TrainingCost | None = None
-    matmul_rate: float = math.nan
+    cost: TrainingCost | None = None  # counts operations
+    matmul_rate: float = math.nan  # FLOP/s of large matrix products on one device, the base of MFU; NaN if unknown
 
 
 class Trainer:
@@ -156,10 +176,10 @@ class Trainer:
         self._worker, self._metrics, self._hooks = worker, metrics, hooks
         self._gradient = GradientOfUpdates(model, optimizer, store, config, worker)
         self._readback = Readback(self.device)
-        self._rollback = Rollback(hooks.load_newest)
+        self._returns: Counter[int] = Counter()  # to the checkpoint of each update
 
     def train(self, progress: logs.Progress = logs.SILENT) -> str:
-        """Train until "max_updates", "patience" or a signal, and return which; in each case a checkpoint was written.
+        """Train until "max_updates", "patience" or a signal, and return which; a checkpoint was written.
 
         Raises:
             AiaynError: update after update must be skipped, or not even a single pair fits into memory.
@@ -175,12 +195,11 @@ class Trainer:
         while self.state.step < config.max_updates:
             agreement = self._update(next(updates))
             progress.advance(1)
-            step, last = self.state.step, self.state.step == config.max_updates
-            signal, time_is_up, has_valid = agreement.signal, agreement.time_is_up, self._hooks.validation is not None
-            what = due(config, step, self.state.saves, time_is_up=time_is_up, signal=signal, has_valid=has_valid)
-            self._record_results(meter, all_of_them=what.save or what.log)
+            step, signal = self.state.step, agreement.signal
+            what = due(config, self.state, agreement, has_valid=self._hooks.validation is not None)
+            self._record_results(meter, wait=what.save or what.log)
             is_finite = not what.save or self.optimizer.is_finite()  # a checkpoint to return to must be
-            if not is_finite or self._rollback.is_due(self.state):
+            if not is_finite or self.state.skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW:
                 self._go_back(weights_are_finite=is_finite)
                 updates = self._plan()
                 meter = self._new_meter()
@@ -193,7 +212,7 @@ class Trainer:
                 if ended := self._save(validate=what.validate, regular=what.regular, signal=signal):
                     return ended
                 meter.restart_clock()
-            if signal and not last:
+            if signal and step < config.max_updates:
                 return signal
         return "max_updates"
 
@@ -204,22 +223,25 @@ class Trainer:
         return updates if self.device.type == "cpu" else read_ahead(updates, _PLANNED_AHEAD)
 
     @property
-    def _max_tokens(self) -> int:
-        return self._gradient.max_tokens(self.state)
+    def max_tokens(self) -> int:
+        """Most padded tokens of a micro-batch, on one side."""
+        return self.state.max_tokens or self._config.max_tokens
 
     def _make_room(self) -> None:
         """Run the largest possible batch before anything is learnt, with smaller micro-batches until it fits."""
-        while not self._gradient.fits(self._max_tokens):
+        while not self._gradient.fits(self.max_tokens):
             pairs, src, tgt = self.largest_batch()
-            self._halve(min(self._max_tokens, pairs * max(src, tgt)), hopeless=pairs == 1)
+            self._halve(min(self.max_tokens, pairs * max(src, tgt)), hopeless=pairs == 1)
 
     def largest_batch(self) -> tuple[int, int, int]:
-        """The largest possible micro-batch: its pairs, and the longest source and target in tokens."""
-        return self._gradient.largest(self._max_tokens)
+        """The largest possible micro-batch: pairs, and tokens of the longest source and target, with end tokens."""
+        pairs = largest_batch(self.store, self.max_tokens)
+        src, tgt = (int(self.store.lengths(pairs, side).max()) + 1 for side in SIDES)
+        return len(pairs), src, tgt
 
     def _halve(self, tokens: int, *, hopeless: bool) -> None:
         """Make micro-batches half as large as `tokens`, for which memory ran out; hopeless for a single pair."""
-        before = self._max_tokens
+        before = self.max_tokens
         if hopeless:
             _, src, tgt = self.largest_batch()
             raise AiaynError(
@@ -234,7 +256,7 @@ class Trainer:
         )
 
     def _update(self, update: Update) -> Agreement:
-        """Learn from one update; nothing in here waits for a GPU, which may still be at the update before."""
+        """Learn from one update, without waiting for a GPU, which can still be working on the update before."""
         started = time.perf_counter()
         config, step = self._config, self.state.step + 1
         time_is_up = self.state.seconds - self.state.saved_seconds >= 60 * config.save_every_minutes
@@ -244,7 +266,7 @@ class Trainer:
                 break
             self.optimizer.clear()
             longest = max(self.largest_batch()[1:])
-            self._halve(self._max_tokens, hopeless=self._max_tokens <= longest)
+            self._halve(self.max_tokens, hopeless=self.max_tokens <= longest)
         self._worker.sum(self.optimizer.gradient)
         norm, skipped = self.optimizer.limit_norm(config.clip_norm, config.exploding_norm)
         rate = learning_rate(step, self._d_model, config.warmup_steps, config.learning_rate_scale)
@@ -265,10 +287,10 @@ class Trainer:
         )
         return agreement
 
-    def _record_results(self, meter: Meter, *, all_of_them: bool) -> None:
-        """Record the results of updates, as far as they are known, or wait for all of them."""
+    def _record_results(self, meter: Meter, *, wait: bool) -> None:
+        """Record the results of the updates that are ready; with `wait`, of all updates."""
         started = time.perf_counter()
-        for done, (nll, norm, skipped, usual_norm) in self._readback.take(all_of_them=all_of_them):
+        for done, (nll, norm, skipped, usual_norm) in self._readback.take(wait=wait):
             if skipped:
                 in_a_row = self.state.skipped_in_a_row + 1
                 self.state = replace(self.state, skipped=self.state.skipped + 1, skipped_in_a_row=in_a_row)
@@ -281,18 +303,38 @@ class Trainer:
         self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
     def _go_back(self, *, weights_are_finite: bool) -> None:
-        """Return to the newest checkpoint's weights; the results of the updates since then count no more."""
-        undone = self.state.step
-        self.state = self._rollback.from_state(self.state, weights_are_finite=weights_are_finite)
-        list(self._readback.take(all_of_them=True))
+        """Return to the newest checkpoint's weights, and go on with the pairs that come next.
+
+        Position, tokens, seconds and operations keep counting; the results of the updates since then no longer count.
+
+        Raises:
+            AiaynError: there is no checkpoint, or training has returned to it too often.
+        """
+        now = self.state
+        problem = (
+            f"{now.skipped_in_a_row} updates in a row up to {now.step} had no finite gradient, or an exploding one"
+        )
+        if not weights_are_finite:
+            problem = f"the weights are not finite after update {now.step}"
+        hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
+        earlier = self._hooks.load_newest()
+        if earlier is None:
+            raise AiaynError(problem, hint)
+        self._returns[earlier.step] += 1
+        if self._returns[earlier.step] > _MOST_RETURNS:
+            raise AiaynError(f"{problem}, and again after {_MOST_RETURNS} returns to update {earlier.step}", hint)
+        logs.warning(f"{problem}; back to the weights of update {earlier.step:,}, and on with other pairs")
+        kept = ("position", "max_tokens", "division", "pool_pairs", "tgt_tokens", "seconds", "flops")
+        self.state = replace(earlier, rollbacks=now.rollbacks + 1, **{name: getattr(now, name) for name in kept})
+        list(self._readback.take(wait=True))
         self.optimizer.usual_norm.fill_(self.state.usual_norm)
-        self._metrics.write("rollback", step=self.state.step, undone=undone)
+        self._metrics.write("rollback", step=self.state.step, undone=now.step)
 
     def _new_meter(self) -> Meter:
         return Meter(self._hooks.matmul_rate * self._worker.world_size)
 
     def _log(self, meter: Meter) -> list[str]:
-        """Write a record of the updates since the last one; return it as short texts."""
+        """Write a record of the updates since the last record; return it as short texts."""
         record = meter.record()
         self._metrics.write(
             "train",
@@ -313,14 +355,13 @@ class Trainer:
         """Validate if that is due, then write the checkpoint.
 
         Returns:
-            Why training ends here: "patience", or the signal that left no time for the validation; "" if it does not.
+            Why training ends here: "patience", or the signal that left no time for the validation; "" if it goes on.
         """
         best, ended = False, ""
         state = replace(self.state, validation_due=False)
         if validate and (validation := self._hooks.validation) is not None:
             if not signal:
-                verdict = validation.judge(state)
-                state, best, signal = verdict.state, verdict.best, verdict.signal
+                state, best, signal = validation.judge(state)
                 patience = self._config.patience
                 ended = "patience" if patience and state.worse_validations >= patience else ""
             if signal:  # the checkpoint keeps the place, and becomes one of the run's when it is validated

@@ -1,13 +1,13 @@
-"""Held-out pairs: their loss in the terms that papers report, their BLEU, and which checkpoint is the best so far.
+"""Held-out pairs: their loss as papers report it, their BLEU, and which checkpoint is the best so far.
 
-The work is divided over all processes, and its result is the same for any number of them.
+The work is divided over all processes; any number of processes gives the same result.
 """
 
 import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -31,20 +31,12 @@ from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
 
 Bleu = Callable[[Callable[[], str]], float]  # ValidationBleu.score
-_AT_ONCE = 64  # sentences that a process translates before it asks the others whether one received a signal
+_AT_ONCE = 64  # sentences that a process translates before it asks the others whether they received a signal
 _SAMPLES = 6  # sentences whose translations the report shows
 
 
 class Interrupted(Exception):
-    """A process received the signal that this names, and the validation is incomplete."""
-
-
-@dataclass(frozen=True)
-class ValidationLoss:
-    """Negative log-likelihood in nats per target token, end tokens included, without label smoothing."""
-
-    loss: float
-    tokens: int
+    """A process received the named signal, and the validation is incomplete."""
 
 
 @torch.no_grad()
@@ -55,14 +47,16 @@ def validation_loss(
     worker: Worker,
     longest: int = 1 << 30,
     interrupted: Callable[[], str] = lambda: "",
-) -> ValidationLoss:
-    """Loss of a model, with dropout off, on all pairs of a store; each process computes its share of the batches.
+) -> float:
+    """Loss of a model on all pairs of a store, with dropout off; each process computes its share of the batches.
 
     Args:
-        model: left in the mode it was in, but in evaluation mode after Interrupted.
+        model: keeps its mode, but is in evaluation mode after Interrupted.
         max_tokens: padded tokens of one side in a batch.
         longest: most tokens of a side with its end token; longer pairs are skipped.
         interrupted: gives the name of a signal that this process has received, or "".
+    Returns:
+        Negative log-likelihood in nats per target token, end tokens included, without label smoothing.
     """
     was_training = model.training
     model.eval()
@@ -80,13 +74,13 @@ def validation_loss(
     for batch_nll, batch_tokens in worker.sum(sums).tolist():  # in the same order for any number of processes
         total += batch_nll
         tokens += int(batch_tokens)
-    return ValidationLoss(total / max(tokens, 1), tokens)
+    return total / max(tokens, 1)
 
 
 def longest_validated(data: PreparedData, recipe: Recipe) -> int:
     """Most tokens, with the end token, of either side of a validation pair whose loss is measured.
 
-    As many as the longest training pair has, and at least 1,024; a learned position table has no more rows than it has.
+    As many as the longest training pair has, and at least 1,024; with learned positions, as many as the table has rows.
     """
     longest = 1 + max(data.train.longest)
     return recipe.model.max_positions if recipe.model.positions == "learned" else max(longest, 1_024)
@@ -111,14 +105,17 @@ class ValidationBleu:
         sources, references = data.valid_src_text(), data.valid_tgt_text()
         every = max(1, len(sources) // wanted)
         self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
-        self._model, self._codec, self._device, self._decoding = model, data.codec(), device, decoding
-        self._tgt_lang, self._trained_length = data.tgt_lang, data.max_length
-        self._worker = worker
+        self._model, self._data, self._codec = model, data, data.codec()
+        self._device, self._decoding, self._worker = device, decoding, worker
         self._samples: dict[str, list[str]] = {}
-        bleu(self._references[:1], [self._references[:1]], tgt_lang=self._tgt_lang)  # a missing package is found now
+        bleu(self._references[:1], [self._references[:1]], tgt_lang=data.tgt_lang)  # a missing package is found now
 
     def score(self, interrupted: Callable[[], str]) -> float:
-        """BLEU of the translations, on every process; Interrupted if any received a signal before."""
+        """BLEU of the translations, the same on every process.
+
+        Raises:
+            Interrupted: a process received a signal before.
+        """
         shares = self._worker.gather(self._translate_share(interrupted))
         translations = [""] * len(self._sources)
         for rank, share in enumerate(shares):
@@ -127,21 +124,21 @@ class ValidationBleu:
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
         self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
         score = self._worker.from_rank_0(
-            lambda: {"bleu": bleu(translations, [self._references], tgt_lang=self._tgt_lang).score}
+            lambda: {"bleu": bleu(translations, [self._references], tgt_lang=self._data.tgt_lang).score}
         )
         return float(score["bleu"])
 
     def _translate_share(self, interrupted: Callable[[], str]) -> list[str]:
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
-            setup=SearchSetup(stop=interrupted), trained_length=self._trained_length,
+            setup=SearchSetup(stop=interrupted), trained_length=self._data.max_length,
         )  # fmt: skip
         ranks = self._worker.world_size
         mine = self._sources[self._worker.rank :: ranks]
         longest_share = -(-len(self._sources) // ranks)
         at_once = longest_share if ranks == 1 else _AT_ONCE
         translations: list[str] = []
-        for start in range(0, longest_share + at_once, at_once):  # beyond the last one: all agree once more
+        for start in range(0, longest_share + at_once, at_once):  # one past the end, where all agree once more
             if signal := self._worker.agree(interrupted()):
                 raise Interrupted(signal)
             with suppress(Stopped), without_graphs(self._model):
@@ -149,18 +146,9 @@ class ValidationBleu:
         return translations
 
     def new_samples(self) -> dict[str, list[str]]:
-        """Sources, references and translations of the last score(), once; empty if there was none since."""
+        """Sources, references and translations of the last score(), once; empty if there was no score() since."""
         samples, self._samples = self._samples, {}
         return samples
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a validation."""
-
-    state: TrainingState  # with the best so far
-    best: bool = False  # this one is the best
-    signal: str = ""  # that stopped the validation; the state is as it was
 
 
 class Validation:
@@ -187,30 +175,30 @@ class Validation:
         self._worker, self._metrics, self._bleu, self._longest = worker, metrics, bleu, longest
         self._interrupted = interrupted
 
-    def judge(self, state: TrainingState) -> Verdict:
-        """Measure the present weights; the verdict is the same on every rank."""
+    def judge(self, state: TrainingState) -> tuple[TrainingState, bool, str]:
+        """Measure the present weights; every rank gets the same result.
+
+        Returns:
+            The state with the best so far, whether this one is the best, and the signal that stopped the validation
+            ("" if none did), with the state as it was.
+        """
         started = time.perf_counter()
         max_tokens = state.max_tokens or self._config.max_tokens
         try:
-            loss = validation_loss(
-                self._model, self._store, max_tokens, self._worker, self._longest, self._interrupted
-            ).loss
+            loss = validation_loss(self._model, self._store, max_tokens, self._worker, self._longest, self._interrupted)
             bleu = None if self._bleu is None else self._bleu(self._interrupted)
         except Interrupted as stopped:
-            return Verdict(state, signal=str(stopped))
+            return state, False, str(stopped)
         finally:
             self._model.train()
-        higher_is_better = self._config.best_metric == "bleu" and bleu is not None
-        value = bleu if higher_is_better and bleu is not None else loss
+        by_bleu = self._config.best_metric == "bleu" and bleu is not None
+        value = bleu if by_bleu and bleu is not None else loss
         before = state.best_value
-        is_better = before is None or (value > before if higher_is_better else value < before)
-        best = math.isfinite(value) and is_better
-        state = replace(
-            state,
-            best_value=value if best else before,
-            best_step=state.step if best else state.best_step,
-            worse_validations=0 if best else state.worse_validations + 1,
-        )
+        best = math.isfinite(value) and (before is None or (value > before if by_bleu else value < before))
+        if best:
+            state = replace(state, best_value=value, best_step=state.step, worse_validations=0)
+        else:
+            state = replace(state, worse_validations=state.worse_validations + 1)
         self._metrics.write(
             "validation",
             step=state.step,
@@ -226,4 +214,4 @@ class Validation:
             f"update {state.step:,}: validation loss {loss:.3f}, perplexity {perplexity(loss):.2f}{score}"
             f"{', the best so far' if best else ''} ({logs.clock(state.seconds)} of training)"
         )
-        return Verdict(state, best=best)
+        return state, best, ""

@@ -99,7 +99,7 @@ def test_what_would_fail_in_every_process_is_said_once_before_any_starts(
     arguments: list[str], message: str, options: list[str], capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("aiayn_cli.train.launch._launch", lambda *_: pytest.fail("it started processes"))
+    monkeypatch.setattr("aiayn_cli.train.launch.elastic_launch", lambda *_: pytest.fail("it started processes"))
     assert main(["train", *options, *arguments]) in (1, 2)
     assert message in capsys.readouterr().err
 

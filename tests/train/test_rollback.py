@@ -13,8 +13,8 @@ from watched_trainer import CONFIG, Watched
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.batches import Position, plan_updates
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.train.optimizer import learning_rate
 from aiayn_cli.train.resume import TrainingState
-from aiayn_cli.train.schedule import Rollback, learning_rate
 
 
 def spoil(run: Watched, updates: Iterable[int], value: float = math.nan) -> None:
@@ -99,11 +99,12 @@ def returning(run: Watched, state: TrainingState) -> list[int]:
 
     def go_back() -> TrainingState:
         returns.append(run.trainer.state.step)
-        run.trainer.optimizer.load_weights(weights)
+        for name, weight in run.weights.items():
+            weight.copy_(weights[name])
         run.trainer.optimizer.load_moments(moments, state.step)
         return state
 
-    run.trainer._rollback = Rollback(go_back)
+    run.trainer._hooks = replace(run.trainer._hooks, load_newest=go_back)
     return returns
 
 

@@ -12,7 +12,8 @@ from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, DataError, Terminated
-from aiayn_cli.train.run_folder import held, write_whole
+from aiayn_cli.files import write_whole
+from aiayn_cli.train.resume import held
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 
@@ -112,9 +113,8 @@ def test_a_place_where_no_run_can_be_made_is_named(train: Train, tmp_path: Path)
 def test_an_empty_folder_and_one_where_a_first_start_was_cut_short_are_taken(train: Train, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert train("max_updates=1", name="empty").updates == 1
-    for name in (".unfinished-manifest.json", "manifest.json"):
-        run = tmp_path / f"with-{name}"
-        run.mkdir()
-        (run / name).write_text('{"format": 1')
-        assert train("max_updates=1", name=run.name).updates == 1
-        assert not list(run.glob(".unfinished-*"))
+    cut_short = tmp_path / "cut-short"
+    cut_short.mkdir()
+    (cut_short / ".unfinished-manifest.json").write_text('{"format": 1')
+    assert train("max_updates=1", name="cut-short").updates == 1
+    assert not list(cut_short.glob(".unfinished-*"))

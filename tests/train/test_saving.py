@@ -11,7 +11,7 @@ import pytest
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.train import trainer as trainer_module
 from aiayn_cli.train import validation as validation_module
-from aiayn_cli.train.validation import Interrupted, ValidationLoss
+from aiayn_cli.train.validation import Interrupted
 
 
 @pytest.mark.parametrize(("stop", "saved"), [(3, (3, False, False)), (4, (4, False, True))])
@@ -98,7 +98,7 @@ def test_the_best_bleu_is_the_highest(watched: Any) -> None:
 
 
 def scripted_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
-    results = iter(ValidationLoss(loss, 10) for loss in losses)
+    results = iter(losses)
     monkeypatch.setattr(validation_module, "validation_loss", lambda *_: next(results))
 
 

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.config import TrainingConfig
-from aiayn_cli.train.schedule import Due, due, learning_rate
+from aiayn_cli.train.gradient import Agreement
+from aiayn_cli.train.optimizer import learning_rate
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.trainer import Due, due
 
 
 @pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
@@ -43,7 +46,8 @@ def config_of(**changes: Any) -> TrainingConfig:
 
 
 def due_at(step: int, *, saves: int = 0, time_is_up: bool = False, signal: str = "", **changes: Any) -> Due:
-    return due(config_of(**changes), step, saves, time_is_up=time_is_up, signal=signal, has_valid=True)
+    state, agreement = TrainingState(step=step, saves=saves), Agreement(False, signal, time_is_up)
+    return due(config_of(**changes), state, agreement, has_valid=True)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +97,9 @@ def test_by_time_the_updates_do_not_count() -> None:
 def test_nothing_that_is_due_is_lost_by_what_else_is(
     step: int, saves: int, time_is_up: bool, signal: str, every: int, validate_every: int, minutes: float
 ) -> None:
-    config = config_of(save_every_steps=every, validate_every_saves=validate_every, save_every_minutes=minutes)
+    settings = {"save_every_steps": every, "validate_every_saves": validate_every, "save_every_minutes": minutes}
     found, alone = (
-        due(config, step, saves, time_is_up=time_is_up, signal=asked, has_valid=True) for asked in (signal, "")
+        due_at(step, saves=saves, time_is_up=time_is_up, signal=received, **settings) for received in (signal, "")
     )
     assert (found.log, found.validate, found.regular) == (alone.log, alone.validate, alone.regular)
     assert found.save == (alone.save or bool(signal))

@@ -21,8 +21,8 @@ from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.train import gradient
+from aiayn_cli.train.optimizer import learning_rate
 from aiayn_cli.train.resume import TrainingState
-from aiayn_cli.train.schedule import learning_rate
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 

@@ -13,7 +13,8 @@ import pytest
 from aiayn_cli.app import main
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, Terminated
-from aiayn_cli.train.verify_resume import run_verify_resume
+from aiayn_cli.train import preflight
+from aiayn_cli.train.preflight import run_verify_resume
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 
@@ -33,10 +34,8 @@ def test_verify_resume_kills_a_run_and_finds_the_same(
 def test_verify_resume_would_notice_a_difference(
     small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aiayn_cli.train import verify_resume
-
     def spoilt(command: list[str], run: Path, updates: int) -> int:
-        verify_resume._run([*command, "--set", f"training.max_updates={updates}"], run)
+        preflight._run([*command, "--set", f"training.max_updates={updates}"], run)
         state = run / "checkpoints" / f"step-{updates:08d}" / "training" / "state.json"
         content = json.loads(state.read_bytes())
         content["position"] = {"epoch": 1, "pairs": 0}  # as if the rest of the epoch had been lost
@@ -47,8 +46,8 @@ def test_verify_resume_would_notice_a_difference(
         described.write_text(json.dumps(model))
         return updates + 1
 
-    monkeypatch.setattr(verify_resume, "_run_and_kill", spoilt)
-    monkeypatch.setattr(verify_resume, "_run", in_this_process)
+    monkeypatch.setattr(preflight, "_run_and_kill", spoilt)
+    monkeypatch.setattr(preflight, "_run", in_this_process)
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu"]
     with pytest.raises(AiaynError, match=r"the resumed run differs: [0-9a-f]{64} instead of [0-9a-f]{64}"):
         run_verify_resume(arguments, tmp_path / "run")
@@ -60,10 +59,10 @@ def test_verify_resume_that_is_stopped_leaves_nothing_behind(
     children: list[subprocess.Popen[str]] = []
 
     class Stopped(subprocess.Popen):  # type: ignore[type-arg]
-        def communicate(self, *args: Any, **kwargs: Any) -> Any:  # by subprocess.run, while the first run trains
+        def poll(self) -> Any:  # while the first run trains
             children.append(self)
             os.kill(os.getpid(), signal.SIGTERM)
-            return super().communicate(*args, **kwargs)
+            return super().poll()
 
     monkeypatch.setattr(subprocess, "Popen", Stopped)
     before = signal.getsignal(signal.SIGTERM)
@@ -79,10 +78,8 @@ def in_this_process(command: list[str], run: Path) -> None:
 
 
 def test_a_proof_takes_no_fresh_that_would_begin_its_own_runs_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiayn_cli.train import verify_resume
-
     asked: list[list[str]] = []
-    monkeypatch.setattr(verify_resume, "run_verify_resume", lambda arguments, *_: asked.append(arguments) or 1 / 0)
+    monkeypatch.setattr(preflight, "run_verify_resume", lambda arguments, *_: asked.append(arguments) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["train", "--verify-resume", "--fresh", "--recipe", "tiny"])
     assert asked == [["--recipe", "tiny", "--device", "auto"]]
@@ -91,14 +88,12 @@ def test_a_proof_takes_no_fresh_that_would_begin_its_own_runs_anew(monkeypatch: 
 def test_a_proof_whose_killed_run_began_anew_is_none(
     small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aiayn_cli.train import verify_resume
-
     def half(command: list[str], run: Path, updates: int) -> int:
         in_this_process([*command, "--set", f"training.max_updates={updates}"], run)
         return updates + 1
 
-    monkeypatch.setattr(verify_resume, "_run_and_kill", half)
-    monkeypatch.setattr(verify_resume, "_run", in_this_process)
+    monkeypatch.setattr(preflight, "_run_and_kill", half)
+    monkeypatch.setattr(preflight, "_run", in_this_process)
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu", "--fresh"]
     with pytest.raises(AiaynError, match="the killed run went on from its beginning, not from update 4"):
         run_verify_resume(arguments, tmp_path / "run")
