@@ -180,6 +180,8 @@ def _read_override(override: str) -> Setting:
     key, equals, text = (part.strip() for part in override.partition("="))
     if not equals:
         raise ConfigError(f"--set {override}: no value", "write --set section.name=value")
+    if key in _REMOVED:
+        raise ConfigError(f"--set {override}: {key} is gone: {_REMOVED[key]}", "remove the setting")
     if key not in _KEYS:
         section, _, name = key.rpartition(".")
         known_name = any(known.endswith(f".{name}") for known in _KEYS)
