@@ -564,5 +564,7 @@ def test_a_setting_that_is_gone_is_passed_over_where_it_changed_nothing(tmp_path
         load_recipe(str(path))
     assert caught.value.problem == f"{path}:2: data.bpe_dropout is gone: prepare no longer splits words at random"
     assert caught.value.hint == "remove the setting"
-    with pytest.raises(ConfigError, match=r"--set data\.bpe_dropout=0\.1: data\.bpe_dropout is gone: prepare no longer"):
+    with pytest.raises(
+        ConfigError, match=r"--set data\.bpe_dropout=0\.1: data\.bpe_dropout is gone: prepare no longer"
+    ):
         load_recipe("base", ["data.bpe_dropout=0.1"])

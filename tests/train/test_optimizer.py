@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.config import Recipe, TrainingConfig
+from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
@@ -16,6 +16,7 @@ from aiayn_cli.train.optimizer import MasterAdam
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
 CONFIG = TrainingConfig()
+WITH_AVERAGE = TrainingConfig(ema_decay=0.9)
 
 
 class Tied(nn.Module):
@@ -157,8 +158,11 @@ def test_float32_weights_are_kept_where_the_model_is_rounded() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("config", [CONFIG, WITH_AVERAGE], ids=["plain", "moving average"])
 @pytest.mark.parametrize("stop", [0, 1, 4])
-def test_going_on_from_weights_and_moments_changes_no_bit(dtype: torch.dtype, stop: int) -> None:
+def test_going_on_from_weights_and_moments_changes_no_bit(
+    dtype: torch.dtype, config: TrainingConfig, stop: int
+) -> None:
     def learn(model: nn.Module, optimizer: MasterAdam, first: int, last: int) -> None:
         for step, loss in enumerate(losses(model, last), start=1):
             if step > first:
@@ -167,13 +171,13 @@ def test_going_on_from_weights_and_moments_changes_no_bit(dtype: torch.dtype, st
                 optimizer.step(0.02)
 
     unbroken = a_model(dtype)
-    expected = MasterAdam(unbroken, CONFIG)
+    expected = MasterAdam(unbroken, config)
     learn(unbroken, expected, 0, 7)
     broken = a_model(dtype)
-    optimizer = MasterAdam(broken, CONFIG)
+    optimizer = MasterAdam(broken, config)
     learn(broken, optimizer, 0, stop)
     continued = Tied().to(dtype)
-    again = MasterAdam(continued, CONFIG, {name: w.clone() for name, w in optimizer.weights().items()})
+    again = MasterAdam(continued, config, {name: w.clone() for name, w in optimizer.weights().items()})
     again.load_moments({name: m.clone() for name, m in optimizer.moments().items()}, stop)
     learn(continued, again, stop, 7)
     for one, other in ((expected.weights(), again.weights()), (expected.moments(), again.moments())):
@@ -222,7 +226,7 @@ def test_what_is_no_number_in_weights_or_moments_is_noticed(name: str) -> None:
     assert not optimizer.is_finite()
 
 
-@pytest.mark.parametrize("config", [CONFIG, TrainingConfig(ema_decay=0.9)])
+@pytest.mark.parametrize("config", [CONFIG, WITH_AVERAGE])
 def test_another_process_takes_up_where_rank_0_loaded(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     def step(model: Tied, optimizer: MasterAdam) -> None:
         backward(next(losses(model, 1, seed=9)))
@@ -244,9 +248,6 @@ def test_another_process_takes_up_where_rank_0_loaded(config: TrainingConfig, mo
     for mine, theirs in ((first.weights(), second.weights()), (first.moments(), second.moments())):
         assert mine.keys() == theirs.keys()
         assert all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())
-
-
-WITH_AVERAGE = replace(Recipe().training, ema_decay=0.9)
 
 
 def learn(optimizer: MasterAdam, steps: range) -> list[np.ndarray]:
@@ -284,15 +285,6 @@ def test_the_initial_weights_are_forgotten_from_the_first_updates_on() -> None:
     np.testing.assert_allclose(average_of(optimizer), 1.0, rtol=1e-2)
 
 
-def test_it_is_named_like_the_weights_and_of_their_shapes() -> None:
-    optimizer = MasterAdam(nn.Linear(5, 3), WITH_AVERAGE)
-    average = {name.removeprefix("ema."): t for name, t in optimizer.moments().items() if name.startswith("ema.")}
-    assert {name: tensor.shape for name, tensor in average.items()} == {
-        name: weight.shape for name, weight in optimizer.weights().items()
-    }
-    assert {tensor.dtype for tensor in average.values()} == {torch.float32}
-
-
 def test_training_is_the_same_with_and_without_it() -> None:
     def weights(config: TrainingConfig) -> np.ndarray:
         torch.manual_seed(1)
@@ -301,21 +293,6 @@ def test_training_is_the_same_with_and_without_it() -> None:
     np.testing.assert_array_equal(weights(WITH_AVERAGE), weights(replace(WITH_AVERAGE, ema_decay=0.0)))
     without = MasterAdam(nn.Linear(5, 3), replace(WITH_AVERAGE, ema_decay=0.0))
     assert set(without.moments()) == {"exp_avg", "exp_avg_sq"}
-
-
-@pytest.mark.parametrize("stop", [0, 1, 7])
-def test_going_on_from_moments_changes_no_bit(stop: int) -> None:
-    torch.manual_seed(1)
-    unbroken, broken = nn.Linear(5, 3), nn.Linear(5, 3)
-    broken.load_state_dict(unbroken.state_dict())
-    expected, first = MasterAdam(unbroken, WITH_AVERAGE), MasterAdam(broken, WITH_AVERAGE)
-    learn(expected, range(12))
-    learn(first, range(stop))
-    again = MasterAdam(nn.Linear(5, 3), WITH_AVERAGE, {name: w.clone() for name, w in first.weights().items()})
-    again.load_moments({name: m.clone() for name, m in first.moments().items()}, stop)
-    learn(again, range(stop, 12))
-    for name, tensor in expected.moments().items():
-        assert torch.equal(tensor, again.moments()[name]), name
 
 
 def test_a_run_that_had_none_begins_one_where_it_stands() -> None:

@@ -14,6 +14,7 @@ from training_runs import Train, flip_a_bit, tensors_of
 
 from aiayn_cli import logs
 from aiayn_cli.app import main
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import find_model, list_checkpoints, newest_run
 from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
@@ -24,6 +25,7 @@ from aiayn_cli.score import metrics
 from aiayn_cli.train import preflight as module
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train.preflight import DryRunResult, check_memory, disk_needed
+from aiayn_cli.train.resume import load_newest
 from aiayn_cli.train.session import TrainOptions, TrainResult, run_train
 from aiayn_cli.train.trainer import Trainer
 from aiayn_cli.train.validation import too_long
@@ -73,26 +75,40 @@ def eight_updates(small_data: PreparedData, small_recipe: Path, tmp_path_factory
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_newest_checkpoint_is_kept_aside_and_the_one_before_takes_its_place(
-    damage: Callable[[Path], None], train: Train, tmp_path: Path, eight_updates: Path,
-    run_once: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None], tmp_path: Path, eight_updates: Path, small_data: PreparedData,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     run = tmp_path / "run"
     shutil.copytree(eight_updates, run, symlinks=True)
-    newest = list_checkpoints(run)[-1]
+    before, newest = list_checkpoints(run)
     damage(newest)
     files = {path.name: path.read_bytes() for path in newest.rglob("*") if path.is_file()}
+    weights = {name: torch.zeros_like(weight) for name, weight in load_checkpoint(before).weights().items()}
     capsys.readouterr()
-    train()
-    err = capsys.readouterr().err
-    assert "the checkpoint step-00000008 is damaged: step-00000004 takes its place" in err
-    assert f"going on with {run} from update 4" in err
-    assert tensors_of(run) == run_once()["tensors"]
+    found = load_newest(run, weights, len(small_data.train))
+    assert "the checkpoint step-00000008 is damaged: step-00000004 takes its place" in capsys.readouterr().err
+    assert found is not None
+    assert found[0].step == 4
+    assert all(torch.equal(weight, weights[name]) for name, weight in load_checkpoint(before).weights().items())
     aside = run / "checkpoints" / "damaged-step-00000008"
     assert {path.name: path.read_bytes() for path in aside.rglob("*") if path.is_file()} == files
 
 
-def test_where_all_checkpoints_are_damaged_the_newest_is_named_and_all_stay(train: Train, tmp_path: Path) -> None:
-    train("max_updates=8")
+def test_a_run_goes_on_exactly_from_before_a_damaged_checkpoint(
+    train: Train, tmp_path: Path, eight_updates: Path, unbroken: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(eight_updates, run, symlinks=True)
+    flip_a_bit(list_checkpoints(run)[-1] / "weights.safetensors")
+    train()
+    assert f"going on with {run} from update 4" in capsys.readouterr().err
+    assert tensors_of(run) == unbroken["tensors"]
+
+
+def test_where_all_checkpoints_are_damaged_the_newest_is_named_and_all_stay(
+    train: Train, tmp_path: Path, eight_updates: Path
+) -> None:
+    shutil.copytree(eight_updates, tmp_path / "run", symlinks=True)
     for path in list_checkpoints(tmp_path / "run"):
         flip_a_bit(path / "weights.safetensors")
     with pytest.raises(CheckpointError, match=r"step-00000008/weights\.safetensors is not as it was written"):
@@ -205,8 +221,9 @@ def _not_installed(**_: Any) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"step": 4, "position": 3}', b'{"step": 4, "position": {}, "odd": 1}'])
-def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_path: Path) -> None:
-    train("max_updates=4")
+def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_path: Path, eight_updates: Path) -> None:
+    shutil.copytree(eight_updates, tmp_path / "run", symlinks=True)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000008")
     checkpoint = tmp_path / "run" / "checkpoints" / "step-00000004"
     (checkpoint / "training" / "state.json").write_bytes(content)
     hash_anew(checkpoint)  # else that is what is wrong
@@ -238,8 +255,10 @@ def test_a_dry_run_says_what_it_takes_and_leaves_no_trace(
         assert text in str(found)
 
 
-def test_a_dry_run_of_a_run_counts_what_is_left_and_changes_nothing(train: Train, tmp_path: Path) -> None:
-    train("max_updates=8")
+def test_a_dry_run_of_a_run_counts_what_is_left_and_changes_nothing(
+    train: Train, tmp_path: Path, eight_updates: Path
+) -> None:
+    shutil.copytree(eight_updates, tmp_path / "run", symlinks=True)
     flip_a_bit(list_checkpoints(tmp_path / "run")[-1] / "weights.safetensors")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert train(dry_run=True).updates_left == 8  # from the checkpoint of update 4

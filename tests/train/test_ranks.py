@@ -28,7 +28,7 @@ Start = Callable[..., Ranks]
 
 @pytest.fixture(autouse=True)
 def _quick_roll_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "_ROLL_CALL_SECONDS", 3.0)
+    monkeypatch.setattr(distributed, "_ROLL_CALL_SECONDS", 2.0)
 
 
 @pytest.fixture
@@ -122,15 +122,14 @@ def test_a_killed_rank_0_is_named_by_the_others(start: Start) -> None:
 
 def test_a_rank_that_hangs_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUICK, "AIAYN_COLLECTIVE_SECONDS", "2")
-    ended = start(2, before=raising(lambda: time.sleep(9))).wait()
+    ended = start(2, before=raising(lambda: time.sleep(8))).wait()
     check_all_ended(ended, "rank 1 on ")
     assert "stuck" in ended[0].err
     assert "rank 0 on " in ended[1].err
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
 def test_a_validation_divided_over_processes_gives_what_one_gives(
-    ranks: int, start: Start, command: Callable[..., list[str]], tmp_path: Path
+    start: Start, command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     def validation(run: str) -> list[dict[str, Any]]:
         records = read_metrics(tmp_path / run / "metrics.jsonl")
@@ -146,7 +145,7 @@ def test_a_validation_divided_over_processes_gives_what_one_gives(
         "validation_bleu_pairs=7",
         "learning_rate_scale=1e-30",
     )  # so that all have the same weights
-    assert [e.code for e in start(ranks, *settings).wait()] == [0] * ranks
+    assert [e.code for e in start(3, *settings).wait()] == [0] * 3
     assert main(command(*settings, run="one")) == 0
     assert validation("run") == validation("one")
     assert len(validation("run")) == 2
