@@ -137,19 +137,14 @@ class DecoderCache:
 
     def reorder(self, rows: Tensor) -> None:
         sentences, _, size = self._seen.shape
-        if size:
-            self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(sentences, -1, size)
+        self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(sentences, -1, size)
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         if self._src_mask is not None:
             self._set_src_mask(self._src_mask.index_select(0, sentences))
         self.lengths = [self.lengths[sentence] for sentence in sentences.tolist()]
         self._position = self._position.index_select(0, sentences)
-        size = self._seen.shape[2]
-        if size:
-            self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(len(sentences), -1, size)
-        else:
-            self._seen = self._seen.index_select(0, sentences)
+        self._seen = self._seen.flatten(0, 1).index_select(0, rows).view(len(sentences), -1, self._seen.shape[2])
         for layer in self.layers:
             layer.select(sentences)
 

@@ -16,7 +16,7 @@ _WORDS_AT_ONCE, _FEWEST_ROWS, _MOST_ROWS = 512, 4, 512
 
 
 class DecodingCache(Protocol):
-    """The state of a batch of hypotheses between two steps.
+    """The state of a batch of hypotheses between two steps; its methods are for after the first.
 
     Row r of the hypotheses belongs to sentence r // (rows / sentences). All hypotheses of a sentence have read the same
     number of tokens.

@@ -2,12 +2,11 @@
 
 import math
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig, Norm
+from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.build import build_model
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID
 
@@ -24,13 +23,12 @@ def _copy_task(batch: int) -> tuple[Tensor, Tensor, Tensor]:
     return src, functional.pad(src[:, :-1], (1, 0), value=BOS_ID), src
 
 
-@pytest.mark.parametrize(("norm", "updates"), [("post", 160), ("pre", 90)])
-def test_six_and_six_layers_learn_to_copy_after_a_short_warm_up(norm: Norm, updates: int) -> None:
-    config = ModelConfig(d_model=48, d_ff=96, n_heads=4, d_k=12, d_v=12, dropout=0.0, norm=norm)
+def test_six_and_six_layers_learn_to_copy_after_a_short_warm_up() -> None:
+    config = ModelConfig(d_model=48, d_ff=96, n_heads=4, d_k=12, d_v=12, dropout=0.0)
     model = build_model(config, N_SPECIAL_TOKENS + _WORDS)
     optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     losses = []
-    for update in range(1, updates + 1):
+    for update in range(1, 161):
         optimiser.param_groups[0]["lr"] = 2e-3 * min(update / _WARMUP, (_WARMUP / update) ** 0.5)
         src, tgt_in, tgt_out = _copy_task(32)
         logits = model(src, src != PAD_ID, tgt_in)

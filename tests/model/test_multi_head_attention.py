@@ -85,14 +85,6 @@ def test_a_layer_equals_torchs_with_the_same_weights(bias: bool, kind: str, over
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_biases_are_there_only_when_asked_for(bias: bool) -> None:
-    layer = MultiHeadAttention(d_model=12, n_heads=3, d_k=4, d_v=5, bias=bias)
-    assert {name for name, _ in layer.named_parameters() if "bias" in name} == (
-        {"w_qkv.bias", "w_o.bias"} if bias else set()
-    )
-
-
 def test_projections_have_one_slice_for_each_head() -> None:
     layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7)
     x = torch.randn(2, 5, 10)

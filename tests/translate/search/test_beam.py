@@ -84,7 +84,7 @@ def test_a_beam_that_holds_every_output_finds_what_exhaustive_search_finds(
     alpha=alphas,
     data=st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_batched_search_with_early_stop_equals_a_plain_search_without(
     table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, data: st.DataObject
 ) -> None:
@@ -106,7 +106,7 @@ def test_batched_search_with_early_stop_equals_a_plain_search_without(
     no_repeat_ngram=st.integers(0, 4),
     data=st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
     table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, no_repeat_ngram: int, data: st.DataObject
 ) -> None:
@@ -120,23 +120,6 @@ def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
     expected = restricted(table, min_lengths, prefixes, no_repeat_ngram)
     for sentence, max_length in enumerate(max_lengths):
         assert_same(found[sentence], plain_beam_search(expected, sentence, 3, max_length, beam, alpha, beam))
-
-
-@given(table=tables, max_lengths=st.lists(st.integers(1, 12), min_size=1, max_size=5), beam=st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
-def test_outputs_are_distinct_sorted_within_length_and_scored_by_the_documented_formula(
-    table: NextLogProbs, max_lengths: list[int], beam: int
-) -> None:
-    scorer = TableScorer(table, list(range(len(max_lengths))))
-    found = beam_search(scorer, max_lengths, beam_size=beam, alpha=0.6, n_best=beam)
-    for sentence, outputs in enumerate(found):
-        assert len({output.tokens for output in outputs}) == len(outputs)
-        assert [output.score for output in outputs] == sorted((output.score for output in outputs), reverse=True)
-        for output in outputs:
-            assert len(output.tokens) + 1 <= max_lengths[sentence]
-            assert set(output.tokens) <= set(words(3))
-            assert output.log_prob == pytest.approx(log_prob_of(table, sentence, output.tokens))
-            assert output.score == pytest.approx(output.log_prob / ((5 + len(output.tokens) + 1) / 6) ** 0.6)
 
 
 @given(table=tables, max_length=st.integers(1, 15), alpha=alphas)

@@ -33,28 +33,19 @@ ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
 
 
-def test_text_does_not_depend_on_batch_size_order_or_neighbours(
-    make_model: ModelMaker, vocab: Codec, cpu: Device
-) -> None:
-    lines = random_lines(64, longest=7)
+def test_text_does_not_depend_on_batch_size_order_or_threads(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+    lines = random_lines(32, longest=7)
     model = make_model()
     alone = Translator([model], vocab, cpu, replace(DECODING, batch_tokens=1))
-    expected = [alone.translate([line])[0] for line in lines]
-    assert len(set(expected)) > 32, "the model has to say different things for this test to mean anything"
-    shuffled = random.Random(3).sample(range(64), 64)
-    for size in (1, 7, 64):
-        translator = Translator([model], vocab, cpu, replace(DECODING, batch_tokens=100_000))
-        in_order = [text for start in range(0, 64, size) for text in translator.translate(lines[start : start + size])]
-        assert in_order == expected
-        mixed = [lines[number] for number in shuffled]
-        found = [text for start in range(0, 64, size) for text in translator.translate(mixed[start : start + size])]
-        assert found == [expected[number] for number in shuffled]
-    side_by_side = Translator([model], vocab, replace(cpu, threads=3), replace(DECODING, batch_tokens=60))
-    assert side_by_side.translate(lines) == expected
-    for batch_tokens in (1, 50, 333):
-        assert (
-            Translator([model], vocab, cpu, replace(DECODING, batch_tokens=batch_tokens)).translate(lines) == expected
+    expected = alone.translate(lines)
+    assert len(set(expected)) > 16, "the model has to say different things for this test to mean anything"
+    shuffled = random.Random(3).sample(range(32), 32)
+    for threads, batch_tokens in ((1, 50), (1, 100_000), (3, 60)):
+        translator = Translator(
+            [model], vocab, replace(cpu, threads=threads), replace(DECODING, batch_tokens=batch_tokens)
         )
+        found = translator.translate([lines[number] for number in shuffled])
+        assert found == [expected[number] for number in shuffled]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes search on Linux alone")
@@ -62,7 +53,7 @@ def test_many_lines_in_processes_give_what_they_give_in_one_thread(
     make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiayn_cli.translate.search.sentence_search._FEWEST_IN_A_PROCESS", 8)
-    lines = random_lines(40)
+    lines = random_lines(18)
     one = Translator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
     two = Translator(
         [make_model()],
@@ -227,7 +218,7 @@ def test_a_prefix_may_repeat_what_nothing_else_may(make_model: ModelMaker, vocab
 def test_samples_depend_on_line_and_seed_and_not_on_batch_order_or_neighbours(
     make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
-    models, lines = [make_model()], random_lines(30)
+    models, lines = [make_model()], random_lines(12)
 
     def draw(lines: list[str], batch_tokens: int, seed: int = 5) -> dict[str, list[str]]:
         options = SearchOptions(sampling=Sampling(seed=seed, top_p=0.95))
@@ -237,16 +228,16 @@ def test_samples_depend_on_line_and_seed_and_not_on_batch_order_or_neighbours(
         return {line: [each.text for each in outputs] for line, outputs in zip(lines, found, strict=True)}
 
     expected = draw(lines, 10_000)
-    assert len({text for texts in expected.values() for text in texts}) > 60
-    for order in (lines[::-1], lines[7:] + lines[:7]):
-        for batch_tokens in (1, 100, 10_000):
-            assert draw(order, batch_tokens) == expected
+    assert len({text for texts in expected.values() for text in texts}) > 24
+    for order, batch_tokens in ((lines[::-1], 1), (lines[7:] + lines[:7], 100), (lines[::-1], 10_000)):
+        assert draw(order, batch_tokens) == expected
     assert draw(lines, 10_000, seed=6) != expected
 
 
 def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
-    make_model: ModelMaker, vocab: Codec, cpu: Device
+    make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("aiayn_cli.translate.search.sentence_search.LONGEST_PASS", 200)  # of 1,000
     model = make_model(d_model=8, n_heads=1, d_k=4, d_v=4, d_ff=8)
     with torch.no_grad():
         model.output.weight[EOS_ID] = 0
@@ -254,7 +245,7 @@ def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
         model.output.weight[9] = 5.0
     translator = Translator([model], vocab, cpu, replace(DECODING, beam_size=1, max_extra=1_000_000_000))
     [[found]] = translator.translate_n_best(["hund"])
-    assert len(found.parts[0].tgt) == 999
+    assert len(found.parts[0].tgt) == 199
     assert found.parts[0].is_cut
 
 
