@@ -1,14 +1,12 @@
 import gzip
 import io
 import json
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from aiayn_cli.app import main
 from aiayn_cli.score.metrics import bleu
-from aiayn_cli.score.result import ScoreResult
 from aiayn_cli.score.session import ScoreOptions, run_score
 
 REFERENCE = [
@@ -23,6 +21,9 @@ HYPOTHESES = [
     "",
     "Männer spielen Fußball.",
 ]
+CHINESE = ["你好，世界。", "我是学生。"]
+JAPANESE = ["今日は良い天気です。", "私は学生です。"]
+KOREAN = ["안녕하세요 세계", "나는 학생입니다"]
 
 
 def written(path: Path, lines: list[str]) -> str:
@@ -31,28 +32,33 @@ def written(path: Path, lines: list[str]) -> str:
     return str(path)
 
 
-def feed_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The words of the command line that name a reference and hypotheses."""
+    return [written(tmp_path / "ref.de", REFERENCE), "--hyp", written(tmp_path / "hyp", HYPOTHESES)]
 
 
 def test_score_and_signature_go_to_stdout_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reference = written(tmp_path / "test.de.gz", REFERENCE)
-    feed_stdin(monkeypatch, "\n".join(HYPOTHESES).encode())
+    stdin = io.TextIOWrapper(io.BytesIO("\n".join(HYPOTHESES).encode()), encoding="ascii")
+    monkeypatch.setattr("sys.stdin", stdin)
     assert main(["score", reference]) == 0
     out, err = capsys.readouterr()
     assert out == f"{bleu(HYPOTHESES, [REFERENCE])}\n"
     assert err == ""
 
 
-def test_json_is_one_object_with_all_that_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [written(tmp_path / name, REFERENCE) for name in ("a", "b")]
-    hypotheses = written(tmp_path / "hyp", HYPOTHESES)
-    assert main(["score", *files, "--hyp", hypotheses, "--json", "--metric", "bleu"]) == 0
+def test_json_is_one_object_with_all_that_was_found(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, _, hypotheses = files
+    other = written(tmp_path / "other", REFERENCE)
+    assert main(["score", other, *files, "--json", "--metric", "bleu"]) == 0
     found = json.loads(capsys.readouterr().out)
     expected = bleu(HYPOTHESES, [REFERENCE, REFERENCE])
-    assert found["references"] == files
+    assert found["references"] == [other, reference]
     [system] = found["systems"]
     assert (system["hypotheses"], found["lines"]) == (hypotheses, 4)
     [score] = system["scores"]
@@ -60,23 +66,30 @@ def test_json_is_one_object_with_all_that_was_found(tmp_path: Path, capsys: pyte
 
 
 def test_carriage_returns_and_tabs_in_the_files_change_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = [written(tmp_path / "ref", REFERENCE), "--hyp", written(tmp_path / "hyp", HYPOTHESES)]
-    assert main(["score", *plain]) == 0
+    assert main(["score", *files]) == 0
     expected = capsys.readouterr().out
     odd = [line.replace(" ", "\t", 1).replace(" ", " \r", 1) + "\r" for line in HYPOTHESES]
-    assert main(["score", plain[0], "--hyp", written(tmp_path / "odd", odd)]) == 0
+    assert main(["score", files[0], "--hyp", written(tmp_path / "odd", odd)]) == 0
     assert capsys.readouterr().out == expected
 
 
-def test_a_line_count_mismatch_names_both_files_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference, hypotheses = written(tmp_path / "ref", REFERENCE), written(tmp_path / "hyp", HYPOTHESES[:3])
-    assert main(["score", reference, "--hyp", hypotheses]) == 1
+@pytest.mark.parametrize("option", ["--hyp", "--source"])
+def test_a_line_count_mismatch_names_both_files_and_counts(
+    option: str, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = written(tmp_path / "short", HYPOTHESES[:3])
+    assert main(["score", *files, option, short]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"error: {hypotheses} has 3 lines, but {reference} has 4" in err
-    assert "hint: " in err
+    assert f"error: {short} has 3 lines, but {files[0]} has 4\nhint: score the same test set" in err
+
+
+def test_empty_references_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = written(tmp_path / "empty", [])
+    assert main(["score", empty, "--hyp", empty]) == 1
+    assert f"there is no line to score: {empty} is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -103,24 +116,27 @@ def test_the_tokeniser_follows_the_language_of_the_pair_or_of_the_file_name(
 
 
 @pytest.mark.parametrize("langs", ["de", "en-", "en_de", "e-d", "en-de-fr"])
-def test_what_is_no_language_pair_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], langs: str) -> None:
-    reference = written(tmp_path / "ref", REFERENCE)
-    assert main(["score", reference, "--hyp", reference, "-l", langs]) == 2
+def test_what_is_not_a_language_pair_is_refused(
+    files: list[str], capsys: pytest.CaptureFixture[str], langs: str
+) -> None:
+    assert main(["score", *files, "-l", langs]) == 2
     assert f"--langs is '{langs}', but must be source-target" in capsys.readouterr().err
 
 
-def test_stdin_cannot_be_reference_and_hypotheses_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["score", "-"]) == 2
-    assert "stdin is named more than once" in capsys.readouterr().err
-
-
-def test_text_that_looks_wrong_is_scored_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference = written(tmp_path / "ref", REFERENCE)
-    hypotheses = written(tmp_path / "hyp", [line.replace("ß", "@@ ß") for line in HYPOTHESES])
-    assert main(["score", reference, "--hyp", hypotheses, "--quiet"]) == 0
+def test_text_that_looks_wrong_is_scored_with_a_warning_that_names_its_system(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, _, good = files
+    marked = written(tmp_path / "marked", [line.replace("ß", "@@ ß") for line in HYPOTHESES])
+    assert main(["score", reference, "--hyp", marked, "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("BLEU = ")
     assert "warning: 50% of the hypotheses hold sub-word marks" in err
+    blank = written(tmp_path / "blank", [""] * 4)
+    assert main(["score", *files, "--hyp", blank]) == 0
+    err = capsys.readouterr().err
+    assert f"warning: {blank}: 3 of 4 hypotheses are blank" in err
+    assert f"{good}:" not in err
 
 
 def test_a_missing_reference_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,9 +150,8 @@ def test_a_missing_reference_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
 # ---- several metrics and systems
 
 
-def test_each_metric_has_its_line_and_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference, hypotheses = written(tmp_path / "test.de", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
-    assert main(["score", reference, "--hyp", hypotheses, "--metric", "bleu,chrf++,ter", "--confidence"]) == 0
+def test_each_metric_has_its_line_and_signature(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", *files, "--metric", "bleu,chrf++,ter", "--confidence"]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert [line.partition(" = ")[0] for line in lines[::2]] == ["BLEU", "chrF2++", "TER", ""]
     assert all("(μ = " in line for line in lines[:-1:2])
@@ -166,18 +181,10 @@ def test_systems_are_rows_of_a_table_with_the_tests_against_the_first(
     assert "nrefs:1|ar:60|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0" in signatures
 
 
-def test_a_warning_names_the_system_that_it_is_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference = written(tmp_path / "ref", REFERENCE)
-    files = [written(tmp_path / "good", HYPOTHESES), written(tmp_path / "blank", [""] * 4)]
-    assert main(["score", reference, "--hyp", files[0], "--hyp", files[1]]) == 0
-    err = capsys.readouterr().err
-    assert f"warning: {files[1]}: 3 of 4 hypotheses are blank" in err
-    assert f"{files[0]}:" not in err
-
-
-def test_the_paper_s_convention_stands_beside_sacrebleu_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference, hypotheses = written(tmp_path / "test.de", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
-    assert main(["score", reference, "--hyp", hypotheses, "--compound-split"]) == 0
+def test_the_paper_s_convention_stands_next_to_sacrebleu_s(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", *files, "--compound-split"]) == 0
     first, signature, second, method, *_ = capsys.readouterr().out.split("\n")
     assert first.startswith("BLEU = ")
     assert "|tok:13a|" in signature
@@ -189,16 +196,15 @@ def test_the_paper_s_convention_stands_beside_sacrebleu_s(tmp_path: Path, capsys
 
 
 def test_rows_by_length_and_by_label_are_scores_of_those_lines_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reference, hypotheses = written(tmp_path / "ref", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
     labels = written(tmp_path / "labels", ["news", "talk", "talk", "news"])
-    assert main(["score", reference, "--hyp", hypotheses, "--by", labels, "--json"]) == 0
+    assert main(["score", *files, "--by", labels, "--json"]) == 0
     parts = json.loads(capsys.readouterr().out)["parts"]
     expected = bleu([HYPOTHESES[0], HYPOTHESES[3]], [[REFERENCE[0], REFERENCE[3]]]).score
     assert [(part["part"], part["lines"]) for part in parts] == [("news", 2), ("talk", 2)]
     assert parts[0]["scores"] == [[pytest.approx(expected)]]
-    assert main(["score", reference, "--hyp", hypotheses, "--by", "length"]) == 0
+    assert main(["score", *files, "--by", "length"]) == 0
     *_, title, row, _ = capsys.readouterr().out.split("\n")
     assert title.split() == ["part", "lines", "BLEU"]
     assert row.split()[:3] == ["0-10", "words", "4"]
@@ -217,24 +223,21 @@ def test_the_worst_lines_show_what_differs(tmp_path: Path, capsys: pytest.Captur
     ]
 
 
-def test_differences_are_coloured_on_a_terminal_only() -> None:
-    result = run_score_of(["Der Hund läuft."], ["Der Hund rennt."])
+def test_differences_are_coloured_on_a_terminal_only(tmp_path: Path) -> None:
+    reference, hypotheses = (
+        written(tmp_path / "ref", ["Der Hund läuft."]),
+        written(tmp_path / "hyp", ["Der Hund rennt."]),
+    )
+    result = run_score(ScoreOptions(references=[Path(reference)], hypotheses=[hypotheses], worst=1))
     assert "\x1b[31mrennt\x1b[0m" in result.text(colour=True)
     assert "\x1b[32mläuft\x1b[0m" in result.text(colour=True)
     assert "\x1b" not in str(result)
 
 
-def run_score_of(reference: list[str], hypotheses: list[str]) -> ScoreResult:
-    with tempfile.TemporaryDirectory() as folder:
-        files = [written(Path(folder) / name, lines) for name, lines in (("ref", reference), ("hyp", hypotheses))]
-        return run_score(ScoreOptions(references=[Path(files[0])], hypotheses=[files[1]], worst=1))
-
-
 def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reference, hypotheses = written(tmp_path / "ref", REFERENCE), written(tmp_path / "hyp", HYPOTHESES)
-    assert main(["score", reference, "--hyp", hypotheses, "--sentences", "--metric", "bleu,ter"]) == 0
+    assert main(["score", *files, "--sentences", "--metric", "bleu,ter"]) == 0
     out, err = capsys.readouterr()
     records = [json.loads(line) for line in out.split("\n")[:-1]]
     assert [record["line"] for record in records] == [1, 2, 3, 4]
@@ -243,7 +246,7 @@ def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
     assert records[2]["scores"] == {"BLEU": 0.0, "TER": 0.0}
     assert records[0]["scores"]["TER"] == pytest.approx(100 / 6)
     assert err.startswith("BLEU = ")
-    assert main(["score", reference, "--hyp", hypotheses, "--hyp", reference, "--sentences"]) == 0
+    assert main(["score", *files, "--hyp", files[0], "--sentences"]) == 0
     first = json.loads(capsys.readouterr().out.split("\n")[0])
     assert first["hypotheses"] == [HYPOTHESES[0], REFERENCE[0]]
     assert first["scores"]["BLEU"][1] == pytest.approx(100)
@@ -256,6 +259,7 @@ def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
     ("arguments", "problem"),
     [
         ([], "there is nothing to score against"),
+        (["-"], "stdin is named more than once"),
         (["{ref}", "--compare"], "--compare needs two systems"),
         (["{ref}", "--hyp", "{ref}", "--hyp", "{ref}"], "--hyp {ref} is named twice"),
         (["{ref}", "{ref}", "--hyp", "x"], "reference {ref} is named twice"),
@@ -282,17 +286,6 @@ def test_what_contradicts_itself_is_wrong_usage(
     assert f"error: {problem.format(ref=reference)}" in capsys.readouterr().err
 
 
-def test_a_source_of_another_length_and_empty_references_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reference, source = written(tmp_path / "ref", REFERENCE), written(tmp_path / "src", REFERENCE[:3])
-    assert main(["score", reference, "--hyp", reference, "--source", source]) == 1
-    assert f"{source} has 3 lines, but {reference} has 4" in capsys.readouterr().err
-    empty = written(tmp_path / "empty", [])
-    assert main(["score", empty, "--hyp", empty]) == 1
-    assert f"there is no line to score: {empty} is empty" in capsys.readouterr().err
-
-
 def test_a_language_whose_words_13a_does_not_find_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,20 +299,12 @@ def test_a_language_whose_words_13a_does_not_find_is_warned_of(
 @pytest.mark.parametrize(
     ("lines", "metric", "sign"),
     [
-        (
-            ["你好，世界。", "我是学生。"],
-            "bleu",
-            "look Chinese, but no target language is named: BLEU's tokeniser 13a would",
-        ),
-        (
-            ["今日は良い天気です。", "私は学生です。"],
-            "bleu,ter",
-            "look Japanese, but no target language is named: BLEU's tok",
-        ),
-        (["今日は良い天気です。", "私は学生です。"], "ter", "TER by words would be false; add -l, such as en-ja"),
-        (["안녕하세요 세계", "나는 학생입니다"], "bleu", "look Korean, but no target language is named"),
-        (["안녕하세요 세계", "나는 학생입니다"], "ter", ""),
-        (["今日は良い天気です。", "私は学生です。"], "chrf", ""),
+        (CHINESE, "bleu", "look Chinese, but no target language is named: BLEU's tokeniser 13a would"),
+        (JAPANESE, "bleu,ter", "look Japanese, but no target language is named: BLEU's tok"),
+        (JAPANESE, "ter", "TER by words would be false; add -l, such as en-ja"),
+        (JAPANESE, "chrf", ""),
+        (KOREAN, "bleu", "look Korean, but no target language is named"),
+        (KOREAN, "ter", ""),
         (["Das heißt 你好.", "Ja.", "Gut."], "bleu", ""),
     ],
 )

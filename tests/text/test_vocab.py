@@ -4,6 +4,7 @@ import hashlib
 import io
 import math
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ WORDS = [
     "".join(random.Random(i).choices(ALPHABET, weights=[9] * 26 + [1] * (len(ALPHABET) - 26), k=1 + i % 9))
     for i in range(700)
 ]
+LINES = [" ".join(WORDS[i : i + 7]) for i in range(600)]
 COUNTS = {word: 1 + i % 13 for i, word in enumerate(WORDS)} | dict.fromkeys(ALPHABET, 1)
 MODEL = train_vocab(COUNTS, 400)
 VOCAB = Vocab(MODEL, "vocab.model")
@@ -37,7 +39,7 @@ any_texts = st.text(
 )
 
 
-def train_elsewhere(**options: Any) -> bytes:
+def train_elsewhere(text: Iterable[str] = LINES, **options: Any) -> bytes:
     """Train with SentencePiece itself, as another program would."""
     model = io.BytesIO()
     defaults: dict[str, Any] = {
@@ -49,7 +51,7 @@ def train_elsewhere(**options: Any) -> bytes:
         "eos_id": 3,
     }
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=(" ".join(WORDS[i : i + 7]) for i in range(600)),
+        sentence_iterator=iter(text),
         model_writer=model,
         minloglevel=2,
         **(defaults | options),
@@ -57,9 +59,9 @@ def train_elsewhere(**options: Any) -> bytes:
     return model.getvalue()
 
 
-@given(known_texts)
-def test_decoding_gives_back_the_text(text: str) -> None:
-    assert VOCAB.decode(VOCAB.encode([text])) == [text]
+@given(known_texts, st.sampled_from([VOCAB, BYTES, UNIGRAM]))
+def test_decoding_gives_back_the_text(text: str, vocab: Vocab) -> None:
+    assert vocab.decode(vocab.encode([text])) == [text]
 
 
 @given(any_texts)
@@ -73,13 +75,18 @@ def test_decoding_gives_back_any_text_but_for_characters_that_it_does_not_have(t
     assert decoded == expected
 
 
-@given(st.lists(any_texts))
-def test_the_fast_way_gives_the_same_ids(texts: list[str]) -> None:
-    expected = VOCAB.encode(texts)
-    flat, lengths = VOCAB.encode_flat(texts)
+def assert_fast_way_gives_the_same_ids(vocab: Vocab, texts: list[str]) -> None:
+    expected = vocab.encode(texts)
+    flat, lengths = vocab.encode_flat(texts)
     assert lengths.tolist() == [len(ids) for ids in expected]
     assert flat.tolist() == [i for ids in expected for i in ids]
-    assert (flat.dtype, lengths.dtype) == (np.dtype(np.uint16), np.dtype(np.int32))
+    assert (flat.dtype, lengths.dtype) == (vocab.dtype, np.dtype(np.int32))
+
+
+@given(st.lists(any_texts), st.sampled_from([VOCAB, BYTES, UNIGRAM]))
+def test_the_fast_way_gives_the_same_ids(texts: list[str], vocab: Vocab) -> None:
+    assert_fast_way_gives_the_same_ids(vocab, texts)
+    assert vocab.dtype == np.dtype(np.uint16)
 
 
 @pytest.mark.parametrize(
@@ -97,17 +104,12 @@ def test_the_fast_way_gives_the_same_ids(texts: list[str]) -> None:
 def test_the_fast_way_gives_the_same_ids_with_a_vocabulary_made_elsewhere(options: dict[str, Any]) -> None:
     vocab = Vocab(train_elsewhere(**options), "theirs.model")
     texts = [" ".join(random.Random(i).choices([*WORDS, "", "a", "<tag>", "b"], k=i % 11)) for i in range(300)]
-    expected = vocab.encode(texts)
-    flat, lengths = vocab.encode_flat(texts)
-    assert flat.tolist() == [i for ids in expected for i in ids]
-    assert lengths.tolist() == [len(ids) for ids in expected]
+    assert_fast_way_gives_the_same_ids(vocab, texts)
 
 
 def test_the_fast_way_forgets_words_when_there_are_too_many() -> None:
     vocab = Vocab(MODEL, "vocab.model", cached_words=10)
-    flat, _ = vocab.encode_flat(WORDS)
-    assert flat.tolist() == [i for ids in vocab.encode(WORDS) for i in ids]
-    assert vocab._word_ids is not None
+    assert_fast_way_gives_the_same_ids(vocab, WORDS)
     assert len(vocab._word_ids) <= 10
 
 
@@ -180,19 +182,11 @@ def test_training_learns_what_sentencepiece_learns_from_running_text() -> None:
     counter = WordCounter()
     counter.add(words)
     text = [" ".join(words[i : i + 10]) for i in range(0, len(words), 10)]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_writer=model, model_type="bpe", vocab_size=350, pad_id=0, unk_id=1,
-        bos_id=2, eos_id=3, character_coverage=1.0, normalization_rule_name="identity", minloglevel=2,
-    )  # fmt: skip
-    theirs = Vocab(model.getvalue(), "theirs.model")
+    exact = {"character_coverage": 1.0, "normalization_rule_name": "identity"}
+    theirs = Vocab(train_elsewhere(text, vocab_size=350, **exact), "theirs.model")
     ours = Vocab(train_vocab(counter.counts, 350), "ours.model")
     assert ours.encode(text) != [[]] * len(text)
     assert set(ours.pieces(range(350))) == set(theirs.pieces(range(350)))
-
-
-def test_every_character_of_the_training_text_is_known() -> None:
-    assert UNK_ID not in [i for ids in VOCAB.encode(list(COUNTS)) for i in ids]
 
 
 def test_a_size_that_the_text_cannot_fill_is_clamped() -> None:
@@ -231,19 +225,6 @@ def test_a_vocabulary_without_room_for_any_word_is_refused() -> None:
 def test_with_byte_fallback_any_text_comes_back(text: str) -> None:
     assert BYTES.decode(BYTES.encode([text])) == [readable(text)]
     assert UNK_ID not in BYTES.encode([text])[0]
-    flat, _ = BYTES.encode_flat([text])
-    assert flat.tolist() == BYTES.encode([text])[0]
-
-
-@given(known_texts)
-def test_a_unigram_vocabulary_gives_back_the_text_and_the_same_ids_the_fast_way(text: str) -> None:
-    assert UNIGRAM.decode(UNIGRAM.encode([text])) == [text]
-    flat, _ = UNIGRAM.encode_flat([text])
-    assert flat.tolist() == UNIGRAM.encode([text])[0]
-
-
-def test_the_kind_of_vocabulary_is_in_its_file() -> None:
-    assert len({MODEL, train_vocab(COUNTS, 400, "unigram"), train_vocab(COUNTS, 400, byte_fallback=True)}) == 3
 
 
 @pytest.mark.parametrize("counts", [{}, {"x" * 5_000: 2}])
@@ -321,11 +302,8 @@ def test_ids_above_65535_take_four_bytes() -> None:
     assert Vocab(train_vocab(counts, 1 << 16), "vocab.model").dtype == np.dtype(np.uint16)
     counts |= {"a": 1}
     vocab = Vocab(train_vocab(counts, (1 << 16) + 1), "vocab.model")
-    texts = [chr(0x20000 + least // 2) + "a", "", chr(0x20000)]
-    flat, lengths = vocab.encode_flat(texts)
-    assert (vocab.size, flat.dtype) == ((1 << 16) + 1, np.dtype(np.int32))
-    assert flat.tolist() == [i for ids in vocab.encode(texts) for i in ids]
-    assert lengths.tolist() == [len(ids) for ids in vocab.encode(texts)]
+    assert (vocab.size, vocab.dtype) == ((1 << 16) + 1, np.dtype(np.int32))
+    assert_fast_way_gives_the_same_ids(vocab, [chr(0x20000 + least // 2) + "a", "", chr(0x20000)])
 
 
 @given(st.one_of(known_texts, any_texts), st.sampled_from([VOCAB, BYTES, UNIGRAM]))
