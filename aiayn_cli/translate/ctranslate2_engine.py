@@ -32,13 +32,10 @@ def multiplies_slowly() -> bool:
 
 
 def load_package(module: str = "ctranslate2") -> Any:
-    """Import the package, or a module of it.
+    """Import the package, or a module of it; AiaynError if it is not installed.
 
-    On processors of AMD it multiplies by oneDNN, whose sums of 8-bit products overflow on older ones: of 100 outputs 41
+    On AMD processors it multiplies by oneDNN, whose sums of 8-bit products overflow on older ones: of 100 outputs 41
     instead of 11 differed from float32's. There it is told to take Intel's MKL, which comes with it and is exact.
-
-    Raises:
-        AiaynError: it is not installed.
     """
     if not adds_8_bits_in_32():
         os.environ.setdefault("CT2_USE_MKL", "1")  # read once, when it is imported
@@ -52,11 +49,7 @@ def load_package(module: str = "ctranslate2") -> Any:
 
 
 def check_expressible(config: ModelConfig) -> None:
-    """Refuse a model that CTranslate2 has no form for.
-
-    Raises:
-        AiaynError: with what it lacks.
-    """
+    """Refuse a model that CTranslate2 has no form for, by an AiaynError that says what it lacks."""
     hint = "translate with --engine torch instead"
     if config.kind != "transformer":
         raise AiaynError(f"CTranslate2 has no {config.kind} models", hint)
@@ -74,13 +67,12 @@ class CTranslate2Engine:
 
     Args:
         folder: what `aiayn export` wrote.
-        src_pieces, tgt_pieces: what each id stands for, as it was exported.
+        src_pieces, tgt_pieces: what each id stands for, as exported.
         device: "cpu", "cuda" or "cuda:N".
         int8: multiply in 8 bits, whatever the weights are stored in.
-        workers: batches translated side by side on a CPU, each with one thread.
+        workers: batches translated in parallel on a CPU, each with one thread.
     Raises:
-        CheckpointError: there is no exported model, or it is damaged.
-        AiaynError: ctranslate2 is not installed.
+        AiaynError: there is no exported model, or it is damaged; ctranslate2 is not installed.
     """
 
     def __init__(
@@ -106,10 +98,7 @@ class CTranslate2Engine:
         self._src_pieces, self._tgt_pieces = list(src_pieces), list(tgt_pieces)
         self._ids = {piece: number for number, piece in enumerate(tgt_pieces)}
 
-    @property
-    def max_positions(self) -> int:
-        """The longest sequence that is sure to find positions in what was exported."""
-        return SINUSOIDAL_POSITIONS  # learned positions are fewer, and the model itself knows how many
+    max_positions = SINUSOIDAL_POSITIONS  # learned positions are fewer, and the model itself knows how many
 
     def search(
         self,
@@ -119,21 +108,17 @@ class CTranslate2Engine:
         decoding: DecodingConfig,
         options: SearchOptions,
     ) -> list[Found]:
-        """Find n_best outputs for each source, best first.
+        """Find n_best outputs for each source, best first; ids are without special tokens.
 
-        Their log p is CTranslate2's: without EOS where an output is cut at its longest length, and normalised over
-        the tokens that are allowed, so that it is a little higher than the model's own. So is its length penalty,
-        n ** alpha.
+        Log p is CTranslate2's: without EOS if an output is cut at its longest length, and normalised over the tokens
+        that are allowed, so that it is a little higher than the model's own. Its length penalty is n ** alpha.
 
         Args:
-            sources: ids without EOS.
-            prefixes: how the outputs of each begin.
-            max_lengths: the longest output of each, in tokens with EOS, at least 1.
-            decoding: its beam_size and alpha count.
+            max_lengths: the longest output of each source, in tokens with EOS, at least 1.
             options: all but max_length and sampling count.
         Raises:
-            AiaynError: CTranslate2 refuses, such as for what its environment variables say.
-            MemoryError: there is none left.
+            AiaynError: CTranslate2 refuses, for example because of its environment variables.
+            MemoryError: out of memory.
         """
 
         def search(chosen: Sequence[int], max_length: int) -> list[Found]:
@@ -158,12 +143,12 @@ class CTranslate2Engine:
                     max_batch_size=max(min(_SENTENCES_TOGETHER, _MOST_TOKENS // longest, share), 1),
                     batch_type="examples",
                 )
-            return [self._found(result, decoding.alpha) for result in results]
+            return [self._outputs(result, decoding.alpha) for result in results]
 
         if not sources:
             return []
         found = search(range(len(sources)), max(max_lengths))
-        # CTranslate2 knows one longest length for all: what is too long for its own is searched once more.
+        # CTranslate2 takes one longest length for all: outputs longer than their own are searched again.
         too_long = defaultdict(list)
         for number, (outputs, length) in enumerate(zip(found, max_lengths, strict=True)):
             if length == 1:  # CTranslate2 writes at least one token
@@ -176,11 +161,7 @@ class CTranslate2Engine:
         return found
 
     def token_log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        """Natural log p of each token of given outputs, and of EOS at the end; ids without special tokens.
-
-        Raises:
-            AiaynError, MemoryError: as in search().
-        """
+        """Natural log p of each token of given outputs, and of EOS at the end; raises as search()."""
         if not pairs:
             return []
         with _refusal_named():
@@ -193,7 +174,7 @@ class CTranslate2Engine:
             )
         return [list(result.log_probs) for result in results]
 
-    def _found(self, result: Any, alpha: float) -> Found:
+    def _outputs(self, result: Any, alpha: float) -> Found:
         found = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             tokens = tuple(self._ids[piece] for piece in pieces)
@@ -213,7 +194,7 @@ def _refusal_named() -> Iterator[None]:
 
 
 def _hint(otherwise: str) -> str:
-    """What a user can do, told of the environment variables that CTranslate2 reads."""
+    """A hint that also names the environment variables that CTranslate2 reads, if any are set."""
     ours = "CT2_USE_MKL"  # set by load_package()
     names = sorted(name for name in os.environ if name.startswith("CT2_") and name != ours)
     return f"{otherwise}; or look at {', '.join(names)} in the environment" if names else otherwise
@@ -237,7 +218,7 @@ def fingerprint(checkpoint: Checkpoint) -> str:
 
 
 def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8: bool) -> tuple[CTranslate2Engine, str]:
-    """Load what `aiayn export` made of a checkpoint, and say in one line what was chosen.
+    """Load what `aiayn export` made of a checkpoint, with a line that says what was chosen.
 
     With int8, weights that were exported in float32 are rounded while they are loaded.
 

@@ -12,7 +12,7 @@ from aiayn_cli.translate.translator import Translation
 
 
 class LineFormat(Protocol):
-    """A format of input and output. A new one is a class in a file of its own, and a row in FORMATS."""
+    """A format of input and output. A new one is a class in a file of its own, and a row in FORMATS and FormatName."""
 
     is_strict: bool  # whether a record that cannot be read makes the command fail at its end
 

@@ -9,7 +9,7 @@ from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
 from aiayn_cli.errors import UsageError
 
 Engine = Literal["torch", "ctranslate2"]
-FormatName = Literal["text", "jsonl"]  # formats.FORMATS
+FormatName = Literal["text", "jsonl"]  # the rows of formats.FORMATS
 OnSuspect = Literal["keep", "retry", "empty", "copy", "fail"]
 
 LONGEST_PASS = 1_000  # tokens of one pass on either side, whatever the options: memory stays bounded
@@ -68,12 +68,7 @@ class DecodingOverrides:
     tree_rules: bool | None = None
 
     def over(self, config: DecodingConfig, search: SearchOptions) -> DecodingConfig:
-        """The model's settings with the replaced ones.
-
-        Raises:
-            ConfigError: an impossible setting.
-            UsageError: more outputs than the beam holds, or than can be drawn.
-        """
+        """The model's settings with the replaced ones; UsageError for more outputs than the beam holds, or too many."""
         changed = replace(config, **{name: value for name, value in vars(self).items() if value is not None})
         if search.sampling is None and search.n_best > changed.beam_size:
             raise UsageError(
@@ -165,14 +160,7 @@ class TranslateOptions:
 
 
 def make_sampling(sample: bool, **given: float | None) -> Sampling | None:
-    """The Sampling that options describe; None where outputs are searched for.
-
-    Args:
-        sample: whether outputs are drawn.
-        given: fields of Sampling; None = its default.
-    Raises:
-        UsageError: an impossible value, or one given without --sample.
-    """
+    """The Sampling that options describe (None = its default); None without --sample, which refuses any value."""
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if sample:
         return Sampling(**chosen)

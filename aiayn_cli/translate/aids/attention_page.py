@@ -36,7 +36,7 @@ class AttentionExample:
 
 
 def encode_example(example: AttentionExample) -> str:
-    """What the page needs of an example, in JSON. A weight is stored in a byte, and so is exact to 0.2 %."""
+    """What the page needs of an example, in JSON; a weight is stored in a byte, exact to 0.2 %."""
     src, tgt, maps = [*example.src, _EOS], [*example.tgt, _EOS], example.maps
     content = {
         "label": example.label,
@@ -57,22 +57,17 @@ def _weights(weights: Tensor) -> dict[str, object]:
 
 
 def attention_page(title: str, examples: Sequence[str]) -> str:
-    """The page that shows at least one example, as encode_example() writes it."""
+    """The page for examples that encode_example() wrote, at least one."""
     data = f"[{', '.join(examples)}]".replace("<", "\\u003c")  # no text may end the script
     return render_page("attention.html", title=title, data=data)
 
 
 def draw_attention(
-    second_pass: ForcedDecoder, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
+    decoder: ForcedDecoder, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
 ) -> tuple[list[str], int]:
-    """Look at the best output for each line.
+    """Draw the attention for the best output of each line, at most so many passes; None = there is no page.
 
-    Args:
-        second_pass: of the models whose attention is drawn; of an ensemble, the first one's.
-        at_most: passes to draw; None = no page was requested.
-    Returns:
-        The first passes as encode_example() writes them, and how many more there were, including any that are too long
-        to be drawn.
+    Returns the first passes as encode_example() writes them, and how many more there were or were too long to draw.
     """
     examples: list[str] = []
     left_out = 0
@@ -81,12 +76,12 @@ def draw_attention(
     for line, each in zip(lines, judged, strict=True):
         parts = [part for part in each.outputs[0].parts if not part.word]
         for number, part in enumerate(parts, start=1):
-            if len(examples) >= at_most or second_pass.attention_size(part) > _MOST_WEIGHTS:
+            if len(examples) >= at_most or decoder.attention_size(part) > _MOST_WEIGHTS:
                 left_out += 1
                 continue
             label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
-            maps, src, tgt = second_pass.attention(part)
-            # Of a line of many parts each shows its own: the whole line, 50 times, can be 100 MB.
+            maps, src, tgt = decoder.attention(part)
+            # A part of a line shows its own text: the whole line, 50 times, can be 100 MB.
             texts = (line.text, each.outputs[0].text) if len(parts) == 1 else (_text(src), _text(tgt))
             examples.append(encode_example(AttentionExample(label, *texts, src, tgt, maps)))
     return examples, left_out

@@ -45,8 +45,7 @@ class Glossary:
     def find(self, text: str) -> list[Term]:
         """The terms in a source text, in order.
 
-        Of overlapping terms the first counts, or else the longest; of terms that differ in case, the one with the
-        text's case.
+        Of overlapping terms the first counts, then the longest; of terms that differ in case, the one with the text's.
         """
         text = unicodedata.normalize("NFC", text)
         folded = _folded(text)
@@ -65,11 +64,8 @@ class Glossary:
     def missing(self, source: str, translation: str) -> list[Term]:
         """The terms of a source that its translation lacks, or has too seldom."""
         found = self.find(source)
-        if not found:
-            return []
-        missing = []
-        counts = _counts(translation, {target for term in found for target in term.targets})
-        used: Counter[tuple[str, ...]] = Counter()
+        counts = _counts(translation, {target for term in found for target in term.targets}) if found else Counter()
+        missing, used = [], Counter[tuple[str, ...]]()
         for term in found:
             used[term.targets] += 1
             if sum(counts[target] for target in term.targets) < used[term.targets]:
@@ -105,10 +101,7 @@ class _Lengths:
 def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
     """Read a glossary: each line has a source term, a TAB, and its translation, or several separated by "|".
 
-    All translations of a term that occurs several times count. The file may be compressed.
-
-    Raises:
-        DataError: a line has another form; the file cannot be read.
+    All translations of a term that occurs several times count. DataError names a line of another form.
     """
     entries: dict[str, tuple[int, list[str]]] = {}  # the first line of each source term, and its translations
     repeated = 0

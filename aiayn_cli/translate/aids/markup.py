@@ -1,4 +1,4 @@
-"""Tags, placeholders and addresses in a text: removed before translation, and put back where their words went.
+"""Tags, placeholders and addresses in a text: removed before translation, and restored where their words went.
 
 `<b>word</b>`, `<br/>`, `{name}`, `{{name}}`, `${name}`, `%s`, `%(name)d`, `%1$s`, and web and e-mail addresses.
 """
@@ -33,7 +33,7 @@ class Item:
     offset: int  # where it was removed
     end: int  # of a pair, where the closing tag was removed; else the offset
     closing: str = ""  # the closing tag of a pair; "" = none
-    blanks: tuple[bool, bool] = (False, False)  # whether a blank stood before and after it, unless it is a pair
+    blanks: tuple[bool, bool] = (False, False)  # whether a blank stood before and after it; unused for a pair
     children: tuple["Item", ...] = ()  # the items within a pair
 
 
@@ -44,24 +44,17 @@ class _Open:
     children: list[Item] = field(default_factory=list)
 
 
-def find_markup(text: str) -> Counter[str]:
-    """The tags, placeholders and addresses of a text, counted."""
-    return Counter(match.group() for match in _ANY.finditer(text))
-
-
-def find_placeholders(text: str) -> Counter[str]:
-    """The placeholders and addresses of a text, counted."""
-    return Counter(match.group() for match in _ANY.finditer(text) if not _TAG.fullmatch(match.group()))
+def find_markup(text: str, *, tags: bool = True) -> Counter[str]:
+    """The (tags,) placeholders and addresses of a text, counted."""
+    return Counter(match.group() for match in _ANY.finditer(text) if tags or not _TAG.fullmatch(match.group()))
 
 
 def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
     """Remove tags from a text, and with `placeholders` also placeholders and addresses.
 
-    Returns:
-        The plain text, without superfluous blanks; the removed items, in order.
+    Returns the plain text, without superfluous blanks, and the removed items, in order.
     """
-    plain = ""
-    place = 0
+    plain, place = "", 0
     stack = [_Open("", Item("", 0, 0))]
     for match in _ANY.finditer(text):
         tag = _TAG.fullmatch(match.group())
@@ -74,10 +67,8 @@ def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
             while stack[-1].name != tag[2]:  # never closed
                 _give_up(stack)
             opened = stack.pop()
-            whole = Item(
-                opened.item.text, opened.item.offset, len(plain), match.group(), children=tuple(opened.children)
-            )
-            stack[-1].children.append(whole)
+            pair = replace(opened.item, end=len(plain), closing=match.group(), children=tuple(opened.children))
+            stack[-1].children.append(pair)
             continue
         if tag is None and plain.endswith(" ") and not text[place : place + 1].isalnum():  # it stood for a word
             plain = plain[:-1]
@@ -92,12 +83,10 @@ def take_out(text: str, *, placeholders: bool) -> tuple[str, tuple[Item, ...]]:
 
 
 def put_back(plain: str, items: Sequence[Item], output: str, links: Links) -> str:
-    """Put the items removed from a source into its translation, each exactly once and pairs properly nested.
+    """Restore the items removed from a source in its translation, each exactly once and pairs properly nested.
 
     A pair encloses the words linked to those it enclosed. Any other item goes before the word linked to the one that
     followed it; if it was attached to the word before it, after the word linked to that.
-
-    `plain` is the source without the items, and `links` are of words that blanks separate.
     """
     return _Placement(plain, output, links).render(items, 0, len(output))
 
@@ -114,7 +103,9 @@ class _Placement:
                 first, last = self._linked.get(src, (tgt, tgt))
                 self._linked[src] = min(first, tgt), max(last, tgt)
         self._starts, self._ends = [start for start, _ in self._src], [end for _, end in self._src]
-        self._linked_until = list(accumulate(range(len(self._src)), self._last_linked, initial=-1))[1:]
+        # For each word, the last linked one up to it; -1 = none.
+        own = [word if word in self._linked else -1 for word in range(len(self._src))]
+        self._linked_until = list(accumulate(own, max))
 
     def render(self, items: Sequence[Item], start: int, end: int) -> str:
         """The output from start to end with its items; where two pairs would cross, the second begins later."""
@@ -134,11 +125,8 @@ class _Placement:
         return text + self._output[place:end]
 
     def _span(self, item: Item) -> tuple[int, int]:
-        if not item.closing:
-            place = self._place(item.offset)
-            return place, place
         words = range(bisect_right(self._ends, item.offset), bisect_left(self._starts, item.end))
-        targets = [tgt for word in words for tgt in self._linked.get(word, ())]
+        targets = [tgt for word in words for tgt in self._linked.get(word, ())] if item.closing else []
         if not targets:
             place = self._place(item.offset)
             return place, place
@@ -159,29 +147,21 @@ class _Placement:
         return self._tgt[targets[0]][0] if targets else self._behind(word - 1, cut=False)
 
     def _behind(self, word: int, *, cut: bool) -> int:
-        """The end of the translation of a word, or of the last one before it that has any."""
+        """The end of the translation of a word, or of the last one before it that has one."""
         linked = self._linked_until[word] if word >= 0 else -1
         if linked < 0:
             return 0
         target = self._linked[linked][1]
         return self._tgt[target][1] - (self._trailing(target) if cut and linked == word else 0)
 
-    def _last_linked(self, before: int, word: int) -> int:
-        return word if word in self._linked else before
-
     def _leading(self, target: int) -> int:
+        """How many characters of punctuation a word of the output begins with; 0 if it has no others."""
         start, end = self._tgt[target]
-        place = start
-        while place < end and not _is_of_word(self._output[place]):
-            place += 1
-        return place - start if place < end else 0
+        return next((place - start for place in range(start, end) if _is_of_word(self._output[place])), 0)
 
     def _trailing(self, target: int) -> int:
         start, end = self._tgt[target]
-        place = end
-        while place > start and not _is_of_word(self._output[place - 1]):
-            place -= 1
-        return end - place if place > start else 0
+        return next((end - place for place in range(end, start, -1) if _is_of_word(self._output[place - 1])), 0)
 
 
 def _is_of_word(character: str) -> bool:
@@ -200,11 +180,10 @@ def _give_up(stack: list[_Open]) -> None:
 
 
 class MarkupTranslator:
-    """Translates text without its markup, and puts that back by the alignment of words.
+    """Translates text without its markup, and restores the markup by the alignment of words.
 
-    Placeholders and addresses are left in the text at first, since a sentence may need the word that they stand for.
-    Where the model does not bring each of them through, the line is translated again without them.
-    The translator's models have to be Transformers of raw text.
+    Placeholders and addresses first stay in the text, since a sentence can need the word that they stand for. If the
+    model does not copy each of them, the line is translated again without them. It needs Transformers of raw text.
     """
 
     def __init__(self, translator: Translator) -> None:
@@ -219,7 +198,6 @@ class MarkupTranslator:
         return self._translator.options
 
     def count_sub_words(self, line: str) -> int:
-        """How many sub-words the model reads for a line without its markup."""
         return self._translator.count_sub_words(take_out(line, placeholders=True)[0])
 
     def variant(
@@ -242,7 +220,7 @@ class MarkupTranslator:
         lost = [
             number
             for number, (plain, _) in enumerate(taken)
-            if (wanted := find_placeholders(plain))
+            if (wanted := find_markup(plain, tags=False))
             and any(find_markup(each.text) != wanted for each in outputs[number])
         ]
         if lost:
@@ -253,11 +231,6 @@ class MarkupTranslator:
             )
             for number, each in zip(lost, again, strict=True):
                 outputs[number] = each
-        return self._restored(taken, outputs)
-
-    def _restored(
-        self, taken: Sequence[tuple[str, tuple[Item, ...]]], outputs: list[list[Translation]]
-    ) -> list[list[Translation]]:
         wanted = [number for number, (_, items) in enumerate(taken) if items]
         flat = [each for number in wanted for each in outputs[number]]
         details = iter(ForcedDecoder(self._translator).details(flat, with_alignment=True) if flat else ())

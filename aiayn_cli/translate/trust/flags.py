@@ -49,8 +49,7 @@ class OutputChecks:
 
     Args:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
-        trees: reads outputs that are trees, which are checked for cuts, unknown symbols and repairs alone.
-        glossary: terms to look for.
+        trees: reads outputs that are trees, which are only checked for cuts, unknown symbols and repairs.
         markup: whether to look for tags and placeholders.
     """
 
@@ -63,15 +62,13 @@ class OutputChecks:
         glossary: Glossary | None = None,
         markup: bool = False,
     ) -> None:
-        self._glossary, self._markup = glossary, markup
-        self._trees = trees
-        scripts = scripts_of(tgt_lang)
-        self._letters = find_letters()
+        self._glossary, self._markup, self._trees = glossary, markup, trees
+        scripts, self._letters = scripts_of(tgt_lang), find_letters()
         self._expected = find_members(scripts) if scripts else None
         self._languages_differ = _base(src_lang) != _base(tgt_lang)
 
     def flags(self, source: str, output: Translation) -> tuple[str, ...]:
-        """The names of what looks wrong, in the order of FLAGS; nothing for a blank source."""
+        """The flags to raise, in the order of FLAGS; none for a blank source."""
         if is_blank(source):
             return ()
         if output.is_left_out:
@@ -120,7 +117,8 @@ def is_looping(ids: Sequence[int]) -> bool:
     for period in range(1, min(_LONGEST_LOOP, len(array) // 3) + 1):
         same = array[period:] == array[:-period]
         needed = period * (2 if period >= 3 else 3)  # consecutive places equal to the one a period before
-        if len(same) >= needed and _longest_run(same) >= needed:
+        changes = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
+        if int((changes[1::2] - changes[::2]).max(initial=0)) >= needed:
             return True
     return False
 
@@ -133,9 +131,8 @@ def lost_numbers(source: str, text: str) -> list[str]:
 
 def lost_addresses(source: str, text: str) -> Iterator[str]:
     """The web and e-mail addresses of the source that the text lacks."""
-    wanted = dict.fromkeys(match.group() for match in ADDRESS.finditer(source))
-    # Searching the text for each takes too long if both have 10,000.
-    kept = {match.group() for match in ADDRESS.finditer(text)} if wanted else set()
+    wanted = dict.fromkeys(ADDRESS.findall(source))
+    kept = set(ADDRESS.findall(text)) if wanted else set()  # searching the text for each of 10,000 takes too long
     return (address for address in wanted if address not in kept and address not in text)
 
 
@@ -160,11 +157,6 @@ def _is_copied(source: str, text: str) -> bool:
         return (len(words) >= 2 and len(lower) >= 2) or (len(lower) == 1 and len(lower[0]) >= 12)
     kept = sum((Counter(words) & Counter(before)).values())
     return len(words) >= _COPIED_WORDS and kept >= _COPIED_SHARE * len(words)
-
-
-def _longest_run(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
-    return int((edges[1::2] - edges[::2]).max(initial=0))
 
 
 def _base(lang: str) -> str:

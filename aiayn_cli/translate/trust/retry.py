@@ -1,4 +1,4 @@
-"""What is done about a translation that looks wrong: kept, tried again, replaced or refused; and reports on that."""
+"""Deals with translations that look wrong: keeps, retries, replaces or refuses them, and reports on that."""
 
 import json
 import math
@@ -21,29 +21,31 @@ _BEYOND_SEARCH = {"unknown_symbols", "too_long"}  # what no other search can men
 _SHORTEST_PART = 8  # sub-words into which a line is cut at least
 
 
+Search = Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]  # of lines and their prefixes
+
+
 @dataclass(frozen=True)
 class Judged:
-    """The outputs for a line, and what is thought of the best one."""
+    """The outputs for a line, and the flags of the best one."""
 
-    outputs: Sequence[Translation]  # of the line
+    outputs: Sequence[Translation]
     flags: tuple[str, ...]  # names of flags.FLAGS; those of the last attempt that was kept
     first_flags: tuple[str, ...] = ()  # those of the first attempt
     tried: tuple[str, ...] = ()  # other searches that were made, in order
-    helped: str | None = None  # the one whose outputs these are; None = the first search
-    replaced_by: str | None = None  # "empty" or "copy" where no search's output was trusted
+    helped: str | None = None  # the search that gave these outputs; None = the first one
+    replaced_by: str | None = None  # "empty" or "copy" if no search's output was trusted
 
 
 class Judge:
-    """Looks at outputs and does what was asked for about those that look wrong.
+    """Checks outputs and deals with those that look wrong.
 
     Args:
-        translator: whose outputs they are.
+        translator: made the outputs.
         checks: for its languages.
         on_suspect: "keep" leaves them; "retry" searches again: without repeating any three sub-words and not
             ending at once, then with twice the beam, then in two or more parts; "empty" and "copy" give nothing or
             the source instead; "fail" leaves them to the caller.
-        is_text: False where outputs are trees, in which brackets do come again and a sentence has no parts: then
-            "retry" is twice the beam alone.
+        is_text: False for trees, in which brackets repeat and a sentence has no parts: "retry" only doubles the beam.
     """
 
     def __init__(
@@ -68,9 +70,8 @@ class Judge:
                     judged[number] = self._better(lines[number], judged[number], name, attempt)
         return [self._replaced(line, each) for line, each in zip(lines, judged, strict=True)]
 
-    def _ladder(self) -> list[tuple[str, Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]]]:
-        translator = self._translator
-        options = translator.options
+    def _ladder(self) -> list[tuple[str, Search]]:
+        translator, options = self._translator, self._translator.options
         blocked = replace(
             options,
             no_repeat_ngram=min(options.no_repeat_ngram or _BLOCKED_NGRAM, _BLOCKED_NGRAM),
@@ -78,18 +79,19 @@ class Judge:
         )
         wider = replace(translator.decoding, beam_size=min(2 * translator.decoding.beam_size, MOST_HYPOTHESES))
 
-        def search(variant: AnyTranslator) -> Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]:
+        def search(variant: AnyTranslator) -> Search:
             return lambda lines, prefixes: variant.translate_n_best(lines, None, prefixes) if lines else []
 
+        beam_options = blocked if self._is_text else options
+        larger_beam = ("larger_beam", search(translator.variant(options=beam_options, decoding=wider)))
+        middle = [larger_beam] if options.sampling is None else []  # samples have no beam
         if not self._is_text:
-            only = ("larger_beam", search(translator.variant(decoding=wider)))
-            return [only] if options.sampling is None else []
-        ladder = [
+            return middle
+        return [
             ("no_repeat", search(translator.variant(options=blocked))),
-            ("larger_beam", search(translator.variant(options=blocked, decoding=wider))),
+            *middle,
             ("split", lambda lines, prefixes: self._in_parts(lines, prefixes, blocked)),
         ]
-        return [rung for rung in ladder if rung[0] != "larger_beam" or options.sampling is None]  # samples have no beam
 
     def _in_parts(
         self, lines: Sequence[str], prefixes: Sequence[str], options: SearchOptions
@@ -112,7 +114,7 @@ class Judge:
         if not judged.flags or self._on_suspect not in ("empty", "copy"):
             return judged
         text = line if self._on_suspect == "copy" else ""
-        # A score of the output that nobody sees would be taken for one of the text that stands there now.
+        # The score of the replaced output would be taken for that of the text.
         outputs = [Translation(text, -math.inf, -math.inf)] * len(judged.outputs)
         return replace(judged, outputs=outputs, replaced_by=self._on_suspect)
 
@@ -120,16 +122,11 @@ class Judge:
 def report_record(
     number: int, source: str, judged: Judged, line_id: Any = None, more: Mapping[str, Any] | None = None
 ) -> str:
-    """One line of the report.
-
-    It is about the best output; `line_id` is the "id" of a JSON record, `more` are further entries, in JSON's types.
-    """
+    """A line of the report, on the best output; `line_id` is the "id" of a JSON record, `more` has further entries."""
     best = judged.outputs[0]
     src_tokens = sum(len(part.src) for part in best.parts)
     tgt_tokens = sum(len(part.tgt) for part in best.parts)
-    record: dict[str, Any] = {"line": number}
-    if line_id is not None:
-        record["id"] = line_id
+    record: dict[str, Any] = {"line": number} | ({} if line_id is None else {"id": line_id})
     record |= {
         "flags": list(judged.flags),
         "score": round(best.score, 5) if math.isfinite(best.score) else None,
