@@ -231,10 +231,10 @@ class MarkupTranslator:
             )
             for number, each in zip(lost, again, strict=True):
                 outputs[number] = each
-        wanted = [number for number, (_, items) in enumerate(taken) if items]
-        flat = [each for number in wanted for each in outputs[number]]
+        marked = [number for number, (_, items) in enumerate(taken) if items]
+        flat = [each for number in marked for each in outputs[number]]
         details = iter(ForcedDecoder(self._translator).details(flat, with_alignment=True) if flat else ())
-        for number in wanted:
+        for number in marked:
             plain, items = taken[number]
             outputs[number] = [
                 replace(each, text=put_back(plain, items, each.text, next(details).alignment))
