@@ -55,7 +55,7 @@ def some_moments(seed: int = 0) -> dict[str, Tensor]:
 
 
 def save_some(path: Path, step: int, seed: int, vocab: Path) -> Path:
-    """Write a checkpoint that training can go on from."""
+    """Write a checkpoint that training can resume from."""
     snapshot = TrainingSnapshot({**STATE, "step": step}, some_moments(seed))
     return save_checkpoint(described(path, step), some_weights(seed), vocab, snapshot).path
 

@@ -5,7 +5,7 @@
       weights.safetensors   float32, each shared matrix once
       vocab.model           the vocabulary, so that `translate` needs one path
       vocab.tgt.model       only where the target side has one of its own
-      training/             only where training can go on: state.json, moments.safetensors
+      training/             only if training can resume from it: state.json, moments.safetensors
 
 A directory is written under a temporary name, flushed to the disk, read back, and renamed.
 """
@@ -35,7 +35,7 @@ from aiayn_cli.errors import CheckpointError, ConfigError
 from aiayn_cli.files import UNFINISHED, check_free_space, flush_to_disk, hash_of, replace_folder
 
 FORMAT = 1
-_SPARE_BYTES = 16 << 20  # disk that must stay free next to a new checkpoint
+_SPARE_BYTES = 16 << 20  # that must stay free on the disk
 _WEIGHTS, _VOCAB, _TGT_VOCAB = "weights.safetensors", "vocab.model", "vocab.tgt.model"
 _STATE, _MOMENTS = "training/state.json", "training/moments.safetensors"
 EMA_PREFIX = "ema."  # begins the names of a moving average's tensors among the moments
@@ -50,14 +50,14 @@ class Checkpoint:
     model: ModelConfig  # shape of the network
     decoding: DecodingConfig  # how the recipe wants it to translate
     vocab_size: int  # rows of its embedding matrices
-    vocab_sha256: str  # of the vocab.model that it was trained with, or of the hashes of two
+    vocab_sha256: str  # of its vocab.model, or of the hashes of two vocabularies
     data_sha256: str  # of the prepared data's manifest
     src_lang: str  # language codes, such as "en" and "de"
     tgt_lang: str
     run_id: str  # what all checkpoints of one run share
-    text: TextConfig = field(default_factory=TextConfig)  # what is done before splitting into sub-words, undone after
-    max_length: int = 250  # sub-words of the longest side that training took (DataConfig.max_length)
-    parents: tuple[str, ...] = ()  # names of the checkpoints that it is an average of; empty for a trained one
+    text: TextConfig = field(default_factory=TextConfig)  # done before splitting into sub-words, and undone after
+    max_length: int = 250  # sub-words of the longest side in training (DataConfig.max_length)
+    parents: tuple[str, ...] = ()  # names of the checkpoints that it averages; empty for a trained one
     # SHA-256 of every other file of the directory, by its name inside; filled in as it is saved
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -66,50 +66,42 @@ class Checkpoint:
         return self.path / "vocab.model"
 
     def weights(self, *, checked: bool = True) -> dict[str, Tensor]:
-        """Float32 weights by parameter name, memory-mapped.
-
-        With `checked` all numbers are read, and must be finite and as they were written; without, only names, shapes
-        and types are read.
-        """
+        """Float32 weights by parameter name, memory-mapped; `checked` reads all: finite, and as they were written."""
         path = self.path / _WEIGHTS
         return finite(path, read_tensors(path, self.files.get(_WEIGHTS))) if checked else read_tensors(path)
 
     def moving_average(self) -> dict[str, Tensor]:
-        """The moving average of the weights by parameter name, float32; empty where the checkpoint has none."""
-        if not (self.path / _MOMENTS).exists():  # not saved to train on from, or kept without it to save space
+        """The moving average of the weights by parameter name, float32; empty if the checkpoint has none."""
+        path = self.path / _MOMENTS
+        if not path.exists():  # not resumable, or removed to save space
             return {}
-        found = finite(self.path / _MOMENTS, read_tensors(self.path / _MOMENTS, self.files.get(_MOMENTS), EMA_PREFIX))
+        found = finite(path, read_tensors(path, self.files.get(_MOMENTS), EMA_PREFIX))
         return {name.removeprefix(EMA_PREFIX): tensor for name, tensor in found.items()}
 
     def load_into(self, model: nn.Module, *, checked: bool = True) -> None:
         """Give the weights to a model of the same shape: see put_into(), and weights()."""
-        put_into(model, self._weights_for(dict(model.named_parameters()), checked=checked))
+        put_into(model, self.weights_for(dict(model.named_parameters()), checked=checked))
 
-    def copy_into(self, parameters: Mapping[str, Tensor]) -> None:
-        """Copy the weights into tensors of the same names and shapes, which need no gradient here."""
-        weights = self._weights_for(parameters)
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
-
-    def _weights_for(self, parameters: Mapping[str, Tensor], *, checked: bool = True) -> dict[str, Tensor]:
-        weights = self.weights(checked=checked)
-        if weights.keys() != parameters.keys():
-            odd = sorted(weights.keys() ^ parameters.keys())
-            raise CheckpointError(f"{self.path}: weights and model differ in {odd[0]}", "the checkpoint is damaged")
-        for name, parameter in parameters.items():
-            if weights[name].shape != parameter.shape:
-                shapes = f"{list(weights[name].shape)}, expected {list(parameter.shape)}"
-                raise CheckpointError(f"{self.path}: {name} has shape {shapes}", "the checkpoint is damaged")
-            if weights[name].dtype != torch.float32:
-                kind = str(weights[name].dtype).removeprefix("torch.")
-                raise CheckpointError(f"{self.path}: {name} is {kind}, not float32", "the checkpoint is damaged")
+    def weights_for(self, parameters: Mapping[str, Tensor], *, checked: bool = True) -> dict[str, Tensor]:
+        """The weights, which must have the names and shapes of these parameters."""
+        weights, problem = self.weights(checked=checked), ""
+        if odd := sorted(weights.keys() ^ parameters.keys()):
+            problem = f"weights and model differ in {odd[0]}"
+        for name in weights if not odd else ():
+            shape, expected = list(weights[name].shape), list(parameters[name].shape)
+            if shape != expected:
+                problem = f"{name} has shape {shape}, expected {expected}"
+            elif weights[name].dtype != torch.float32:
+                problem = f"{name} is {str(weights[name].dtype).removeprefix('torch.')}, not float32"
+        if problem:
+            raise CheckpointError(f"{self.path}: {problem}", "the checkpoint is damaged")
         return weights
 
 
 def put_into(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model of the same shape, whatever its dtype and device.
 
-    On torch's device "meta", a weight itself takes the parameter's place, such as one in a memory-mapped file.
+    On torch's device "meta", a weight itself replaces the parameter, such as one in a memory-mapped file.
     """
     with torch.no_grad():
         for name, parameter in dict(model.named_parameters()).items():
@@ -123,7 +115,7 @@ def put_into(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class TrainingSnapshot:
-    """What an exact continuation needs in addition to the weights."""
+    """What resuming exactly needs in addition to the weights."""
 
     state: Mapping[str, Any]  # JSON values: position in the data, best score so far and so on
     moments: Mapping[str, Tensor]  # the optimizer's
@@ -136,7 +128,7 @@ def save_checkpoint(
 
     Args:
         weights: by parameter name; stored as float32.
-        vocab_file: copied into the directory, with the vocab.tgt.model beside it if there is one.
+        vocab_file: copied into the directory, with the vocab.tgt.model next to it if there is one.
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is still there.
     """
@@ -201,8 +193,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def load_training(path: Path) -> TrainingSnapshot:
-    """Read what an exact continuation needs; a CheckpointError if the checkpoint was not saved for that."""
+    """Read what resuming exactly needs; a CheckpointError if the checkpoint was not saved for that."""
     hashes = load_checkpoint(path).files
-    state = read_json(path / _STATE, "a checkpoint that training can go on from", hashes.get(_STATE))
+    state = read_json(path / _STATE, "a checkpoint that training can resume from", hashes.get(_STATE))
     moments = finite(path / _MOMENTS, read_tensors(path / _MOMENTS, hashes.get(_MOMENTS)))
     return TrainingSnapshot(state, moments)

@@ -1,21 +1,21 @@
 """metrics.jsonl: one JSON object a line, appended, whole lines only.
 
-Events and their values, in addition to `event` and `time` (Unix seconds); every value that is no finite number is null:
+Events and their values, in addition to `event` and `time` (Unix seconds); NaN and infinity are null:
 
     train       step, epoch, seconds (of updates so far), loss and perplexity (nats per target token, without
                 smoothing, since the last record), learning_rate, gradient_norm (before clipping), tokens_per_second
                 (target tokens without padding), mfu (0 to 1), pairs, flops (counted so far), skipped
                 (updates so far)
-    validation  step, loss, perplexity, bleu (null where none is wanted), best, validation_seconds, seconds
+    validation  step, loss, perplexity, bleu (null if not computed), best, validation_seconds, seconds
     samples     step, sources, references, translations: lists of the same length
     checkpoint  step, path
     skipped     step, gradient_norm (before clipping)
-    memory      step, max_tokens: micro-batches are smaller from here on, since memory ran out
+    memory      step, max_tokens: smaller micro-batches from here on, since memory ran out
     start       step, updates, run_flops (estimated, of all updates), matmul_rate (FLOP/s of one device), devices,
                 device: once for each call
-    resume      step: what stands above it and is of later updates was lost, and is done again
-    rollback    step, undone: training went back from update `undone`; what stands above it and is later than `step`
-                counts no more, but for its time and operations
+    resume      step: records above it of later updates were lost, and these updates are repeated
+    rollback    step, undone: training went back from update `undone` to `step`; records above it of later updates no
+                longer count, except for their time and operations
 """
 
 import importlib
@@ -31,14 +31,14 @@ from aiayn_cli.errors import AiaynError
 
 Record = dict[str, Any]
 
-# Values without which a record cannot be shown, and the types of all.
+# Values without which a record cannot be shown.
 _SHOWN = {
     "train": ("step", "epoch", "seconds", "loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second"),
     "validation": ("step", "loss", "perplexity", "bleu", "best", "seconds"),
     "samples": ("step", "sources", "references", "translations"),
     "start": ("step", "updates", "run_flops"),
 }
-_DRAWN = {  # by TensorBoard; the other numbers are for programs
+_DRAWN = {  # by TensorBoard
     "train": ("loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),
     "validation": ("loss", "perplexity", "bleu"),
 }
@@ -52,13 +52,13 @@ _NUMBERS = (
 
 
 class MetricsLog:
-    """The record of a run; a continued run goes on in the same file.
+    """The record of a run; a resumed run appends to the same file.
 
     Args:
         path: the file; None writes nothing (ranks other than 0).
-        listeners: called with each record, after it is in the file.
+        listeners: called with each record after it is written.
     Attributes:
-        latest: the newest record of each event, also of earlier calls.
+        latest: the newest record of each event, including those of earlier calls.
     """
 
     def __init__(self, path: Path | None, listeners: Sequence[Callable[[Record], None]] = ()) -> None:
@@ -95,7 +95,7 @@ def _ends_within_a_line(path: Path) -> bool:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """All records of a metrics.jsonl; a line that a crash cut short, or that is no record of ours, is left out."""
+    """All records of a metrics.jsonl, without lines that a crash cut short or that are not ours."""
     records = []
     for line in path.read_bytes().split(b"\n"):
         try:
@@ -108,7 +108,7 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def is_complete(record: Record) -> bool:
-    """Whether a record has all that is shown of its event."""
+    """Whether a record has all values that are shown for its event."""
     return all(name in record for name in _SHOWN.get(record["event"], ())) and record.get("seconds", 0) is not None
 
 
@@ -132,9 +132,9 @@ def _fits(name: str, value: object) -> bool:
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """Records without those of what was undone: above a resume or rollback, and later than it names.
+    """Records without those that a resume or rollback undid: above it, and of later updates.
 
-    Of an update that was validated twice, since a crash came before the checkpoint, the last validation counts.
+    Of an update that was validated twice, because a crash came before its checkpoint, the last validation counts.
     """
     kept: list[Record] = []
     for record in records:
@@ -146,12 +146,12 @@ def standing(records: Sequence[Record]) -> list[Record]:
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss), infinite where that is too large for a float."""
+    """exp(loss), or infinity if that is too large for a float."""
     return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan
 
 
 def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[str, Any] | None) -> list[str]:
-    """What the progress line says in addition to the number of updates; the epoch counts from 0."""
+    """What the progress line shows in addition to the number of updates; the epoch counts from 0."""
     facts = [f"epoch {epoch + 1}", f"loss {train['loss']:.3f}", f"perplexity {train['perplexity']:.4g}"]
     facts += [f"rate {train['learning_rate']:.3g}", f"{train['tokens_per_second']:,.0f} target tokens/s"]
     if math.isfinite(train["mfu"]):
@@ -164,7 +164,7 @@ def progress_facts(epoch: int, train: Mapping[str, float], validation: Mapping[s
 def load_tensorboard() -> Any:
     try:
         importlib.import_module("tensorboard")
-        return importlib.import_module("torch.utils.tensorboard")  # here, because it takes seconds and few need it
+        return importlib.import_module("torch.utils.tensorboard")  # here, because it takes seconds and few use it
     except ImportError as error:
         raise AiaynError(
             f"--tensorboard needs a package that is not installed ({error})",
@@ -173,7 +173,7 @@ def load_tensorboard() -> Any:
 
 
 class TensorBoardLog:
-    """Listens to a MetricsLog and writes what TensorBoard draws, in place of what it drew after that update."""
+    """Writes a MetricsLog's records for TensorBoard, replacing what it has of updates after that step."""
 
     def __init__(self, folder: Path, after_step: int) -> None:
         self._writer = load_tensorboard().SummaryWriter(folder, purge_step=after_step + 1 if after_step else None)

@@ -1,8 +1,8 @@
-"""The checkpoints of a run: their names and order, which is the best, which are kept, and which one is meant.
+"""The checkpoints of a run: their names and order, which is the best, which are kept, and which one a path means.
 
 RUN/checkpoints/
   step-00010000/         a regular checkpoint; what `aiayn average` takes
-  interrupted-00012345/  where a run that was stopped keeps its place, until there is a later checkpoint
+  interrupted-00012345/  where a run was stopped, until there is a later checkpoint
   best -> step-00010000
 """
 
@@ -16,7 +16,7 @@ from aiayn_cli.files import UNFINISHED, remove
 
 
 def list_checkpoints(run: Path) -> list[Path]:
-    """Checkpoints of a run in the order of their steps; links and unfinished ones are not among them."""
+    """Regular, finished checkpoints of a run, without links, in the order of their steps."""
     found = [path for path in (run / "checkpoints").glob("step-*") if path.is_dir() and not path.is_symlink()]
     return sorted((path for path in found if path.name[5:].isdecimal()), key=update_of)
 
@@ -26,19 +26,19 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 
 def interrupted_path(run: Path, step: int) -> Path:
-    """Where a run that is stopped between two checkpoints keeps its place; no part of an average."""
+    """Where a run that is stopped between two checkpoints is saved; never part of an average."""
     return run / "checkpoints" / f"interrupted-{step:08d}"
 
 
 def newest_resumable(run: Path) -> Path | None:
-    """The checkpoint of the latest update that training can go on from; None where there is none."""
+    """The checkpoint of the latest update that training can resume from, if any."""
     return next(reversed(resumable(run)), None)
 
 
 def resumable(run: Path) -> list[Path]:
-    """All checkpoints that training can go on from, in the order of their updates.
+    """All checkpoints that training can resume from, in the order of their updates.
 
-    Of the same update, the regular one comes last: it has been validated since the run was stopped there.
+    Of one update the regular one comes last: it has been validated since the run was stopped there.
     """
     return sorted([*_interrupted(run), *list_checkpoints(run)], key=update_of)
 
@@ -48,14 +48,12 @@ def update_of(path: Path) -> int:
 
 
 def set_aside_damaged(path: Path) -> Path:
-    """Give a checkpoint that cannot be read a name under which nothing looks for one; return it."""
-    aside = path.with_name(f"damaged-{path.name}")
-    number = 1
+    """Rename a checkpoint that cannot be read, so that nothing finds it; returns its new path."""
+    number, aside = 1, path.with_name(f"damaged-{path.name}")
     while aside.exists():
         number += 1
         aside = path.with_name(f"damaged-{path.name}.{number}")
-    path.rename(aside)
-    return aside
+    return path.rename(aside)
 
 
 def remove_leftovers(run: Path) -> None:
@@ -80,7 +78,7 @@ def mark_best(run: Path, path: Path) -> None:
 def prune_checkpoints(run: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` checkpoints and the best one; return what was removed.
 
-    A kept place of an interruption goes as soon as there is a later checkpoint.
+    An interrupted one goes as soon as there is a later checkpoint.
     """
     link = run / "checkpoints" / "best"
     best = link.readlink().name if link.is_symlink() else ""
@@ -88,7 +86,7 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
     removed = [path for path in regular[:-keep] if path.name != best]
     removed += [path for path in _interrupted(run) if path != newest]
     for path in removed:
-        # Renamed first, so that a crash midway leaves no half of a checkpoint under a whole one's name.
+        # Renamed first, so that a crash midway leaves no partial checkpoint under a complete one's name.
         doomed = path.with_name(f"{UNFINISHED}{path.name}")
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
@@ -97,7 +95,7 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
 
 
 def newest_run(runs: Path = Path("runs")) -> Path:
-    """The run in the working folder's runs/ whose newest checkpoint is the newest."""
+    """The run in the working folder's runs/ with the newest checkpoint."""
     newest = {run: path for run in sorted(runs.glob("*")) if (path := newest_resumable(run)) is not None}
     if not newest:
         raise CheckpointError(f"no trained model in {runs}/", "train one with `aiayn train`, or name a model's folder")
@@ -114,12 +112,12 @@ def find_model(path: Path | None = None) -> Path:
     run = newest_run() if path is None else path
     if (run / "model.json").is_file():
         return run
-    interrupted = _interrupted(run)[-1:]  # all that a run has which was stopped before its first checkpoint
+    interrupted = _interrupted(run)[-1:]  # for a run that was stopped before its first checkpoint
     candidates = (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run)), *interrupted)
     for candidate in candidates:
         if (candidate / "model.json").is_file():
             if candidate in interrupted:
-                logs.notice(f"{run} was stopped before its first checkpoint; {candidate.name} is what there is")
+                logs.notice(f"{run} was stopped before its first checkpoint: using {candidate.name}")
             if candidate.name == "averaged" and (found := list_checkpoints(run)):
                 step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
                 if newest > step:

@@ -21,27 +21,26 @@ T = TypeVar("T")
 
 
 def read_json(path: Path, what: str, sha256: str | None = None) -> dict[str, Any]:
-    """Read one JSON object with that SHA-256; a CheckpointError names `what` its folder was taken for."""
+    """Read one JSON object; a CheckpointError names `what` its folder was taken for."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} is not {what}: it has no {path.name}", "check the path") from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}", _DAMAGED) from error
-    if sha256 is not None and sha256 != hash_of(path):
-        raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
+    _check_hash(path, sha256)
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no JSON object", _DAMAGED)
+        raise CheckpointError(f"{path} does not hold a JSON object", _DAMAGED)
     return content
 
 
-def from_json(kind: type[T], content: object) -> T:
-    """Make a dataclass from JSON values of the types that its fields have.
+def _check_hash(path: Path, sha256: str | None) -> None:
+    if sha256 is not None and sha256 != hash_of(path):
+        raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
 
-    Raises:
-        TypeError: a value has another type, or a name is missing or unknown.
-        ConfigError: the class refuses a value.
-    """
+
+def from_json(kind: type[T], content: object) -> T:
+    """Make a dataclass from JSON; a TypeError if a value has the wrong type, or a name is missing or unknown."""
     if not isinstance(content, Mapping):
         raise TypeError(f"{kind.__name__} from {content!r}")
     hints = get_type_hints(kind)
@@ -66,11 +65,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors: numbers with a fraction as float32, others as they are."""
-    # Views of one flat tensor are stored as tensors of their own.
+    """Write tensors: floating-point numbers as float32, others as they are; views become tensors of their own."""
     content = {name: _as_stored(tensor).clone() for name, tensor in tensors.items()}
     path.touch()
-    mode = path.stat().st_mode  # honour the umask: save_file creates files that only the owner can read
+    mode = path.stat().st_mode  # honours the umask; save_file creates files that only the owner can read
     try:
         save_file(content, path)
     except SafetensorError as error:  # its own wrapping of an OSError
@@ -81,8 +79,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dict[str, Tensor]:
     """Read tensors whose names begin with prefix, memory-mapped; the file must have the SHA-256 if one is given."""
     try:
-        if sha256 is not None and path.exists() and sha256 != hash_of(path):
-            raise CheckpointError(f"{path} is not as it was written: its SHA-256 has changed", _DAMAGED)
+        if path.exists():
+            _check_hash(path, sha256)
         with safe_open(path, framework="pt") as file:
             names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
             return {name: file.get_tensor(name) for name in names}
@@ -91,11 +89,11 @@ def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dic
 
 
 def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors whose numbers, where they have a fraction, must all be finite; path is for the message."""
+    """Tensors whose floating-point numbers must all be finite; path is for the message."""
     for name, tensor in tensors.items():
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
-        # The extremes are found without memory for a second tensor; NaN is both of them.
+        # The extremes need no memory for a second tensor; NaN is both of them.
         if not all(extreme.isfinite() for extreme in tensor.float().aminmax()):
             flat = tensor.float().flatten()
             place = int((~flat.isfinite()).nonzero()[0])
@@ -107,7 +105,7 @@ def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_written(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Read tensors back; OSError where they are other than what was written."""
+    """Read tensors back; an OSError if they differ from what was written."""
     try:
         written = read_tensors(path)
     except CheckpointError as error:

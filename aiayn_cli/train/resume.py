@@ -114,7 +114,8 @@ def load_newest(
             found = load_checkpoint(path)
             snapshot = load_training(path)
             state = _state(snapshot.state, path, found.step, n_pairs)
-            found.copy_into(weights)
+            for name, weight in found.weights_for(weights).items():
+                weights[name].copy_(weight)
         except CheckpointError as error:
             first = first or error
             damaged.append(path)

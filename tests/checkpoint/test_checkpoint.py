@@ -280,10 +280,10 @@ def remove(name: str) -> Callable[[Path], None]:
     [
         (remove("model.json"), "is not a checkpoint: it has no model.json"),
         (remove("weights.safetensors"), "weights.safetensors cannot be read"),
-        (remove("training/state.json"), "is not a checkpoint that training can go on from: it has no state.json"),
+        (remove("training/state.json"), "is not a checkpoint that training can resume from: it has no state.json"),
         (remove("training/moments.safetensors"), "moments.safetensors cannot be read"),
         (overwrite("model.json", b""), "model.json cannot be read"),
-        (overwrite("model.json", b"[1, 2]"), "model.json holds no JSON object"),
+        (overwrite("model.json", b"[1, 2]"), "model.json does not hold a JSON object"),
         (overwrite("model.json", b"{}"), "model.json is not a checkpoint's: 'format'"),
         (overwrite("model.json", b'{"format": 1'), "model.json cannot be read"),
         (overwrite("model.json", b'\xff\xfe{"'), "model.json cannot be read"),
@@ -377,7 +377,7 @@ def test_weights_of_another_type_and_the_same_size_are_refused_by_name(
     parameters = {**some_weights(), name: torch.empty(6 * 4 // dtype.itemsize)}
     kind = str(dtype).removeprefix("torch.")
     with pytest.raises(CheckpointError, match=rf"norm\.bias is {kind}, not float32"):
-        load_checkpoint(path).copy_into(parameters)
+        load_checkpoint(path).weights_for(parameters)
 
 
 def read_all(path: Path) -> None:
