@@ -1,21 +1,23 @@
 """Labelled bracketing (PARSEVAL; Black et al. 1991) by the rules of EVALB, the program that parsing papers report.
 
 Trees are read as leniently as EVALB reads them. A sentence that it cannot compare, because words differ or brackets do
-not match, is an error sentence: counted, and left out of all other figures. So is a skipped one, which has no word in
-the output. (EVALB stops after ten error sentences and reads no sentence of more than 200 words; these limits are not
-here.)
+not match, is an error sentence: counted, and excluded from all other figures. So is a skipped one, whose output has no
+words. EVALB's limits (ten error sentences, 200 words in a sentence) do not apply.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from aiayn_cli.errors import DataError, did_you_mean
 
-_TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
+# A bracket with its label and perhaps a word, closed or not; the end of another; or text outside.
+_TOKEN = re.compile(r"\((\s*(?P<label>[^\s()]+)(\s+(?P<word>[^\s()]+)(?P<closed>\s*\))?)?)?|\)|[^\s()]+", re.ASCII)
+_OPEN = re.compile(r"\s*\(", re.ASCII)
 _VALID, _ERROR, _SKIP = 0, 1, 2  # EVALB's numbers
-_QUOTES = ("'", '"', "/")  # words whose tag may be a quotation mark's or a possessive's
-_SWITCHES = ("DEBUG", "MAX_ERROR")  # of EVALB's own output, ignored here
+_QUOTES = ("'", '"', "/")  # words that may be tagged as a quotation mark or as a possessive
+_IGNORED = ("DEBUG", "MAX_ERROR")  # parameters of EVALB's own output
 _KEYWORDS = (
     "LABELED", "CUTOFF_LEN", "DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL", "EQ_LABEL", "EQ_WORD",
 )  # fmt: skip
@@ -45,31 +47,28 @@ def read_rules(records: Iterable[str], name: str) -> BracketRules:
     """Read the lines of one of EVALB's parameter files; `name` is for messages.
 
     Raises:
-        DataError: a line is no parameter.
+        DataError: a line is not a parameter.
     """
-    values: dict[str, list[list[str]]] = {keyword: [] for keyword in (*_KEYWORDS, *_SWITCHES)}
+    values: dict[str, list[list[str]]] = {keyword: [] for keyword in (*_KEYWORDS, *_IGNORED)}
     for number, record in enumerate(records, start=1):
         if record.startswith("#") or not record.strip():
             continue
         keyword, *given = record.split()
         if keyword not in values:
             raise DataError(f"{name}:{number}: unknown parameter {keyword}", did_you_mean(keyword, _KEYWORDS))
-        if len(given) != (2 if keyword.startswith("EQ_") else 1):
-            what = "two values" if keyword.startswith("EQ_") else "one value"
-            raise DataError(f"{name}:{number}: {keyword} has {len(given)}", f"give {what}")
+        needed, in_words = (2, "two values") if keyword.startswith("EQ_") else (1, "one value")
+        if len(given) != needed:
+            raise DataError(f"{name}:{number}: {keyword} has {len(given)}", f"give {in_words}")
         if keyword in ("LABELED", "CUTOFF_LEN") and not given[0].isdecimal():
             raise DataError(f"{name}:{number}: {keyword} is {given[0]}", "write a whole number")
         values[keyword].append(given)
-
-    def names(keyword: str) -> tuple[str, ...]:
-        return tuple(given[0] for given in values[keyword])
-
+    first = {keyword: tuple(given[0] for given in lines) for keyword, lines in values.items()}
     return BracketRules(
-        labelled=int((*("1",), *names("LABELED"))[-1]) != 0,
-        cutoff=int((*("40",), *names("CUTOFF_LEN"))[-1]),
-        deleted=names("DELETE_LABEL"),
-        deleted_for_length=names("DELETE_LABEL_FOR_LENGTH"),
-        quote_labels=names("QUOTE_LABEL"),
+        labelled=int(("1", *first["LABELED"])[-1]) != 0,
+        cutoff=int(("40", *first["CUTOFF_LEN"])[-1]),
+        deleted=first["DELETE_LABEL"],
+        deleted_for_length=first["DELETE_LABEL_FOR_LENGTH"],
+        quote_labels=first["QUOTE_LABEL"],
         equal_labels=frozenset(map(frozenset, values["EQ_LABEL"])),
         equal_words=frozenset(map(frozenset, values["EQ_WORD"])),
     )
@@ -82,8 +81,7 @@ class _Bracket:
     end: int = -1
 
 
-@dataclass(frozen=True)
-class _Quote:
+class _Quote(NamedTuple):
     """A quotation mark, which may be deleted on one side only because its tag differs."""
 
     tag: str
@@ -163,14 +161,14 @@ class BracketScore:
 
 def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
     a, b = _read(gold, rules), _read(test, rules)
-    lost = len(_counted(a.brackets, rules)), len(_counted(b.brackets, rules))
+    lost = {"lost_gold": len(_counted(a.brackets, rules)), "lost_test": len(_counted(b.brackets, rules))}
     if not b.words:
-        return SentenceScore(_SKIP, a.length, lost_gold=lost[0], lost_test=lost[1])
+        return SentenceScore(_SKIP, a.length, **lost)
     if len(a.words) != len(b.words):
         _fix_quotes(a, b, rules)
     same_words = len(a.words) == len(b.words) and all(map(rules.same_word, a.words, b.words))
     if a.faulty or b.faulty or not same_words:
-        return SentenceScore(_ERROR, a.length, lost_gold=lost[0], lost_test=lost[1])
+        return SentenceScore(_ERROR, a.length, **lost)
     gold_brackets, test_brackets = _counted(a.brackets, rules), _counted(b.brackets, rules)
     return SentenceScore(
         _VALID,
@@ -191,9 +189,8 @@ def score_brackets(gold: Sequence[str], test: Sequence[str], rules: BracketRules
         DataError: the number of trees differs from that of the references, or is 0.
     """
     if len(gold) != len(test):
-        raise DataError(
-            f"there are {len(test):,} trees, but {len(gold):,} references", "score the trees of the same sentences"
-        )
+        problem = f"there are {len(test):,} trees, but {len(gold):,} references"
+        raise DataError(problem, "score the trees of the same sentences")
     if not gold:
         raise DataError("there is no tree to score", "check the files")
     return [score_sentence(a, b, rules) for a, b in zip(gold, test, strict=True)]
@@ -227,39 +224,24 @@ def _percent(part: int, whole: int) -> float:
 def _read(line: str, rules: BracketRules) -> _Reading:
     """Read a line; words with a deleted tag count for the length alone."""
     reading = _Reading()
-    tokens = _TOKEN.findall(line)
     still_open: list[int] = []
-    i = 0
-    while i < len(tokens):
-        token = tokens[i]
-        i += 1
-        if token == ")":
-            if still_open:
-                reading.brackets[still_open.pop()].end = len(reading.words)
-            else:
-                reading.faulty = True
-            continue
-        if token != "(":
+    for token in _TOKEN.finditer(line):
+        label, word = token["label"] or "", token["word"]
+        if token[0] == ")" and still_open:
+            reading.brackets[still_open.pop()].end = len(reading.words)
+        elif token[0][0] != "(":
             reading.faulty = True
-            continue
-        label = tokens[i] if i < len(tokens) and tokens[i] not in "()" else ""
-        i += bool(label)
-        if i < len(tokens) and tokens[i] not in "()":
-            word = tokens[i]
-            i += 1
-            if i < len(tokens) and tokens[i] == ")":
-                i += 1
-                reading.length += label not in rules.deleted_for_length
-                if label in rules.quote_labels and word in _QUOTES:
-                    place = len(reading.words), len(reading.brackets), tuple(still_open)
-                    reading.quotes.append(_Quote(label, word, *place))
-                if label not in rules.deleted:
-                    reading.tags.append(label)
-                    reading.words.append(word)
-                continue
-            reading.faulty |= i == len(tokens) or tokens[i] != "("
-        still_open.append(len(reading.brackets))
-        reading.brackets.append(_Bracket(label, len(reading.words)))
+        elif word and token["closed"]:
+            reading.length += label not in rules.deleted_for_length
+            if label in rules.quote_labels and word in _QUOTES:
+                reading.quotes.append(_Quote(label, word, len(reading.words), len(reading.brackets), tuple(still_open)))
+            if label not in rules.deleted:
+                reading.tags.append(label)
+                reading.words.append(word)
+        else:
+            reading.faulty |= bool(word) and not _OPEN.match(line, token.end())
+            still_open.append(len(reading.brackets))
+            reading.brackets.append(_Bracket(label, len(reading.words)))
     reading.faulty |= bool(still_open)
     return reading
 
