@@ -19,7 +19,7 @@ def split_piece(text: bytes) -> tuple[bool, bytes] | None:
 
 
 class Pieces:
-    """Sub-words by what they write, given as ids with their text, without a blank before it."""
+    """Ids of sub-words by the text they write, without a blank before it."""
 
     def __init__(self, pieces: Iterable[tuple[int, bytes]]) -> None:
         self.tokens: defaultdict[bytes, list[int]] = defaultdict(list)
@@ -29,12 +29,8 @@ class Pieces:
 
     def texts(self) -> list[tuple[int, bytes]]:
         """Those that can begin or continue a tag or a word: neither brackets nor empty."""
-        return [
-            (token, text)
-            for text, tokens in self.tokens.items()
-            if text and text[0] not in BRACKETS
-            for token in tokens
-        ]
+        found = ((text, tokens) for text, tokens in self.tokens.items() if text and text[0] not in BRACKETS)
+        return [(token, text) for text, tokens in found for token in tokens]
 
     def opening(self) -> list[tuple[int, bytes]]:
         """Those that open a bracket, with the part of its label that they hold."""
@@ -44,7 +40,7 @@ class Pieces:
 class Step(NamedTuple):
     """A sub-word that can continue a text."""
 
-    cost: int  # tokens from here to the end of the text, this one counted, at least
+    cost: int  # least number of tokens from here to the end of the text, this one included
     token: int
 
 
@@ -54,8 +50,8 @@ class Spelling:
     Attributes:
         start: fewest tokens for the text and the blank before it.
         first: the tokens that can begin it.
-        left: for each place in the text, the fewest tokens for the rest.
-        steps: for each place, the tokens that can continue there.
+        left: by place in the text: the fewest tokens for the rest.
+        steps: by place: the tokens that can continue there.
     """
 
     def __init__(self, text: bytes, starting: Pieces, inner: Pieces) -> None:

@@ -1,14 +1,14 @@
-"""Which sub-words may come next in an output that must be a tree: an automaton over what sub-words write.
+"""Which sub-words can come next in an output that must be a tree: an automaton over what sub-words write.
 
 A tree is a sequence of symbols separated by blanks (parsing/tree_text.py): an opening bracket with a label, a closing
 one with a category, a tag, a word. A sub-word begins a symbol or continues one, so a symbol is known to be complete
-only when the next one begins. What may come follows from the open brackets, the remaining words and what is written
+only when the next one begins. What can come follows from the open brackets, the remaining words and what is written
 of the current symbol. In addition, what is still needed must fit into the longest output: the closing brackets, the
 remaining tags and words, and EOS, each in as few sub-words as the vocabulary allows; an unfinished label counts as it
 stands.
 
 Where words are not written, only their number ties the tags to them. A treebank that tags a comma as `,` then helps:
-such a tag may come for signs alone, and signs take no other (TagKind).
+signs take such tags, and other words do not (TagKind).
 
 Text is UTF-8 bytes here, since a vocabulary with byte fallback writes a character in several sub-words.
 """
@@ -40,7 +40,7 @@ _CACHED_LABELS = 1 << 8  # labels kept with a cost for each sub-word
 class Kind(Enum):
     """What an output ends with."""
 
-    START = auto()  # nothing is written yet
+    START = auto()  # nothing yet
     BEGUN = auto()  # only the blank before the next symbol
     LABEL = auto()  # an opening bracket, and what is written of its label
     TEXT = auto()  # a tag, or a word that may be any
@@ -48,10 +48,10 @@ class Kind(Enum):
 
 
 class Word(NamedTuple):
-    """A word of the sentence, and what its tag may be."""
+    """A word of the sentence."""
 
     spelling: Spelling | None  # None = any text
-    tag: TagKind
+    tag: TagKind  # that it can have
 
 
 @dataclass(slots=True)
@@ -59,11 +59,11 @@ class Place:
     """What the automaton knows between two symbols."""
 
     words: Sequence[Word]  # of the sentence
-    brackets: tuple[bytes, ...]  # categories that are open, the innermost last
+    brackets: tuple[bytes, ...]  # open categories, the innermost last
     is_empty: bool  # whether the innermost holds nothing yet
     n_words: int  # words written
-    has_tag: bool  # whether the tag of the next word is written, so that only the word may come
-    need: int  # tokens from here to the end, EOS counted, at least
+    has_tag: bool  # whether the next word's tag is written, so that the word must follow
+    need: int  # least number of tokens from here to the end, EOS included
 
 
 @dataclass(slots=True)
@@ -73,14 +73,14 @@ class State:
     kind: Kind
     place: Place  # where the last symbol began
     after: Place | None  # the place after that symbol; None where it cannot end here
-    need: int  # tokens to the end, EOS counted, at least
+    need: int  # least number of tokens from here to the end, EOS included
     label: bytes = b""  # of a LABEL: what is written of it
     spelling: Spelling | None = None  # of a SPELLED
-    written: int = 0  # of a SPELLED: bytes that are written
+    written: int = 0  # of a SPELLED: bytes written of it
 
 
 _Costs = npt.NDArray[np.int64]
-# What may begin, whether a bracket may open, which tag may come, the room for a bracket, what may continue.
+# What can begin, whether a bracket can open, which tag can come, the room for a bracket, what can continue.
 _RowKey = tuple[Kind, bool, TagKind | None, int, Kind | TagKind | None]
 
 
@@ -144,7 +144,9 @@ class TreeGrammar:
         """The state before the first token of a tree over `words`, which are escaped as in a tree."""
         known = [Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
         tags = self._text_cost * len(words) if self._tags else 0
-        written = sum(self._word_cost(each.spelling) for each in known) if self._words or not self._tags else 0
+        written = 0
+        if self._words or not self._tags:
+            written = sum(each.spelling.start if each.spelling else self._text_cost for each in known)
         place = Place(known, (), False, 0, False, tags + written + 1)
         return State(Kind.START, place, place, place.need)
 
@@ -154,10 +156,10 @@ class TreeGrammar:
         if piece is None:
             return None
         begins, text = piece
-        if begins and state.after is None:
-            return None
-        if begins and state.after is not None:
-            return self._begin(state.after, text) if text else self._blank(state.after)
+        if begins:
+            if state.after is None or text:
+                return self._begin(state.after, text) if state.after else None
+            return State(Kind.BEGUN, state.after, None, state.after.need + self._begun_cost(state.after))
         if state.kind is Kind.BEGUN:
             return self._begin(state.place, text)
         if text[0] in BRACKETS or state.kind is Kind.START:
@@ -170,14 +172,10 @@ class TreeGrammar:
         return self._spelled(state.place, state.spelling, state.written, text)
 
     def choices(self, state: State, left: int) -> tuple[int, list[int]]:
-        """What may come next.
+        """What can come next in an output that has room for `left` more tokens, EOS included.
 
-        Args:
-            state: of an output.
-            left: tokens that it may still get, EOS counted.
         Returns:
-            The row of `table` that says what is forbidden, and tokens that are allowed nevertheless. FREE if no tree
-            fits into what is left.
+            The row of `table` with the forbidden tokens, and exceptions to it. FREE if no tree fits into what is left.
         """
         if state.need > left:
             return FREE, []
@@ -223,7 +221,7 @@ class TreeGrammar:
         return self._row((part, opens, text, min(room, self._most_cost), goes_on)), tokens
 
     def _tokens_to_begin(self, place: Place, left: int, begun: bool) -> list[int]:
-        """The few tokens that may begin a symbol in addition to those in the table; begun = its blank is written."""
+        """Tokens that can begin a symbol in addition to those in the table; begun = its blank is written."""
         tokens: list[int] = []
         for spelling in self._expected(place):
             most = left - place.need + spelling.start
@@ -241,15 +239,14 @@ class TreeGrammar:
         if text[:1] != b")" and (tag := self._tag(place)) is not None:
             if tag is not TagKind.ANY and kind_of_tag(text) is not tag:
                 return None
-            after = self._after_text(place)
-            return State(Kind.TEXT, place, after, after.need)
+            word_follows = self._tags and self._words and not place.has_tag
+            n_words, need = place.n_words + (not word_follows), place.need - self._text_cost
+            after = Place(place.words, place.brackets, False, n_words, word_follows, need)
+            return State(Kind.TEXT, place, after, need)
         for spelling in self._expected(place):
             if found := self._spelled(place, spelling, 0, text):
                 return found
         return None
-
-    def _blank(self, place: Place) -> State:
-        return State(Kind.BEGUN, place, None, place.need + self._begun_cost(place))
 
     def _in_label(self, place: Place, label: bytes) -> State:
         if not label:
@@ -272,40 +269,34 @@ class TreeGrammar:
             after = Place(place.words, brackets, False, n_words, False, need)
         return State(Kind.SPELLED, place, after, need, spelling=spelling, written=written)
 
-    def _after_text(self, place: Place) -> Place:
-        """The place after a tag, or after a word that may be any."""
-        word_follows = self._tags and self._words and not place.has_tag
-        n_words = place.n_words + (not word_follows)
-        return Place(place.words, place.brackets, False, n_words, word_follows, place.need - self._text_cost)
-
     def _is_due(self, place: Place) -> bool:
-        """Whether no bracket may open: a word must follow its tag, or no word is left to put into it."""
+        """Whether no bracket can open: a word must follow its tag, or no word is left to put into it."""
         return place.has_tag or place.n_words == len(place.words)
 
     def _tag(self, place: Place) -> TagKind | None:
-        """Which tag may come, or ANY for a word that may be any; None if neither may."""
+        """Which tag can come, or ANY for a word that can be any; None if neither can."""
         if place.n_words == len(place.words):
             return None
         word = place.words[place.n_words]
         return word.tag if (self._tags and not place.has_tag) or word.spelling is None else None
 
     def _longer(self, state: State) -> TagKind:
-        """What can continue the current tag: that of a sign only signs."""
+        """What can continue the current tag; only signs continue that of a sign."""
         is_sign = state.kind is Kind.TEXT and self._tag(state.place) is TagKind.SIGN
         return TagKind.SIGN if is_sign else TagKind.ANY
 
     def _expected(self, place: Place) -> list[Spelling]:
-        """The known symbols that may come: the closing bracket, the next word."""
+        """The known symbols that can come: the closing bracket, the next word."""
         expected = []
         if place.brackets and not place.is_empty and not place.has_tag:
             expected.append(self._spelling(b")" + place.brackets[-1]))
         if place.n_words < len(place.words) and (place.has_tag or not self._tags):
             spelling = place.words[place.n_words].spelling
-            expected += [] if spelling is None else [spelling]
+            expected += [spelling] if spelling else []
         return expected
 
     def _begun_cost(self, place: Place) -> int:
-        """How many more tokens are needed after the blank of the next symbol than before it, at least."""
+        """The least number of tokens that writing the next symbol's blank by itself adds to what is needed."""
         costs = [each.left[0] - each.start for each in self._expected(place)]
         if self._tag(place) in self._inner_tags:
             costs.append(1 - self._text_cost)
@@ -314,14 +305,11 @@ class TreeGrammar:
         return min(costs, default=NEVER)
 
     def _word(self, word: str) -> Spelling | None:
-        """How a word is written; None = any text, as for tags, and if the vocabulary lacks a character."""
+        """How a word is written; None = any text: words are not written, or the vocabulary lacks a character."""
         if self._tags and not self._words:
             return None
         spelling = self._spelling((readable(word) if self._words else NO_TAG).encode())
         return spelling if spelling.start < NEVER else None
-
-    def _word_cost(self, word: Spelling | None) -> int:
-        return self._text_cost if word is None else word.start
 
     def _closable(self, labels: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, int]]:
         """The cost of each sub-word that begins a label that can be closed: itself and the closing bracket."""
@@ -340,10 +328,9 @@ class TreeGrammar:
         return vector
 
     def _row(self, key: _RowKey) -> int:
-        """The table's row for what may begin, the room for it, and what may continue."""
-        number = self._numbers.get(key)
-        if number is not None:
-            return number
+        """The number of the table's row for a key, which is made when it is first needed."""
+        if key in self._numbers:
+            return self._numbers[key]
         part, opens, text, room, goes_on = key
         allowed = np.zeros(self.size, np.bool_)
         if part is Kind.LABEL:

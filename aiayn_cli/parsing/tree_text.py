@@ -1,22 +1,21 @@
 """Trees as sequences that a model writes, and back: `(S (NP PRP )NP (VP VBZ )VP . )S` (Vinyals et al. 2015).
 
 A token opens a constituent, closes one, or stands for a word. The words themselves are the source side and need not be
-written: the n-th word token is the n-th word. If a model forgets a bracket or a word, the tree is repaired, and each
-repair is reported.
+written: the n-th word token is the n-th word. Missing brackets or words are repaired, and each repair is reported.
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.trees import TOP, Close, Event, Leaf, Open, Tree, category, escape, from_text, to_text
 from aiayn_cli.text.vocab import UNKNOWN, readable
 
 NO_TAG = "XX"  # stands for a word if neither its tag nor the word is written
-_PUNCTUATION = {  # words with an obvious tag, which scoring depends on
+_PUNCTUATION = {  # words with an obvious tag, on which scoring depends
     ",": ",", "،": ",",
     ".": ".", "!": ".", "?": ".", "。": ".",
     ":": ":", ";": ":", "--": ":", "–": ":", "—": ":", "...": ":", "…": ":",
@@ -51,12 +50,11 @@ def kind_of_tag(tag: bytes) -> TagKind:
     return TagKind.WORD if first.isalnum() or first in (b"-", b"$", b"#") or first >= b"\x80" else TagKind.SIGN
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(NamedTuple):
     """A tree that a model wrote."""
 
     tree: Tree  # begins with TOP and has exactly the words of the source
-    repairs: Counter[str]  # what had to be repaired, such as "bracket left open", and how often
+    repairs: Counter[str]  # by kind, such as "bracket left open"
 
 
 class TreeText:
@@ -66,15 +64,11 @@ class TreeText:
         self._tags, self._words = config.tree_tags, config.tree_words
 
     def apply(self, records: Sequence[str]) -> list[str]:
-        """Linearise trees, one per line.
-
-        Raises:
-            DataError: a line is not a tree.
-        """
+        """Linearise trees, one per line; raises DataError for a line that is not a tree."""
         return [self.linearise(from_text(record)) for record in records]
 
     def linearise(self, tree: Tree) -> str:
-        """Write a tree that begins with TOP as a sequence, which leaves TOP out."""
+        """Write a tree that begins with TOP as a sequence, without TOP."""
         tokens: list[str] = []
         open_labels: list[str] = []
         for event in tree[1:-1]:
@@ -83,9 +77,7 @@ class TreeText:
                     tokens.append(f"({label}")
                     open_labels.append(label)
                 case Leaf(tag, word):
-                    tokens += [tag] if self._tags else []
-                    tokens += [word] if self._words else []
-                    tokens += [NO_TAG] if not (self._tags or self._words) else []
+                    tokens += [tag] * self._tags + [word] * self._words or [NO_TAG]
                 case Close():
                     tokens.append(f"){category(open_labels.pop())}")
         return " ".join(tokens)
@@ -93,11 +85,9 @@ class TreeText:
     def restore(self, line: str, sequence: str) -> Restored:
         """Make a tree of a model's sequence over the words of a source line."""
         builder = _Builder(words_of(line))
-        tokens = _TOKEN.findall(sequence)
-        i = 0
-        while i < len(tokens):
-            token = tokens[i]
-            i += 1
+        tokens = deque(_TOKEN.findall(sequence))
+        while tokens:
+            token = tokens.popleft()
             if token.startswith("("):
                 builder.open(token[1:])
             elif token.startswith(")"):
@@ -106,17 +96,16 @@ class TreeText:
                 builder.leaf(token if self._tags else "", None)
             elif not self._tags:
                 builder.leaf("", token)
-            elif i < len(tokens) and not tokens[i].startswith(("(", ")")):
-                builder.leaf(token, tokens[i])
-                i += 1
+            elif tokens and not tokens[0].startswith(("(", ")")):
+                builder.leaf(token, tokens.popleft())
             else:
                 builder.leaf(token, "")
         return builder.finish()
 
     def restore_text(self, line: str, sequence: str) -> tuple[str, Counter[str]]:
         """As restore(), with the tree written on one line; "" for a line without words."""
-        restored = self.restore(line, sequence)
-        return to_text(restored.tree) if len(restored.tree) > 2 else "", restored.repairs
+        tree, repairs = self.restore(line, sequence)
+        return to_text(tree) if len(tree) > 2 else "", repairs
 
 
 def words_of(line: str) -> list[str]:
@@ -125,7 +114,7 @@ def words_of(line: str) -> list[str]:
 
 
 def _can_be(written: str, word: str) -> bool:
-    """Whether `written` may stand for a word of which the model cannot read or write some characters."""
+    """Whether `written` can stand for a word with characters that the model cannot read or write."""
     if UNKNOWN not in written:
         return written in (word, readable(word))
     return re.fullmatch(".+".join(map(re.escape, written.split(UNKNOWN))), word) is not None
@@ -135,10 +124,9 @@ class _Builder:
     """Builds one tree from what a model wrote, repairing it on the way."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = list(words)
-        self._next = 0
+        self._words = deque(words)  # still to be placed
         self._events: list[Event] = [Open(TOP)]
-        self._open: list[str] = []  # categories of the constituents that are open
+        self._open: list[str] = []  # categories of the open constituents
         self._repairs: Counter[str] = Counter()
 
     def open(self, label: str) -> None:
@@ -152,35 +140,33 @@ class _Builder:
             self._repairs["closing bracket without an opening one"] += 1
             return
         while self._open[-1] != label:
-            self._repairs["bracket left open"] += 1
-            self._end()
-        self._end()
+            self._close_innermost("bracket left open")
+        self._close_innermost()
 
     def leaf(self, tag: str, word: str | None) -> None:
         """Place the next word; its tag is "" if none is written, and it is None if words are not written."""
-        if self._next == len(self._words):
+        if not self._words:
             self._repairs["word too many"] += 1
             return
-        wanted = self._words[self._next]
-        if word is not None and not _can_be(word, wanted):
+        if word is not None and not _can_be(word, self._words[0]):
             self._repairs["wrong word"] += 1
         self._place(tag)
 
     def finish(self) -> Restored:
-        while self._next < len(self._words):
+        while self._words:
             self._repairs["word left out"] += 1
             self._place("")
         while self._open:
-            self._repairs["bracket left open"] += 1
-            self._end()
+            self._close_innermost("bracket left open")
         return Restored((*self._events, Close()), self._repairs)
 
     def _place(self, tag: str) -> None:
-        word = self._words[self._next]
-        self._next += 1
+        word = self._words.popleft()
         self._events.append(Leaf(tag or _PUNCTUATION.get(word, NO_TAG), word))
 
-    def _end(self) -> None:
+    def _close_innermost(self, repair: str = "") -> None:
+        if repair:
+            self._repairs[repair] += 1
         self._open.pop()
         if isinstance(self._events[-1], Open):
             self._repairs["empty bracket"] += 1

@@ -16,8 +16,8 @@ _TRACE = "-NONE-"  # the Penn Treebank's tag of a placeholder for a word that is
 _SHOWN = 60  # characters of a faulty tree in a message
 _MOST_TOKENS = 1_000_000  # of one tree: a file that lacks a bracket near its start is not read to its end
 
-# Brackets, and the text between brackets and blanks. Blanks are ASCII's, and U+001F, which a vocabulary reads as one
-# (vocab.py): a no-break space is part of a word.
+# Brackets, and the text between brackets and blanks. Blanks are ASCII's and U+001F, as in vocab.py: a no-break space
+# is part of a word.
 _TOKEN = re.compile(r"[()]|[^\s\x1f()]+", re.ASCII)
 
 
@@ -48,10 +48,8 @@ Tree = tuple[Event, ...]  # balanced; begins and ends with TOP's bracket, unless
 def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterator[Tree]:
     """Read the trees of a treebank's file, each on one line or over several.
 
-    The file's name and the number of its first record are for messages.
-
     Raises:
-        DataError: brackets do not match, or hold what a tree cannot, with the line where the tree begins.
+        DataError: brackets do not match, or hold what a tree cannot; with the file's name and the tree's first line.
     """
     tokens: list[str] = []
     depth = first = 0
@@ -89,17 +87,11 @@ def to_text(tree: Iterable[Event]) -> str:
 
 
 def from_text(record: str, name: str = "tree", number: int = 1) -> Tree:
-    """Read the one tree of a line; the file's name and the line's number are for messages.
-
-    Raises:
-        DataError: it holds no tree, or more than one.
-    """
+    """Read the one tree of a line; raises DataError, with the file's name and the line's number, unless it has one."""
     trees = list(read_trees([record], name, number))
     if len(trees) != 1:
-        raise DataError(
-            f"{name}:{number}: a line holds {len(trees)} trees, but must hold one: {record[:_SHOWN]}",
-            "give one on each line",
-        )
+        problem = f"{name}:{number}: a line holds {len(trees)} trees, but must hold one: {record[:_SHOWN]}"
+        raise DataError(problem, "give one on each line")
     return trees[0]
 
 
@@ -112,16 +104,14 @@ def reduce_tree(tree: Iterable[Event], *, functions: bool) -> Tree:
     kept: list[Event] = []
     for event in tree:
         match event:
-            case Open(label):
-                kept.append(event if functions else Open(category(label)))
-            case Leaf(tag, _):
-                if tag != _TRACE:
-                    kept.append(event)
-            case Close():
-                if isinstance(kept[-1], Open):
-                    kept.pop()
-                else:
-                    kept.append(event)
+            case Open(label) if not functions:
+                kept.append(Open(category(label)))
+            case Leaf(tag, _) if tag == _TRACE:
+                pass
+            case Close() if isinstance(kept[-1], Open):
+                kept.pop()
+            case _:
+                kept.append(event)
     if not kept:
         return ()
     if isinstance(kept[0], Open) and kept[0].label in _TOPS:
@@ -148,30 +138,27 @@ def unescape(word: str) -> str:
 
 
 def _parse(tokens: Sequence[str], place: str) -> Tree:
-    """Make a tree of the tokens from its first bracket to its last; `place` is for messages."""
+    """Make a tree of balanced tokens; `place` is for messages."""
     events: list[Event] = []
-    depth = 0
     i = 0
     while i < len(tokens):
         if tokens[i] == ")":
-            if not depth or isinstance(events[-1], Open):
-                raise _no_tree(tokens, place, "has an empty bracket" if depth else "ends before it begins")
+            if not events or isinstance(events[-1], Open):
+                raise _no_tree(tokens, place, "has an empty bracket" if events else "ends before it begins")
             events.append(Close())
-            depth -= 1
             i += 1
             continue
         if tokens[i] != "(":
             raise _no_tree(tokens, place, f"has {tokens[i]!r} where a bracket should open")
         label = tokens[i + 1] if tokens[i + 1] not in "()" else ""
         i += 2 if label else 1
-        if tokens[i] not in "()":
-            if tokens[i + 1] != ")":
-                raise _no_tree(tokens, place, f"has more than a word after {label!r}")
-            events.append(Leaf(label, tokens[i]))
-            i += 2
-        else:
+        if tokens[i] in "()":
             events.append(Open(label))
-            depth += 1
+            continue
+        if tokens[i + 1] != ")":
+            raise _no_tree(tokens, place, f"has more than a word after {label!r}")
+        events.append(Leaf(label, tokens[i]))
+        i += 2
     return tuple(events)
 
 
