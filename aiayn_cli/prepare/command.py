@@ -1,10 +1,11 @@
 """`aiayn prepare`."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
@@ -15,36 +16,15 @@ from aiayn_cli.errors import UsageError
 
 _DEFAULTS = DataConfig()
 
-# Options of earlier versions: the setting that each became.
-_RENAMED = {
-    "--max-words": "max_words=N",
-    "--drop-identical": "drop_identical=true",
-    "--keep-identical": "drop_identical=false",
-    "--drop-no-letters": "drop_no_letters=true",
-    "--keep-no-letters": "drop_no_letters=false",
-    "--drop-wrong-script": "drop_wrong_script=true",
-    "--keep-wrong-script": "drop_wrong_script=false",
-    "--drop-overlap": "drop_overlap=true",
-    "--keep-overlap": "drop_overlap=false",
-    "--drift-alarm": "drift_alarm=true",
-    "--no-drift-alarm": "drift_alarm=false",
-    "--case-copies": "case_copies=SHARE",
-    "--normalise-punctuation": "normalise_punctuation=true",
-    "--raw-punctuation": "normalise_punctuation=false",
-    "--moses-tokenise": "moses_tokenise=true",
-    "--no-moses-tokenise": "moses_tokenise=false",
-    "--vocab-type": "vocab_type=bpe|unigram",
-    "--separate-vocabs": "separate_vocabs=true",
-    "--joint-vocab": "separate_vocabs=false",
-    "--byte-fallback": "byte_fallback=true",
-    "--no-byte-fallback": "byte_fallback=false",
-    "--tree-tags": "tree_tags=true",
-    "--no-tree-tags": "tree_tags=false",
-    "--tree-words": "tree_words=true",
-    "--no-tree-words": "tree_words=false",
-    "--tree-functions": "tree_functions=true",
-    "--no-tree-functions": "tree_functions=false",
-}
+# Settings that were options of earlier versions, by option.
+_RENAMED = {"--joint-vocab": "separate_vocabs=false", "--raw-punctuation": "normalise_punctuation=false"}
+for _name in {field.name for field in fields(DataConfig)} - {"corpus", "trees"}:
+    _option = "--" + _name.replace("_", "-")
+    if isinstance(getattr(_DEFAULTS, _name), bool):
+        _off = _option.replace("--drop-", "--keep-") if "--drop-" in _option else f"--no-{_option[2:]}"
+        _RENAMED |= {_option: f"{_name}=true", _off: f"{_name}=false"}
+    else:
+        _RENAMED[_option] = f"{_name}=VALUE"
 
 
 class PrepareCommand(TyperCommand):
@@ -54,8 +34,9 @@ class PrepareCommand(TyperCommand):
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")
+        known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
         for option in (arg.partition("=")[0] for arg in args):
-            if option in _RENAMED:
+            if option in _RENAMED.keys() - known:
                 raise UsageError(f"{option} is gone", f"write --set data.{_RENAMED[option]}")
             if option == "--bpe-dropout":
                 raise UsageError(f"{option} is gone: prepare no longer splits words at random", "remove it")
@@ -82,157 +63,139 @@ def repeat_option(args: list[str], option: str) -> list[str]:
 def prepare(
     corpus: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="A named corpus (--list), either direction; several joined by +; or opus:CORPUS/VERSION for any "
             "corpus of OPUS. `demo` is built in and needs no network.",
             show_default=False,
         ),
     ] = None,
     list_corpora: Annotated[
-        bool, typer.Option("--list", help="List the corpora that have a name, with sizes and licences.")
+        bool, Option("--list", help="List the corpora that have a name, with sizes and licences.")
     ] = False,
     like: Annotated[
         str | None,
-        typer.Option(
-            help="Take the corpora, sub-words, splits and limits of others: paper, t2t or fairseq; see --list.",
+        Option(
+            help="Use the corpora, sub-words, splits and limits of paper, t2t or fairseq; see --list.",
             metavar="|".join(LIKE),
         ),
     ] = None,
     train: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Training text: a file of source sentences and a file of their translations, one a line; repeatable.",
+        Option(
+            help="Training text: a file of source sentences and one of their translations, one a line; repeatable.",
             metavar="SRC TGT",
         ),
     ] = None,
     tsv: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="More training text: a file with both sides in columns between tabs; repeatable.", metavar="FILE"
-        ),
+        Option(help="More training text: a file with both sides in columns between tabs; repeatable.", metavar="FILE"),
     ] = None,
     tsv_columns: Annotated[
         tuple[int, int],
-        typer.Option(help="Columns of the source and the target side in such files, from 1 on.", metavar="SRC TGT"),
+        Option(help="Columns of the source and the target side in such files, from 1 on.", metavar="SRC TGT"),
     ] = (1, 2),
     tmx: Annotated[
-        list[Path] | None,
-        typer.Option(help="More training text: a translation memory in TMX; repeatable.", metavar="FILE"),
+        list[Path] | None, Option(help="More training text: a translation memory in TMX; repeatable.", metavar="FILE")
     ] = None,
     weight: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Take the training pairs of this corpus, part of a corpus or file so many times; repeatable.",
+        Option(
+            help="Use the training pairs of this corpus, part of a corpus or file N times; repeatable.",
             metavar="NAME=N",
         ),
     ] = None,
     valid: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(
-            help="Validation text, as for --train. Default: the corpus's, or else some pairs of the training text are "
-            "held out.",
+        Option(
+            help="Validation text, as for --train. Default: the corpus's, or else held-out training pairs.",
             metavar="SRC TGT",
         ),
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(help="Test text, likewise, kept for scoring. Default: the corpus's.", metavar="SRC TGT"),
+        Option(help="Test text, likewise, kept for scoring. Default: the corpus's.", metavar="SRC TGT"),
     ] = None,
     trees: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Train a parser: a treebank of bracketed trees, each on a line or over several; repeatable.",
             metavar="FILE",
         ),
     ] = None,
     valid_trees: Annotated[
-        Path | None,
-        typer.Option(help="Trees for validation. Default: some trees are held out.", metavar="FILE"),
+        Path | None, Option(help="Trees for validation. Default: some trees are held out.", metavar="FILE")
     ] = None,
     test_trees: Annotated[
-        Path | None, typer.Option(help="Trees for testing, kept for `aiayn score --brackets`.", metavar="FILE")
+        Path | None, Option(help="Trees for testing, kept for `aiayn score --brackets`.", metavar="FILE")
     ] = None,
     langs: Annotated[
-        str | None,
-        typer.Option(help="Languages, such as en-de: needed for files, and for OPUS.", metavar="SRC-TGT"),
+        str | None, Option(help="Languages, such as en-de: needed for files, and for OPUS.", metavar="SRC-TGT")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder to make. Default: prepared/ and the corpus, the recipe's corpus, or the languages."),
+        Option(help="Folder to make. Default: prepared/ and the corpus, the recipe's corpus, or the languages."),
     ] = None,
     recipe: Annotated[
-        str | None,
-        typer.Option(help="Take what is not given here from this recipe's data section.", metavar="NAME|FILE"),
+        str | None, Option(help="Use this recipe's data section for what is not given here.", metavar="NAME|FILE")
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
-            help="Set something else of the recipe's data section, such as data.max_words=100; repeatable. "
+            help="Change another setting of the recipe's data section, such as data.max_words=100; repeatable. "
             "recipes/base.yaml lists all settings.",
             metavar="data.NAME=VALUE",
         ),
     ] = None,
     vocab_size: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="Sub-words in the joint vocabulary, special tokens included. "
             f"Default: the recipe's, the corpus's, or {_DEFAULTS.vocab_size}."
         ),
     ] = None,
     vocab: Annotated[
         Path | None,
-        typer.Option(
-            help="Use this vocabulary: a vocab.model (and a vocab.tgt.model beside it), or a folder that holds it.",
+        Option(
+            help="Use this vocabulary: a vocab.model (and the vocab.tgt.model next to it), or its folder.",
             metavar="FILE",
         ),
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(
-            help=f"Drop a training pair with more sub-word tokens on a side. Default: {_DEFAULTS.max_length}."
-        ),
+        Option(help=f"Drop a training pair with more sub-word tokens on a side. Default: {_DEFAULTS.max_length}."),
     ] = None,
     max_ratio: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Drop a training pair whose longer side has more tokens than this many times (the shorter side's "
             f"plus 5). Default: {_DEFAULTS.max_ratio}."
         ),
     ] = None,
     dedupe: Annotated[
-        bool | None,
-        typer.Option("--dedupe/--no-dedupe", help="Drop a training pair that came before. Default: yes."),
+        bool | None, Option("--dedupe/--no-dedupe", help="Drop repeated training pairs. Default: yes.")
     ] = None,
     on_bad_bytes: Annotated[
         OnBadBytes | None,
-        typer.Option(
-            help="Where a line is not UTF-8: stop, or drop its pair. Default: drop in a named corpus, "
+        Option(
+            help="If a line is not UTF-8: stop, or drop its pair. Default: drop in a named corpus, "
             f"{_DEFAULTS.on_bad_bytes} in files."
         ),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes that work on text; they change nothing but the speed. Default: one a core, 16 at most."
-        ),
+        int | None, Option(help="Processes that work on text, for speed only. Default: one a core, 16 at most.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help=f"Seed of the held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
+        int | None, Option(help=f"Seed of the held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
     ] = None,
     from_folder: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            help="Folder with archives that are at hand, under the names of their addresses; the rest is downloaded.",
-            metavar="DIR",
+        Option(
+            "--from", help="Folder with archives, named as in their URLs; missing ones are downloaded.", metavar="DIR"
         ),
     ] = None,
     downloads: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that keeps what is downloaded, for the next time. Default: prepared/.downloads.", metavar="DIR"
-        ),
+        Path | None, Option(help="Folder for downloads, which are kept. Default: prepared/.downloads.", metavar="DIR")
     ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,

@@ -7,8 +7,7 @@ import pytest
 
 from aiayn_cli.app import main
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.prepare.command import _RENAMED, repeat_option
-from aiayn_cli.recipe import read_overrides
+from aiayn_cli.prepare.command import repeat_option
 
 SENTENCES = [(f"the house number {i} is big", f"das Haus Nummer {i} ist groß") for i in range(60)]
 
@@ -132,7 +131,7 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
             "--vocab and data.vocab_type together",
         ),
         ("demo --bpe-dropout 0.1", 2, "--bpe-dropout is gone: prepare no longer splits words at random"),
-        ("demo --keep-identical", 2, "--keep-identical is gone"),
+        ("demo --set data.corpus=mine", 2, "--set data.corpus=mine: the corpus is an argument"),
         ("demo --case-copies=0.1", 2, "--case-copies is gone"),
         ("demo --set model.d_model=8", 1, "--set model.d_model=8: model.d_model is not a setting of data"),
         ("demo --set data.max_word=8", 1, "--set data.max_word=8: unknown setting data.max_word"),
@@ -195,8 +194,18 @@ def test_settings_may_follow_one_set_and_the_corpus_after_them_is_none() -> None
     )
 
 
-def test_each_option_of_earlier_versions_names_a_setting() -> None:
-    examples = {"N": "30", "SHARE": "0.1", "bpe|unigram": "unigram"}
-    for renamed in _RENAMED.values():
-        name, _, value = renamed.partition("=")
-        assert name in read_overrides("data", [f"data.{name}={examples.get(value, value)}"])
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [
+        ("--max-words", "max_words=VALUE"),
+        ("--keep-no-letters", "drop_no_letters=false"),
+        ("--no-drift-alarm", "drift_alarm=false"),
+        ("--moses-tokenise", "moses_tokenise=true"),
+        ("--joint-vocab", "separate_vocabs=false"),
+    ],
+)
+def test_an_option_of_earlier_versions_names_its_setting(
+    here: Path, capsys: pytest.CaptureFixture[str], option: str, setting: str
+) -> None:
+    assert main(["prepare", "demo", option]) == 2
+    assert capsys.readouterr().err == f"error: {option} is gone\nhint: write --set data.{setting}\n"

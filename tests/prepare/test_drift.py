@@ -51,7 +51,7 @@ def test_lines_lost_on_one_side_are_found_soon_and_placed_well(lost_at: int, los
         read, problem = found
         assert read <= lost_at + WINDOW_LINES + HOP_LINES
         assert abs(place(problem) - (lost_at + 1)) <= 15 + lost
-        assert f"stands {lost} line{'s' if lost > 1 else ''} {where} in a.de" in problem
+        assert f"each line is {lost} line{'s' if lost > 1 else ''} {where} in a.de" in problem
 
 
 def test_a_blank_line_inserted_on_one_side_is_found() -> None:
@@ -65,12 +65,11 @@ def test_the_message_names_both_files_and_the_way_out() -> None:
     with pytest.raises(DataError) as caught:
         alarm.add(SRC[1:2_001], TGT[:2_000])
     assert caught.value.problem == (
-        "a.en:1: from about here on, what belongs to a line stands 1 line later in a.de, "
-        "to judge by lengths, numbers and questions"
+        "a.en:1: from about here on, the translation of each line is 1 line later in a.de, "
+        "judging by lengths, numbers and questions"
     )
     assert caught.value.hint == (
-        "one side lost or gained lines there: repair it, or take the files as they are with "
-        "--set data.drift_alarm=false"
+        "one side lost or gained lines there: repair it, or accept the files with --set data.drift_alarm=false"
     )
 
 
