@@ -209,14 +209,13 @@ def prepare(
     with loading():  # here, because it imports numpy and sentencepiece
         from aiayn_cli.prepare.pipeline import PrepareOptions, run_prepare
 
-    given = {
+    given: dict[str, Any] = {
         "vocab_size": vocab_size,
         "max_length": max_length,
         "max_ratio": max_ratio,
         "dedupe": dedupe,
-        "on_bad_bytes": on_bad_bytes,
-        "seed": seed,
     }
+    given |= {"on_bad_bytes": on_bad_bytes, "seed": seed}
     options = PrepareOptions(
         corpus=corpus,
         like=like,

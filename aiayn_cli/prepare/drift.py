@@ -28,13 +28,7 @@ Features = npt.NDArray[np.float64]
 
 
 class DriftAlarm:
-    """Watches two files that are read in lock-step.
-
-    Args:
-        src_name: the source side's file, for messages.
-        tgt_name: the target side's file.
-        only_warn: warn once instead of stopping.
-    """
+    """Watches two files that are read in lock-step; stops, or warns once."""
 
     def __init__(self, src_name: str, tgt_name: str, *, only_warn: bool = False) -> None:
         self._names = src_name, tgt_name

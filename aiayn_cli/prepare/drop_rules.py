@@ -173,11 +173,7 @@ class TextRules:
         self._profilers = Profiler(src_lang), Profiler(tgt_lang)
 
     def claim(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[dict[str, Mask], Hashes, Hashes]:
-        """Find the pairs to drop.
-
-        Returns:
-            For each rule the pairs that it claims, each under one rule: [pairs]; the hashes of both sides: [pairs].
-        """
+        """The pairs to drop by rule, each under one rule: [pairs]; the hashes of both sides: [pairs]."""
         config = self._config
         src_profile, tgt_profile = (p.profile(side) for p, side in zip(self._profilers, (src, tgt), strict=True))
         src_hashes, tgt_hashes = hash_records(src), hash_records(tgt)
@@ -205,7 +201,7 @@ class TextRules:
 class LengthRules:
     """The two rules about sub-word tokens."""
 
-    max_length: int
+    max_length: float
     max_ratio: float
 
     def claim(self, src_lengths: Lengths, tgt_lengths: Lengths) -> tuple[Mask, Mask]:
@@ -218,17 +214,7 @@ class LengthRules:
 def refuse_empty(
     n_pairs: int, counts: ReadCounts, dropped: Sequence[Mapping[str, int]], held_out: int, *, trees: bool
 ) -> None:
-    """Stop if there is nothing to train on.
-
-    Args:
-        n_pairs: training pairs that are left.
-        counts: of all that was read.
-        dropped: of each origin, by reason.
-        held_out: pairs taken for validation.
-        trees: whether the pairs are words and trees.
-    Raises:
-        DataError: no pair is left, with all reasons.
-    """
+    """Raise DataError, with all reasons, if no training pair is left; `dropped` is by origin and reason."""
     if n_pairs:
         return
     if not counts.pairs and trees:

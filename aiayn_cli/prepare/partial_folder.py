@@ -21,13 +21,8 @@ _PLAN = "plan.json"
 class Steps:
     """The steps of a longer work in a folder, each with a marker once it is done and its files are on the disk.
 
-    Args:
-        folder: where the results go.
-        plan: all that the result depends on; what was done for another plan is removed.
-
-    Attributes:
-        scratch: a folder for intermediate files, removed at the end.
-        resumed: whether the folder holds steps of this plan.
+    The plan is all that the result depends on; what was done for another plan is removed. Intermediate files go to
+    `scratch`, which is removed at the end. `resumed` tells whether the folder holds steps of this plan.
     """
 
     def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
@@ -47,11 +42,7 @@ class Steps:
         return self.scratch / f"{name}.json"
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """The result of a finished step; None for others.
-
-        Raises:
-            DataError: the marker is not as `finish` wrote it.
-        """
+        """The result of a finished step, or None; raises DataError if the marker has changed."""
         try:
             sha256, _, content = self.marker(name).read_bytes().partition(b"\n")
         except FileNotFoundError:
@@ -79,15 +70,11 @@ def damaged(path: Path, why: str) -> DataError:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Fill a folder under a temporary name next to `path`, and rename it at the end.
+    """Yield a folder to write into, next to `path`, and rename it to `path` at the end.
 
     Interrupted at any moment, by kill -9 or a full disk, this leaves no `path`, but a folder PATH.partial that the next
     call gets again; `Steps` finds out which steps are done. An error in the data clears it away.
 
-    Args:
-        path: must not exist, or be an empty folder.
-    Yields:
-        The folder to write into.
     Raises:
         DataError: `path` is not empty, another process is writing it, it cannot be made, or the disk is full.
     """

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from aiayn_cli.prepare.text_shards import (
     encode_chunk,
     encode_pieces,
     make_processor,
-    shard_name,
+    numbered,
 )
 from aiayn_cli.prepare.vocab_training import WordCounter, choose_left_out, train_vocab
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
@@ -165,11 +166,8 @@ def _check_same(plan: PreparePlan) -> PrepareResult:
 
 
 def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
-    """Write all files but manifest.json, and return its content.
+    """Write all files but manifest.json into a folder, perhaps that of an interrupted call; return its content.
 
-    Args:
-        folder: where to; may hold the steps of an interrupted call.
-        plan: what to do.
     Raises:
         DataError: the text cannot be used, or nothing is left of it.
     """
@@ -256,7 +254,7 @@ def _collect(steps: Steps, plan: PreparePlan, text: TrainingText, scored: Mappin
             text.collect(chunks(), rules, plan.config.text, plan.workers)
         done = steps.finish("text", {"shards": text.n_shards, "counts": [asdict(each) for each in counts]})
     if text.n_shards < done["shards"]:
-        raise damaged(steps.marker(shard_name(text.n_shards)), "it is missing")
+        raise damaged(steps.marker(numbered("text", text.n_shards)), "it is missing")
     counts = [ReadCounts(**each) for each in done["counts"]]
     for dropped, each in zip(text.dropped, counts, strict=True):
         dropped["bad_bytes"] = each.bad_bytes
@@ -323,15 +321,7 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
 
 
 def _learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
-    """Learn a vocabulary, report what is special about it, and return how many characters it lacks.
-
-    Args:
-        path: of its file.
-        side: "source" or "target"; empty for a joint one.
-        config: what to learn.
-        words: of the text.
-        n_pairs: pairs of the text.
-    """
+    """Learn the vocabulary of a side ("source", "target", or "" for both); return how many characters it lacks."""
     counts = words.words()
     logs.detail(f"learning sub-words from {len(counts):,} different words, without {words.forgotten:,} rare ones")
     path.write_bytes(
@@ -357,13 +347,9 @@ def _learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, 
 
 
 def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[dict[str, Any], list[int]]:
-    """Write the token ids of the training pairs, shard by shard.
-
-    Returns:
-        The sums over all shards; the pairs kept of each origin.
-    """
+    """Write the token ids of the training pairs; return the sums over all shards, and the pairs kept by origin."""
     rules = LengthRules(plan.config.max_length, plan.config.max_ratio)
-    todo = [shard for shard in range(text.n_shards) if steps.result(f"train-{shard:05d}") is None]
+    todo = [shard for shard in range(text.n_shards) if steps.result(numbered("train", shard)) is None]
     pieces = (piece for shard in todo for piece in text.pieces(shard))
     encoded = encode_pieces(pieces, steps.folder, rules, plan.workers)
     with logs.progress("encoding train", len(text), "pairs") as progress:
@@ -373,7 +359,7 @@ def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[
     totals: Counter[str] = Counter(copies=0, upper_case_copies=0, title_case_copies=0)
     kept: Counter[int] = Counter()
     for shard in range(text.n_shards):
-        done = steps.result(f"train-{shard:05d}")
+        done = steps.result(numbered("train", shard))
         assert done is not None
         totals.update(done["totals"])
         kept.update(dict(enumerate(done["kept"])))
@@ -393,24 +379,24 @@ def _encode_shard(
     for piece, chunk in chunks:
         for _ in range(piece.weight):
             writer.add(chunk.src, chunk.src_lengths, chunk.tgt, chunk.tgt_lengths)
-        kept[piece.origin] += piece.weight * chunk.n_pairs
+        kept[piece.origin] += piece.weight * len(chunk.src_lengths)
         dropped[piece.origin].update(too_many_tokens=chunk.too_many_tokens, length_ratio=chunk.length_ratio)
         totals["upper_case_copies"] += piece.weight * chunk.n_upper
         totals["title_case_copies"] += piece.weight * chunk.n_title
-        totals["copies"] += (piece.weight - 1) * (chunk.n_pairs - chunk.n_upper - chunk.n_title)
+        totals["copies"] += (piece.weight - 1) * (len(chunk.src_lengths) - chunk.n_upper - chunk.n_title)
         totals["unknown_tokens"] += piece.weight * chunk.unknown
         progress.advance(int(piece.taken.sum()))
     writer.close()
     tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}
     result = {"totals": {"pairs_kept": writer.n_pairs, **tokens, **totals}, "kept": kept, "dropped": dropped}
-    steps.finish(f"train-{shard:05d}", result, writer.paths)
+    steps.finish(numbered("train", shard), result, writer.paths)
 
 
 def _write_scored(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> dict[str, Any]:
     """Write the raw text of a scored split, and its token ids; describe it."""
     _write_text(folder, split, plan, pairs)
     process = make_processor(plan.config.text, plan.src_lang, plan.tgt_lang)
-    encoded = encode_chunk(load_vocabs(folder), None, PairsWithCopies(*process(pairs), 0, 0))
+    encoded = encode_chunk(load_vocabs(folder), LengthRules(inf, inf), PairsWithCopies(*process(pairs), 0, 0))
     writer = TokenStoreWriter(folder, split, np.promote_types(encoded.src.dtype, encoded.tgt.dtype))
     writer.add(encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths)
     writer.close()

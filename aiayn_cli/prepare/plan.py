@@ -95,11 +95,7 @@ class PreparePlan:
 
 
 def make_plan(options: PrepareOptions) -> PreparePlan:
-    """Choose what the user left open, and refuse contradictions.
-
-    Raises:
-        AiaynError: what the user can fix.
-    """
+    """Choose what the user left open, and refuse contradictions with an AiaynError."""
     overrides = read_overrides("data", options.overrides)
     if "corpus" in overrides:
         name = overrides["corpus"]
@@ -230,10 +226,8 @@ def _make_source(
     lenient_drop = drop or "on_bad_bytes" not in options.settings
     lenient_drift: Drift = "warn" if drift == "stop" and "drift_alarm" not in options.settings else drift
     for corpus in corpora:
-        if corpus.train:
-            splits = _read_corpus(corpus, downloads, lenient_drop, lenient_drift)
-        else:
-            splits = _read_demo(config.seed)
+        is_demo = not corpus.train
+        splits = _read_demo(config.seed) if is_demo else _read_corpus(corpus, downloads, lenient_drop, lenient_drift)
         train += [(corpus.name, origin) for origin in splits["train"]]
         if not valid and not valid_every:
             valid, valid_every = splits["valid"], corpus.valid_every
@@ -264,18 +258,13 @@ def _read_corpus(corpus: Corpus, downloads: Downloads, drop_bad_bytes: bool, dri
     origins: dict[str, list[Origin]] = {split: [] for split in SPLITS}
     langs = corpus.src_lang, corpus.tgt_lang
     for split, part in corpus.parts():
-        src, tgt = (
-            ArchiveMember(part.sides[lang].archive, part.sides[lang].member.format(role=role), downloads)
-            for lang, role in zip(langs, ("src", "ref"), strict=True)
-        )
-        pairs: Pairs
-        match part.format:
-            case "segments":
-                pairs = SegmentPairs(src, tgt)
-            case "talks":
-                pairs = TalkPairs(src, tgt, drop_bad_bytes, drift, part.titles)
-            case "lines":
-                pairs = LinePairs(src, tgt, drop_bad_bytes, drift)
+        texts = zip((part.sides[lang] for lang in langs), ("src", "ref"), strict=True)
+        src, tgt = (ArchiveMember(text.archive, text.member.format(role=role), downloads) for text, role in texts)
+        pairs: Pairs = LinePairs(src, tgt, drop_bad_bytes, drift)
+        if part.format == "segments":
+            pairs = SegmentPairs(src, tgt)
+        elif part.format == "talks":
+            pairs = TalkPairs(src, tgt, drop_bad_bytes, drift, part.titles)
         md5 = part.md5.get(langs[0], ""), part.md5.get(langs[1], "")
         origins[split].append(Origin(part.name, pairs, expected=Amount(part.pairs, part.approximate), md5=md5))
     return origins

@@ -24,12 +24,10 @@ from aiayn_cli.prepare.text_shards import (
     UPPER,
     CleanChunk,
     Piece,
-    file_name,
-    hashes_name,
     load_array,
     make_processor,
+    numbered,
     pick,
-    shard_name,
     write_shard,
 )
 from aiayn_cli.processes import map_in_order
@@ -56,23 +54,15 @@ class TrainingText:
     Args:
         steps: where the shards are; finished ones are loaded.
         langs: codes of both languages.
-        weights: of each origin: how often its pairs are in the training data.
+        weights: how often the pairs of each origin are in the training data.
         case_copies: share of the pairs that get a copy, half in upper case and half in title case.
         seed: which ones.
-
-    Attributes:
-        dropped: by origin, pairs dropped so far by the name of the rule (drop_rules.REASONS).
     """
 
     def __init__(
-        self,
-        steps: Steps,
-        langs: tuple[str, str],
-        weights: Sequence[int] = (1,),
-        case_copies: float = 0.0,
-        seed: int = 1,
+        self, steps: Steps, langs: tuple[str, str], weights: Sequence[int] = (1,), case_copies: float = 0, seed: int = 1
     ) -> None:
-        self.dropped: list[Counter[str]] = [Counter() for _ in weights]
+        self.dropped: list[Counter[str]] = [Counter() for _ in weights]  # pairs by origin and rule
         self._steps = steps
         self._langs = langs
         self._weights = weights
@@ -80,7 +70,7 @@ class TrainingText:
         self._seed = seed
         self._shards: list[list[_WrittenChunk]] = []
         self._out: Mask = np.empty(0, np.bool_)  # dropped or held out, of the pairs that were written
-        while (written := steps.result(shard_name(self.n_shards))) is not None:
+        while (written := steps.result(numbered("text", self.n_shards))) is not None:
             self._add(written)
 
     @property
@@ -93,13 +83,10 @@ class TrainingText:
     def collect(
         self, chunks: Iterable[tuple[int, Chunk]], rules: TextRules, config: TextConfig, workers: int = 1
     ) -> None:
-        """Write all pairs but those that the rules claim.
+        """Write all pairs but those that the rules claim, processed in several processes.
 
         Args:
             chunks: all training text, with the number of its origin; what is in finished shards is passed over.
-            rules: what is dropped.
-            config: how the remaining text is processed.
-            workers: processes that do that.
         """
         first = self.n_shards * SHARD_CHUNKS
         clean = (_clean(i, origin, chunk, rules) for i, (origin, chunk) in enumerate(chunks) if i >= first)
@@ -110,12 +97,11 @@ class TrainingText:
             self._add(write_shard(self._steps, number, own, len(self._weights), keep_raw=config.changes_text))
 
     def hold_out(self, most: int, share: float, *, drop_overlap: bool = True) -> Chunk:
-        """Take pairs out for validation, and drop what overlaps with them.
+        """Take pairs out for validation, and drop others that share a side with them.
 
         Args:
             most: pairs at most.
             share: of all different pairs at most; but one at least if there are two.
-            drop_overlap: drop other pairs that share a side with them.
         Returns:
             The pairs in the order of the text, as they were before any processing.
         """
@@ -180,8 +166,12 @@ class TrainingText:
     def remove(self, shard: int) -> None:
         """Remove the text of a shard."""
         for kind in ("text", "raw"):
-            for side in SIDES:
-                (self._steps.scratch / file_name(kind, shard, side)).unlink(missing_ok=True)
+            for path in self._files(kind, shard):
+                path.unlink(missing_ok=True)
+
+    def _files(self, kind: str, shard: int) -> tuple[Path, Path]:
+        src, tgt = (self._steps.scratch / f"{numbered(kind, shard)}.{side}" for side in SIDES)
+        return src, tgt
 
     def _pieces(self, shard: int, taken: Mask, *, raw: bool = False) -> Iterator[Piece]:
         here = self._place(shard)
@@ -193,12 +183,11 @@ class TrainingText:
             copies[shares < self._case_copies / 2] = UPPER
         for chunk in self._shards[shard]:
             kind, columns = ("raw", slice(2, 4)) if raw and len(chunk.sizes) > 2 else ("text", slice(2))
-            src, tgt = (self._steps.scratch / file_name(kind, shard, side) for side in SIDES)
             src_start, tgt_start = chunk.starts[columns]
             src_size, tgt_size = chunk.sizes[columns]
             yield Piece(
                 shard=shard,
-                files=(src, tgt),
+                files=self._files(kind, shard),
                 starts=(src_start, tgt_start),
                 sizes=(src_size, tgt_size),
                 langs=self._langs,
@@ -228,7 +217,7 @@ class TrainingText:
 
     def _load_hashes(self, shard: int) -> tuple[slice, tuple[Hashes, Hashes]]:
         here = self._place(shard)
-        src, tgt = load_array(self._steps.scratch / hashes_name(shard), (2, here.stop - here.start))
+        src, tgt = load_array(self._steps.scratch / f"{numbered('hashes', shard)}.npy", (2, here.stop - here.start))
         return here, (src, tgt)
 
     def _place(self, shard: int) -> slice:

@@ -124,11 +124,7 @@ class PairSource:
     downloads: Downloads | None = None
 
     def fetch(self) -> None:
-        """Check that each local file can be read, then download the archives that are missing.
-
-        Raises:
-            DataError: something is not available.
-        """
+        """Check that each local file can be read, then download missing archives; raises DataError."""
         archives: dict[str, Archive] = {}
         for _, _, each in self._inputs():
             if isinstance(each, ArchiveMember):
@@ -147,10 +143,9 @@ class PairSource:
         return [{**entry, "part": origin.name, **each.describe()} for entry, origin, each in self._inputs()]
 
     def read_train(self, counts: Sequence[ReadCounts]) -> Iterator[tuple[int, Chunk]]:
-        """Read the training pairs, each chunk with the number of its origin, without the pairs for validation.
+        """Read the training pairs but those for validation, each chunk with the number of its origin.
 
-        Args:
-            counts: one for each origin.
+        `counts` has an entry for each origin.
         """
         position = 0
         for number, (origin, own) in enumerate(zip(self.train, counts, strict=True)):
@@ -222,12 +217,7 @@ def _checked(origin: Origin, counts: ReadCounts) -> Iterator[Chunk]:
 
 
 def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:
-    """An upper bound on the bytes that preparing takes, result included.
-
-    Args:
-        origins: all that is read; its files are here.
-        processed: whether text is normalised or tokenised.
-    """
+    """An upper bound on the bytes that preparing takes, result included, once all files are here."""
     needed = 0.0
     archives: dict[str, float] = {}  # those whose number of pairs is unknown
     for origin in origins:

@@ -65,19 +65,13 @@ class CleanChunk:
 def write_shard(
     steps: Steps, number: int, chunks: Iterable[tuple[CleanChunk, Chunk]], n_origins: int, *, keep_raw: bool
 ) -> dict[str, Any]:
-    """Write a shard and mark it as done.
+    """Write a shard of chunks, each with its processed text, and mark it as done; `keep_raw` keeps the original too.
 
-    Args:
-        steps: where to.
-        number: of the shard.
-        chunks: each with its processed text, to learn from.
-        n_origins: that pairs can come from.
-        keep_raw: keep the text as it was before processing, too.
     Returns:
         "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and rule.
     """
     kinds = ("text", "raw") if keep_raw else ("text",)
-    paths = [steps.scratch / file_name(kind, number, side) for kind in kinds for side in SIDES]
+    paths = [steps.scratch / f"{numbered(kind, number)}.{side}" for kind in kinds for side in SIDES]
     table: list[list[int]] = []
     hashes: list[tuple[Hashes, Hashes]] = []
     dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
@@ -90,24 +84,14 @@ def write_shard(
             table.append([chunk.origin, len(processed[0]), *map(len, contents)])
             hashes.append(chunk.hashes)
             dropped[chunk.origin].update(chunk.dropped)
-    path = steps.scratch / hashes_name(number)
+    path = steps.scratch / f"{numbered('hashes', number)}.npy"
     np.save(path, np.stack([np.concatenate(side) for side in zip(*hashes, strict=True)]))
-    return steps.finish(shard_name(number), {"chunks": table, "dropped": dropped}, [*paths, path])
+    return steps.finish(numbered("text", number), {"chunks": table, "dropped": dropped}, [*paths, path])
 
 
-def shard_name(number: int) -> str:
-    """The step that writes a shard's text."""
-    return f"text-{number:05d}"
-
-
-def file_name(kind: str, number: int, side: str) -> str:
-    """One side of a shard's "text", or of its "raw" text."""
-    return f"{kind}-{number:05d}.{side}"
-
-
-def hashes_name(number: int) -> str:
-    """The file of a shard's hashes: [2 sides, pairs]."""
-    return f"hashes-{number:05d}.npy"
+def numbered(kind: str, shard: int) -> str:
+    """A step or file of a shard: "text", "raw", "hashes" [2 sides, pairs] or "train"."""
+    return f"{kind}-{shard:05d}"
 
 
 def load_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -122,7 +106,6 @@ def load_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[Any]:
 
 
 def pick(chunk: Chunk, picked: Mask) -> Chunk:
-    """Select some of a chunk's pairs."""
     if picked.all():
         return chunk
     selectors = picked.tolist()
@@ -207,19 +190,12 @@ class EncodedChunk:
     n_title: int  # copies in title case that are kept, at the end
     unknown: int  # tokens that are <unk>, on both sides
 
-    @property
-    def n_pairs(self) -> int:
-        """Pairs and copies that are kept."""
-        return len(self.src_lengths)
 
-
-def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: PairsWithCopies) -> EncodedChunk:
+def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules, text: PairsWithCopies) -> EncodedChunk:
     """Encode a chunk with the vocabularies of both sides, and drop the pairs that the rules claim."""
     (src, src_lengths), (tgt, tgt_lengths) = vocabs[0].encode_flat(text.src), vocabs[1].encode_flat(text.tgt)
     n_pairs = len(text.src) - text.n_upper - text.n_title
-    too_long = unbalanced = np.zeros(len(src_lengths), np.bool_)
-    if rules is not None:
-        too_long, unbalanced = rules.claim(src_lengths, tgt_lengths)
+    too_long, unbalanced = rules.claim(src_lengths, tgt_lengths)
     keep = ~(too_long | unbalanced)
     if not keep.all():
         src, tgt = src[np.repeat(keep, src_lengths)], tgt[np.repeat(keep, tgt_lengths)]
@@ -240,13 +216,8 @@ def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules | None, text: P
 def encode_pieces(
     pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int
 ) -> Iterator[tuple[Piece, EncodedChunk]]:
-    """Read and encode pieces in parallel, in their order.
+    """Read and encode pieces in several processes, in their order, with the vocabularies in a folder.
 
-    Args:
-        pieces: what to encode.
-        folder: holds the vocabularies.
-        rules: what drops a pair for its length.
-        workers: processes; 1 does all the work in this one.
     Raises:
         ResumableError: a process was killed.
     """

@@ -1,8 +1,8 @@
 """Pairs from TMX, the XML format of translation memories, read as a stream.
 
-XML can be written to exhaust the reader's memory (entities that expand to many others), or to make it read files and
-addresses of the attacker's choice. So a file that declares entities is refused, the DTD that it names is never read,
-and an unknown entity is an error instead of a gap in the text.
+XML can exhaust the reader's memory (entities that expand to many others), or make it read files and addresses of the
+attacker's choice. So a file that declares entities is refused, the DTD that it names is never read, and an unknown
+entity is an error instead of a gap in the text.
 """
 
 import re

@@ -86,16 +86,13 @@ def train_vocab(
     byte_fallback: bool = False,
     mixed_scripts: bool = False,
 ) -> bytes:
-    """Learn a vocabulary; the same counts give the same bytes.
+    """Learn a vocabulary, as a serialised SentencePiece model; the same counts give the same bytes.
 
     Args:
-        counts: occurrences by word, of both languages together.
+        counts: occurrences by word.
         size: of the vocabulary, special tokens included; smaller if the text has fewer sub-words.
-        vocab_type: "bpe" or "unigram".
         byte_fallback: have a sub-word for each byte, so that no text is unknown.
         mixed_scripts: allow letters next to signs, so that each bracket of a tree, such as `(NP`, becomes one sub-word.
-    Returns:
-        A serialised SentencePiece model.
     Raises:
         DataError: there are no words, or the vocabulary has no room for any.
     """
@@ -141,14 +138,7 @@ def choose_left_out(counts: Mapping[str, int], size: int, *, byte_fallback: bool
     """Choose the characters that get no sub-word.
 
     All get one, unless they would take more than half of the vocabulary: then the rarest are left out, as far as
-    COVERAGE allows and `size` demands.
-
-    Args:
-        counts: occurrences by word.
-        size: sub-words of the vocabulary, special tokens included.
-        byte_fallback: whether bytes take a part of it.
-    Returns:
-        The characters, and their share of all characters of the text.
+    COVERAGE allows and `size` demands. Returns them and their share of all characters of the text.
     """
     room = max(size - N_SPECIAL_TOKENS - 1 - BYTES * byte_fallback, 0)  # 1 for the blank
     codes = np.frombuffer("".join(counts).encode("utf-32-le"), np.uint32)

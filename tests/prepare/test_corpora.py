@@ -5,8 +5,6 @@ on this machine, with addresses, sizes, hashes and counts of the table replaced 
 import gzip
 import hashlib
 import io
-import json
-import random
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,18 +14,18 @@ from typing import Any
 
 import pytest
 from loopback import Answer, Loopback
+from made_pairs import Pair, decoded, lines, make_pairs, src, tgt, write_pairs
 
 from aiayn_cli.app import main
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
 from aiayn_cli.corpora.named_corpora import CORPORA, find_corpus
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError, UsageError
-from aiayn_cli.prepare.pipeline import run_prepare
+from aiayn_cli.prepare.pipeline import PrepareResult, run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
-from aiayn_cli.text.vocab import Vocab
 
-Pair = tuple[str, str]
 SMALL: dict[str, Any] = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.0}
+SMALL_LINE = "--vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1"
 
 
 @pytest.fixture
@@ -36,33 +34,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make_pairs(n: int, seed: int) -> list[Pair]:
-    """Different pairs whose sides have as many words."""
-    rng = random.Random(seed)
-
-    def sentence(mark: str, n_words: int) -> str:
-        words = ["".join(rng.choices("abcdefghij", k=rng.randint(1, 4))) for _ in range(n_words)]
-        return " ".join([*words, mark])
-
-    lengths = [rng.randint(3, 9) for _ in range(n)]
-    return [(sentence(f"s{i}x{seed}", k), sentence(f"t{i}x{seed}", k)) for i, k in enumerate(lengths)]
-
-
-def lines(records: Iterable[str]) -> bytes:
-    return "".join(f"{record}\n" for record in records).encode()
-
-
 def sgml(records: Iterable[str], kind: str) -> bytes:
     segments = "".join(f'<seg id="{i}">{record}</seg>\n' for i, record in enumerate(records, start=1))
     return f'<{kind} setid="test" srclang="any">\n<doc docid="d1">\n<p>\n{segments}</p>\n</doc>\n</{kind}>\n'.encode()
-
-
-def src(pairs: Sequence[Pair]) -> list[str]:
-    return [pair[0] for pair in pairs]
-
-
-def tgt(pairs: Sequence[Pair]) -> list[str]:
-    return [pair[1] for pair in pairs]
 
 
 def pack(file: str, members: Mapping[str, bytes]) -> bytes:
@@ -82,6 +56,10 @@ def pack(file: str, members: Mapping[str, bytes]) -> bytes:
         (content,) = members.values()
         return gzip.compress(content)
     return body.getvalue()
+
+
+def prepare(corpus: str, **options: Any) -> PrepareResult:
+    return run_prepare(PrepareOptions(corpus=corpus, settings=SMALL, workers=1, **options))
 
 
 def with_archives(corpus: Corpus, change: Callable[[Archive], Archive]) -> Corpus:
@@ -117,13 +95,6 @@ def put_on(server: Loopback, monkeypatch: pytest.MonkeyPatch, name: str, archive
     corpus = with_archives(CORPORA[name], here_instead)
     monkeypatch.setitem(CORPORA, name, corpus)
     return corpus
-
-
-def decoded(data: PreparedData, split: str) -> list[Pair]:
-    store = getattr(data, split)
-    vocab = Vocab.load(data.vocab_path)
-    sides = [[store.pair(i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
-    return list(zip(*map(vocab.decode, sides), strict=True))
 
 
 EUROPARL, CRAWL, NEWS = make_pairs(120, 1), make_pairs(90, 2), make_pairs(60, 3)
@@ -180,18 +151,7 @@ def test_wmt14_from_its_name_to_training_ready_data(
 ) -> None:
     archives = wmt14_archives()
     put_on(server, monkeypatch, "wmt14-en-de", archives)
-    line = [
-        "prepare",
-        "wmt14-en-de",
-        "--vocab-size",
-        "90",
-        "--max-ratio",
-        "9",
-        "--set",
-        "data.case_copies=0",
-        "--workers",
-        "1",
-    ]
+    line = f"prepare wmt14-en-de {SMALL_LINE}".split()
     assert main(line) == 0
     out, err = capsys.readouterr()
     assert out.startswith("prepared/wmt14-en-de (en-de), ")
@@ -238,7 +198,7 @@ def test_the_other_direction_scores_against_its_own_references(
     here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
-    result = run_prepare(PrepareOptions(corpus="wmt14-de-en", settings=SMALL, workers=1))
+    result = prepare("wmt14-de-en")
     data = PreparedData.load(result.out)
     assert (str(result.out), result.langs) == ("prepared/wmt14-de-en", "de-en")
     assert decoded(data, "train")[:120] == [(t, s) for s, t in EUROPARL]
@@ -255,11 +215,11 @@ def test_a_download_that_broke_off_goes_on_in_the_next_call(
     path = "/wmt13-training-parallel-commoncrawl.tgz"
     server.put(path, Answer(body, cut_after=1_000), Answer(status=404))
     with pytest.raises(DataError, match=r"commoncrawl\.tgz cannot be downloaded"):
-        run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1))
+        prepare("wmt14-en-de")
     assert not Path("prepared/wmt14-en-de").exists()
     server.put(path, body)
     server.asked.clear()
-    run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1))
+    prepare("wmt14-en-de")
     assert server.ranges(path) == ["bytes=1000-"]
     assert "/wmt13-training-parallel-europarl-v7.tgz" not in [asked for asked, _ in server.asked]
 
@@ -272,26 +232,7 @@ def test_archives_at_hand_make_the_network_needless(
     Path("hand").mkdir()
     for file, body in archives.items():
         Path("hand", file).write_bytes(body)
-    assert (
-        main(
-            [
-                "prepare",
-                "wmt14-en-de",
-                "--vocab-size",
-                "90",
-                "--max-ratio",
-                "9",
-                "--set",
-                "data.case_copies=0",
-                "--workers",
-                "1",
-                "--from",
-                "hand",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    assert main(f"prepare wmt14-en-de {SMALL_LINE} --from hand --quiet".split()) == 0
     assert server.asked == []
     assert not Path("prepared/.downloads").exists()
 
@@ -303,7 +244,7 @@ def test_each_hundredth_pair_is_for_validation_as_fairseq_has_it(
     v12 = {f"training/news-commentary-v12.de-en.{lang}": lines(side(NEWS)) for lang, side in (("en", src), ("de", tgt))}
     archives["wmt17-training-parallel-nc-v12.tgz"] = pack(".tgz", v12)
     put_on(server, monkeypatch, "wmt14-en-de", archives)
-    result = run_prepare(PrepareOptions(corpus="wmt14-en-de", like="fairseq", settings=SMALL, workers=1))
+    result = prepare("wmt14-en-de", like="fairseq")
     data = PreparedData.load(result.out)
     assert str(result.out) == "prepared/wmt14-en-de-fairseq"
     all_pairs = [("", "nothing"), *EUROPARL, ("nothing", ""), *CRAWL, *NEWS]
@@ -332,7 +273,7 @@ def test_iwslt14_skips_lines_about_talks_and_joins_its_tests(
         members[f"de-en/IWSLT14.{name}.de-en.de.xml"] = sgml(src(pairs), "srcset")
         members[f"de-en/IWSLT14.{name}.de-en.en.xml"] = sgml(tgt(pairs), "refset")
     put_on(server, monkeypatch, "iwslt14-de-en", {"iwslt14-de-en.tgz": pack(".tgz", members)})
-    result = run_prepare(PrepareOptions(corpus="iwslt14-de-en", settings=SMALL, workers=1))
+    result = prepare("iwslt14-de-en")
     data = PreparedData.load(result.out)
     text = [("ein Titel t", "a title t"), *talks]
     assert decoded(data, "valid") == text[22::23]
@@ -368,7 +309,7 @@ def test_each_named_corpus_gives_the_pairs_of_its_parts(
     text: dict[tuple[str, str], list[Pair]] = {}
     members = made_members(find_corpus(name, like=like), text)
     put_on(server, monkeypatch, name, {file: pack(file, content) for file, content in members.items()})
-    result = run_prepare(PrepareOptions(corpus=name, like=like, settings=SMALL, workers=1))
+    result = prepare(name, like=like)
     data = PreparedData.load(result.out)
     corpus = find_corpus(name, like=like)
     expected = {
@@ -401,7 +342,7 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     server.put("http://object.pouta.csc.fi/OPUS-Books/v1/moses/de-en.txt.zip", body)
     monkeypatch.setattr("aiayn_cli.corpora.archive_urls._OPUS", "http://object.pouta.csc.fi")
     monkeypatch.setenv("http_proxy", server.url)
-    line = "prepare opus:Books/v1 --langs en-de --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1"
+    line = f"prepare opus:Books/v1 --langs en-de {SMALL_LINE}"
     assert main(line.split()) == 0
     err = capsys.readouterr().err
     sha256 = hashlib.sha256(body).hexdigest()
@@ -414,24 +355,7 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     assert main(line.split()) == 0
     assert len(server.asked) == 1
     Path("mine.yaml").write_text("data:\n  corpus: opus:Books/v1\n  vocab_size: 90\n")
-    assert (
-        main(
-            [
-                "prepare",
-                "--recipe",
-                "mine.yaml",
-                "--langs",
-                "de-en",
-                "--max-ratio",
-                "9",
-                "--set",
-                "data.case_copies=0",
-                "--workers",
-                "1",
-            ]
-        )
-        == 0
-    )
+    assert main(f"prepare --recipe mine.yaml --langs de-en {SMALL_LINE}".split()) == 0
     assert PreparedData.load(Path("prepared/opus-Books-v1-de-en")).tgt_lang == "en"
 
 
@@ -453,13 +377,13 @@ def test_the_same_members_in_another_container_are_the_same_data(
         return replace(archive, urls=archive.urls[:1], instead=stand_in)
 
     monkeypatch.setitem(CORPORA, "wmt14-en-de", with_archives(corpus, gone))
-    run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1))
+    prepare("wmt14-en-de")
     data = PreparedData.load(Path("prepared/wmt14-en-de"))
     assert decoded(data, "test") == TEST
     entry = data.manifest["inputs"][-1]
     assert entry["read"] == {"file": "wmt19-dev.zip", "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     assert entry["sha256"] == hashlib.sha256(archives["wmt19-dev.tgz"]).hexdigest()
-    assert run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, workers=1)).done_before
+    assert prepare("wmt14-en-de").done_before
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -478,18 +402,12 @@ def test_text_that_is_not_what_is_known_of_it_is_remarked_on(
         test=(replace(test, pairs=12, md5={"de": good_md5}),),
     )
     monkeypatch.setitem(CORPORA, "multi30k-en-de", known)
-    run_prepare(PrepareOptions(corpus="multi30k-en-de", settings=SMALL, workers=1))
+    prepare("multi30k-en-de")
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert warnings == [
         "warning: test_2016_flickr is not exactly the text that others score on",
         f"warning: train has 52 pairs, but {'53' if exact else 'about 60'} were expected",
     ]
-
-
-def test_the_table_and_the_list_agree_with_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prepare", "--list", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)["corpora"]
-    assert [corpus["name"] for corpus in listed] == list(CORPORA)
 
 
 def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
@@ -500,7 +418,7 @@ def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
     train = members["multi30k-train.de.gz"]
     train[""] = train[""].replace(b" t7x", b" t7\xff", 1)
     put_on(server, monkeypatch, "multi30k-en-de", {f: pack(f, m) for f, m in members.items()})
-    result = run_prepare(PrepareOptions(corpus="multi30k-en-de", settings=SMALL, workers=1))
+    result = prepare("multi30k-en-de")
     pairs = text["train", "train"]
     assert decoded(PreparedData.load(result.out), "train") == pairs[:7] + pairs[8:]
     assert result.dropped["bad_bytes"] == 1
@@ -511,13 +429,6 @@ def test_bad_bytes_in_a_corpus_drop_their_pair_unless_told_otherwise(
 
 
 # ---- corpora and files together
-
-
-def write(name: str, pairs: Sequence[Pair]) -> tuple[Path, Path]:
-    paths = Path(f"{name}.en"), Path(f"{name}.de")
-    paths[0].write_bytes(lines(src(pairs)))
-    paths[1].write_bytes(lines(tgt(pairs)))
-    return paths
 
 
 def tmx(pairs: Sequence[Pair]) -> str:
@@ -535,13 +446,13 @@ def test_corpora_and_files_of_all_kinds_are_read_one_after_the_other(
         members = made_members(CORPORA[name], text)
         put_on(server, monkeypatch, name, {file: pack(file, content) for file, content in members.items()})
     plain, table, memory, test = (make_pairs(n, n) for n in (31, 32, 33, 34))
-    write("plain", plain)
-    write("t", test)
+    write_pairs(Path(), "plain", plain)
+    write_pairs(Path(), "t", test)
     Path("table.tsv").write_text("".join(f"{i}\t{t}\t{s}\n" for i, (s, t) in enumerate(table)))
     Path("memory.tmx").write_text(tmx(memory))
     line = (
         "prepare multi30k-en-de+tatoeba-en-de --train plain.en plain.de --tsv table.tsv --tsv-columns 3 2 "
-        "--tmx memory.tmx --test t.en t.de --out out --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1"
+        f"--tmx memory.tmx --test t.en t.de --out out {SMALL_LINE}"
     )
     assert main(line.split()) == 0
     data = PreparedData.load(Path("out"))
@@ -570,11 +481,14 @@ def test_tsv_and_tmx_alone_need_their_languages(here: Path) -> None:
 
 def test_a_weight_takes_pairs_several_times(here: Path) -> None:
     first, second, third = make_pairs(40, 1), make_pairs(30, 2), make_pairs(20, 3)
-    files = [write("a", [*first, ("", "blank")]), write("b", [*second, first[3], ("x " * 99, "y " * 99)])]
+    files = [
+        write_pairs(Path(), "a", [*first, ("", "blank")]),
+        write_pairs(Path(), "b", [*second, first[3], ("x " * 99, "y " * 99)]),
+    ]
     Path("c.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in third))
     options: dict[str, Any] = {
-        "train": files, "tsv": [Path("c.tsv")], "valid": write("v", VALID), "langs": "en-de", "out": Path("out"),
-        "settings": {**SMALL, "max_length": 60},
+        "train": [a, b], "tsv": [Path("c.tsv")], "valid": write_pairs(Path(), "v", VALID), "langs": "en-de",
+        "out": Path("out"), "settings": {**SMALL, "max_length": 60},
     }  # fmt: skip
     result = run_prepare(PrepareOptions(**options, weights={"b.en": 3, "c.tsv": 2}))
     data = PreparedData.load(Path("out"))
@@ -591,7 +505,7 @@ def test_a_weight_is_given_to_a_corpus_or_to_a_part_of_one(
     here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on(server, monkeypatch, "wmt14-en-de", wmt14_archives())
-    line = "prepare wmt14-en-de --vocab-size 90 --max-ratio 9 --set data.case_copies=0 --workers 1 --out"
+    line = f"prepare wmt14-en-de {SMALL_LINE} --out"
     assert main([*line.split(), "part", "--weight", "commoncrawl=2"]) == 0
     assert PreparedData.load(Path("part")).manifest["splits"]["train"]["copies"] == 90
     assert main([*line.split(), "whole", "--weight", "wmt14-en-de=2"]) == 0

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -15,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_pairs import Pair, decoded, make_pairs, write_pairs
 
 from aiayn_cli import processes as parallel
 from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.prepare import formats, pipeline, selection, sources
 from aiayn_cli.prepare.pipeline import PrepareResult, run_prepare
@@ -27,30 +26,7 @@ from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
 
-Pair = tuple[str, str]
-
-LETTERS = "abcdefghij"
-
-
-def sentence(rng: random.Random, n_words: int) -> str:
-    return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 4))) for _ in range(n_words))
-
-
-def make_pairs(n: int, seed: int) -> list[Pair]:
-    """Different pairs whose sides have as many words."""
-    rng = random.Random(seed)
-    lengths = [rng.randint(3, 9) for _ in range(n)]
-    return [(f"{sentence(rng, k)} s{i}x{seed}", f"{sentence(rng, k)} t{i}x{seed}") for i, k in enumerate(lengths)]
-
-
 TRAIN, VALID, TEST = make_pairs(300, 1), make_pairs(20, 2), make_pairs(30, 3)
-
-
-def write(folder: Path, name: str, pairs: Sequence[Pair]) -> tuple[Path, Path]:
-    paths = folder / f"{name}.en", folder / f"{name}.de"
-    for path, side in zip(paths, zip(*pairs, strict=True) if pairs else ((), ()), strict=True):
-        path.write_bytes("".join(f"{record}\n" for record in side).encode())
-    return paths
 
 
 @pytest.fixture
@@ -64,20 +40,13 @@ def prepare(here: Path, pairs: Sequence[Pair] = TRAIN, **options: Any) -> Prepar
     settings = {"max_ratio": 9.0, "case_copies": 0.0} | ({} if "vocab" in options else {"vocab_size": 90})
     settings |= options.pop("settings", {})
     defaults: dict[str, Any] = {
-        "train": [write(here, "train", pairs)],
-        "valid": write(here, "v", VALID),
-        "test": write(here, "t", TEST),
+        "train": [write_pairs(here, "train", pairs)],
+        "valid": write_pairs(here, "v", VALID),
+        "test": write_pairs(here, "t", TEST),
         "langs": "en-de",
         "out": here / "out",
     }
     return run_prepare(PrepareOptions(settings=settings, **(defaults | options)))
-
-
-def decoded(data: PreparedData, store: TokenStore | None) -> list[Pair]:
-    assert store is not None
-    vocab = Vocab.load(data.vocab_path)
-    sides = [[store.pair(i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
-    return list(zip(*map(vocab.decode, sides), strict=True))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -87,9 +56,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_pair_comes_out_in_order_in_each_split(here: Path) -> None:
     result = prepare(here)
     data = PreparedData.load(here / "out")
-    assert decoded(data, data.train) == TRAIN
-    assert decoded(data, data.valid) == VALID
-    assert decoded(data, data.test) == TEST
+    assert decoded(data, "train") == TRAIN
+    assert decoded(data, "valid") == VALID
+    assert decoded(data, "test") == TEST
     assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == VALID
     assert list(zip(data.test_src_text(), data.test_tgt_text(), strict=True)) == TEST
     assert (result.pairs_read, result.pairs_kept, result.valid_pairs, result.test_pairs) == (300, 300, 20, 30)
@@ -100,13 +69,13 @@ def test_every_pair_comes_out_in_order_in_each_split(here: Path) -> None:
 
 
 def test_several_training_files_are_read_one_after_the_other_plain_or_compressed(here: Path) -> None:
-    first = write(here, "first", TRAIN[:170])
-    second = write(here, "second", TRAIN[170:])
+    first = write_pairs(here, "first", TRAIN[:170])
+    second = write_pairs(here, "second", TRAIN[170:])
     packed = second[0].with_suffix(".en.gz"), second[1]
     packed[0].write_bytes(gzip.compress(second[0].read_bytes()))
     prepare(here, train=[first, packed])
     data = PreparedData.load(here / "out")
-    assert decoded(data, data.train) == TRAIN
+    assert decoded(data, "train") == TRAIN
 
 
 def test_each_rule_has_its_count_in_result_and_manifest(here: Path) -> None:
@@ -134,7 +103,7 @@ def test_each_rule_has_its_count_in_result_and_manifest(here: Path) -> None:
     assert result.dropped == expected
     assert (result.pairs_read, result.pairs_kept) == (312, 300)
     data = PreparedData.load(here / "out")
-    assert decoded(data, data.train) == TRAIN
+    assert decoded(data, "train") == TRAIN
     assert data.manifest["splits"]["train"]["dropped"] == expected
     assert data.manifest["splits"]["train"]["pairs_read"] == 312
 
@@ -158,7 +127,7 @@ def test_rules_can_be_turned_off(here: Path) -> None:
 
 def test_validation_and_test_text_is_kept_whole_whatever_the_rules(here: Path) -> None:
     odd = [("", "blank source"), ("a " * 500, "b"), ("same", "same"), ("same", "same")]
-    result = prepare(here, valid=write(here, "odd", odd))
+    result = prepare(here, valid=write_pairs(here, "odd", odd))
     data = PreparedData.load(here / "out")
     assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == odd
     assert data.valid is not None
@@ -171,11 +140,11 @@ def test_characters_that_end_lines_elsewhere_are_counted(here: Path) -> None:
     result = prepare(here, train)
     assert result.mapped_characters == 3
     data = PreparedData.load(here / "out")
-    assert decoded(data, data.train)[-1] == ("a b c", "d e f")
+    assert decoded(data, "train")[-1] == ("a b c", "d e f")
 
 
 def test_bad_bytes_stop_by_default_and_leave_nothing(here: Path) -> None:
-    files = write(here, "bad", TRAIN)
+    files = write_pairs(here, "bad", TRAIN)
     files[1].write_bytes(files[1].read_bytes().replace(b" t41x1", b" t41x1\xff"))
     with pytest.raises(DataError, match=r"bad\.de:42: byte .* of the line \(0xFF\) is not UTF-8"):
         prepare(here, train=[files])
@@ -184,12 +153,12 @@ def test_bad_bytes_stop_by_default_and_leave_nothing(here: Path) -> None:
 
 
 def test_bad_bytes_can_drop_exactly_their_pair(here: Path) -> None:
-    files = write(here, "bad", TRAIN)
+    files = write_pairs(here, "bad", TRAIN)
     files[1].write_bytes(files[1].read_bytes().replace(b" t41x1", b" t41x1\xff"))
     result = prepare(here, train=[files], settings={"on_bad_bytes": "drop"})
     assert result.dropped["bad_bytes"] == 1
     data = PreparedData.load(here / "out")
-    assert decoded(data, data.train) == TRAIN[:41] + TRAIN[42:]
+    assert decoded(data, "train") == TRAIN[:41] + TRAIN[42:]
 
 
 def test_without_validation_text_some_pairs_are_held_out_and_named(
@@ -198,22 +167,14 @@ def test_without_validation_text_some_pairs_are_held_out_and_named(
     result = prepare(here, valid=None)
     assert "no validation text given: 15 training pairs are held out for it" in capsys.readouterr().err
     data = PreparedData.load(here / "out")
-    held_out = decoded(data, data.valid)
+    held_out = decoded(data, "valid")
     assert (len(held_out), result.held_out, result.valid_pairs, result.pairs_kept) == (15, 15, 15, 285)
-    assert sorted([*held_out, *decoded(data, data.train)]) == sorted(TRAIN)
+    assert sorted([*held_out, *decoded(data, "train")]) == sorted(TRAIN)
     assert data.manifest["splits"]["valid"]["held_out_of"] == {"split": "train", "seed": 1}
 
 
-def test_the_seed_chooses_what_is_held_out(here: Path) -> None:
-    held_out = []
-    for seed in (1, 2):
-        prepare(here, valid=None, out=here / str(seed), settings={"seed": seed})
-        held_out.append(set(PreparedData.load(here / str(seed)).valid_src_text()))
-    assert held_out[0] != held_out[1]
-
-
 def test_the_vocabulary_knows_nothing_of_validation_and_test_text(here: Path) -> None:
-    prepare(here, valid=write(here, "odd", [("漢字", "a")]), test=None)
+    prepare(here, valid=write_pairs(here, "odd", [("漢字", "a")]), test=None)
     data = PreparedData.load(here / "out")
     assert Vocab.load(data.vocab_path).decode(Vocab.load(data.vocab_path).encode(["漢字"])) == ["\u2047"]
     assert data.manifest["splits"]["valid"]["unknown_tokens"] == 1
@@ -288,13 +249,6 @@ def test_a_folder_of_something_else_is_never_overwritten(here: Path) -> None:
     assert contents(here / "out") == {"thesis.tex": b"ten years of work"}
 
 
-def test_damaged_data_is_not_taken_for_finished(here: Path) -> None:
-    prepare(here)
-    (here / "out" / "train-00000.src.npy").unlink()
-    with pytest.raises(DataError, match=r"train-00000\.src\.npy is missing"):
-        prepare(here)
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -339,27 +293,21 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "SHARD_CHUNKS", 4)
 
 
-@pytest.mark.parametrize("valid", ["given", "held-out"])
-def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(
-    here: Path, small_parts: None, valid: str
-) -> None:
+def test_killed_at_any_moment_the_same_call_finishes_with_the_same_bytes(here: Path, small_parts: None) -> None:
     settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
-    given = {} if valid == "given" else {"valid": None}
-    prepare(here, out=here / "undisturbed", settings=settings, **given)
-    # Each call writes two markers more than the one before: of the plan, 4 parts of text, the end of reading, the
-    # selection, the vocabulary and 4 shards.
+    prepare(here, out=here / "undisturbed", settings=settings, valid=None)
+    # Each call writes two markers more than the one before: of the plan, 4 shards of text, the end of reading, the
+    # selection, the vocabulary and 4 shards of token ids.
     kills = 0
-    while run_killed(here, "write_whole", 3, valid) == -signal.SIGKILL:
+    while run_killed(here, "write_whole", 3, "held-out") == -signal.SIGKILL:
         kills += 1
         assert not (here / "out").exists()
     assert kills >= 5
     assert contents(here / "out") == contents(here / "undisturbed")
 
 
-@pytest.mark.parametrize("moment", ["prepare_folder", "write_manifest", "remove_leftovers"])
-def test_killed_at_the_start_or_the_end_too(
-    here: Path, small_parts: None, moment: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("moment", ["write_manifest", "remove_leftovers"])
+def test_killed_at_the_end_too(here: Path, small_parts: None, moment: str, capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"vocab_size": 90, "max_ratio": 9.0, "case_copies": 0.2}
     prepare(here, out=here / "undisturbed", settings=settings)
     assert run_killed(here, moment, 1, "given") == -signal.SIGKILL
@@ -389,12 +337,12 @@ def interrupt(*arguments: object, **options: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_after_other_settings_or_other_text_it_starts_over(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for pairs, settings in ((TRAIN, {"vocab_size": 80}), (TRAIN[:250], {"vocab_size": 90})):
+def test_after_other_settings_text_or_languages_it_starts_over(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pairs, langs, vocab_size in ((TRAIN, "en-de", 80), (TRAIN[:250], "en-de", 90), (TRAIN, "en-nl", 90)):
         with monkeypatch.context() as patch:
             patch.setattr(pipeline, "train_vocab", interrupt)
             with pytest.raises(KeyboardInterrupt):
-                prepare(here, pairs, settings=settings)
+                prepare(here, pairs, langs=langs, settings={"vocab_size": vocab_size})
     prepare(here)
     prepare(here, out=here / "undisturbed")
     assert contents(here / "out") == contents(here / "undisturbed")
@@ -403,7 +351,7 @@ def test_after_other_settings_or_other_text_it_starts_over(here: Path, monkeypat
 def test_the_sides_can_have_vocabularies_of_their_own(here: Path) -> None:
     pairs = [(src, tgt.translate(str.maketrans("abcdefghij", "klmnopqrst"))) for src, tgt in TRAIN]
     settings = {"separate_vocabs": True, "vocab_size": 60}
-    result = prepare(here, pairs, valid=write(here, "v2", pairs[:5]), settings=settings | {"drop_overlap": False})
+    result = prepare(here, pairs, valid=write_pairs(here, "v2", pairs[:5]), settings=settings | {"drop_overlap": False})
     data = PreparedData.load(here / "out")
     src, tgt = load_vocabs(here / "out")
     assert data.separate_vocabs
@@ -416,7 +364,7 @@ def test_the_sides_can_have_vocabularies_of_their_own(here: Path) -> None:
         assert tgt.decode([pair[1].tolist() for pair in ids]) == [pair[1] for pair in expected]
     assert result.unknown_tokens == 0
     assert not {"k", "l", "m"} & set("".join(src.pieces(range(4, 60))))
-    prepare(here, pairs, vocab=here / "out", out=here / "again", valid=write(here, "v2", pairs[:5]))
+    prepare(here, pairs, vocab=here / "out", out=here / "again", valid=write_pairs(here, "v2", pairs[:5]))
     assert PreparedData.load(here / "again").vocab_sha256 == data.vocab_sha256
 
 
@@ -426,7 +374,7 @@ def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: 
     pairs = [(f"\u201c{src}\u201d, {src}", f"{tgt}.") for src, tgt in TRAIN]
     settings = {"normalise_punctuation": True, "moses_tokenise": True, "max_ratio": 50.0}
     for out, workers in (("one", 1), ("two", 2)):
-        prepare(here, pairs, valid=None, test=write(here, "t7", pairs[:7]), settings=settings, out=here / out,
+        prepare(here, pairs, valid=None, test=write_pairs(here, "t7", pairs[:7]), settings=settings, out=here / out,
                 workers=workers)  # fmt: skip
     assert contents(here / "one") == contents(here / "two")
     data = PreparedData.load(here / "one")
@@ -435,8 +383,8 @@ def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: 
     assert set(held_out) <= set(pairs)  # scored text stays raw
     assert data.test_src_text() == [src for src, _ in pairs[:7]]
     processed = [(f'" {src} , " {src}', f"{tgt} .") for src, tgt in TRAIN]
-    assert decoded(data, data.test) == processed[:7]
-    assert sorted(decoded(data, data.train) + decoded(data, data.valid)) == sorted(processed[7:])
+    assert decoded(data, "test") == processed[:7]
+    assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(processed[7:])
 
 
 def test_a_vocabulary_can_be_used_again(here: Path) -> None:
@@ -447,6 +395,8 @@ def test_a_vocabulary_can_be_used_again(here: Path) -> None:
         data = PreparedData.load(here / f"second{n}")
         assert data.vocab_path.read_bytes() == (here / "first" / "vocab.model").read_bytes()
         assert data.manifest["settings"]["vocab_sha256"] == data.vocab_sha256
+    result = prepare(here, [*TRAIN, ("漢字 abc", "bcd 漢 c")], out=here / "third", vocab=here / "first")
+    assert result.unknown_tokens == 2
 
 
 def test_a_vocabulary_of_something_else_is_refused(here: Path) -> None:
@@ -458,25 +408,13 @@ def test_a_vocabulary_of_something_else_is_refused(here: Path) -> None:
     assert not (here / "out").exists()
 
 
-def test_unknown_tokens_of_a_vocabulary_made_elsewhere_are_counted(here: Path) -> None:
-    prepare(here, out=here / "first")
-    result = prepare(here, [*TRAIN, ("漢字 abc", "bcd 漢 c")], out=here / "second", vocab=here / "first")
-    assert result.unknown_tokens == 2
-
-
-def test_a_vocabulary_larger_than_the_text_allows_is_clamped_with_a_notice(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = prepare(here, settings={"vocab_size": 50_000})
-    assert result.vocab_size < 5_000
-    wanted = f"the text has only {result.vocab_size:,} sub-words, so the vocabulary has that many, not 50,000"
+def test_a_vocabulary_too_large_for_the_text_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = prepare(here, out=here / "50000", settings={"vocab_size": 50_000}).vocab_size
+    wanted = f"the text has only {size:,} sub-words, so the vocabulary has that many, not 50,000"
     assert wanted in capsys.readouterr().err
-
-
-def test_a_vocabulary_large_for_the_text_is_remarked_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prepare(here, settings={"vocab_size": 101})
+    prepare(here, out=here / "101", settings={"vocab_size": 101})
     assert "101 sub-words are many for 300 pairs; fewer may do better (--vocab-size)" in capsys.readouterr().err
-    prepare(here, out=here / "other", settings={"vocab_size": 100})
+    prepare(here, out=here / "100", settings={"vocab_size": 100})
     assert "many for" not in capsys.readouterr().err
 
 
@@ -517,7 +455,7 @@ def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch
 @pytest.mark.parametrize("split", ["valid", "test"])
 def test_empty_validation_or_test_files_are_refused(here: Path, split: str) -> None:
     with pytest.raises(DataError, match=f"the {split} files hold no pair") as caught:
-        prepare(here, TRAIN, **{split: write(here, "empty", [])})
+        prepare(here, TRAIN, **{split: write_pairs(here, "empty", [])})
     assert caught.value.hint == f"leave out --{split}, or give other files"
 
 
@@ -528,16 +466,15 @@ def test_one_pair_cannot_be_trained_and_validated_on(here: Path) -> None:
 
 
 def test_unequal_files_stop_with_both_counts(here: Path) -> None:
-    files = write(here, "short", TRAIN)
+    files = write_pairs(here, "short", TRAIN)
     files[1].write_bytes(b"one\ntwo\n")
     with pytest.raises(DataError, match=r"short\.en has 300 records, but .*short\.de has 2"):
         prepare(here, train=[files])
     assert not (here / "out").exists()
 
 
-@pytest.mark.parametrize("rerun", [False, True])
 def test_the_demo_needs_nothing_but_its_name(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rerun: bool
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from aiayn_cli.corpora.demo_corpus import DemoCorpus
     from aiayn_cli.prepare import plan
@@ -554,13 +491,12 @@ def test_the_demo_needs_nothing_but_its_name(
     assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
     assert (result.pairs_read, result.valid_pairs, result.test_pairs) == (6_100, 20, 30)
     data = PreparedData.load(result.out)
-    assert decoded(data, data.valid) == VALID
+    assert decoded(data, "valid") == VALID
     assert data.manifest["corpus"] == "demo"
-    if rerun:
-        assert run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4})).done_before
-        with pytest.raises(DataError, match=r"seed 4 and not 5"):
-            run_prepare(PrepareOptions(corpus="demo", settings={"seed": 5}))
-    assert set(seeds) <= {4, 5}
+    assert run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4})).done_before
+    with pytest.raises(DataError, match=r"seed 4 and not 5"):
+        run_prepare(PrepareOptions(corpus="demo", settings={"seed": 5}))
+    assert seeds == [4, 4, 5]
 
 
 def test_a_recipe_gives_what_the_user_does_not(here: Path) -> None:
@@ -576,7 +512,7 @@ def test_without_recipe_the_defaults_and_the_languages_name_the_result(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = run_prepare(
-        PrepareOptions(train=[write(here, "train", TRAIN)], valid=write(here, "v", VALID), langs="en-de")
+        PrepareOptions(train=[write_pairs(here, "train", TRAIN)], valid=write_pairs(here, "v", VALID), langs="en-de")
     )
     assert result.out == Path("prepared/en-de")
     assert "writing to prepared/en-de (--out chooses another folder)" in capsys.readouterr().err
@@ -597,11 +533,10 @@ FILES = (Path("a.en"), Path("a.de"))
 @pytest.mark.parametrize(
     ("options", "error", "problem"),
     [
-        ({}, UsageError, "nothing to prepare"),
         ({"corpus": "demo", "langs": "de-en"}, UsageError, "--langs is de-en, but demo is en-de"),
         ({"corpus": "demo+multi30k-en-fr"}, UsageError, "demo is en-de, but multi30k-en-fr is en-fr"),
         ({"corpus": "demo", "like": "paper"}, UsageError, "--like paper is not known for demo"),
-        ({"corpus": "demo", "tmx": [Path("a.tmx")]}, DataError, "a.tmx does not exist"),
+        ({"corpus": "multi30k-en-de", "tmx": [Path("a.tmx")]}, DataError, "a.tmx does not exist"),
         ({"tsv": [Path("a.tsv")], "langs": "en-de"}, DataError, "a.tsv does not exist"),
         ({"tsv": [Path("a.tsv")]}, UsageError, "--tsv without --langs"),
         ({"train": [FILES], "langs": "en-de", "like": "paper"}, UsageError, "--like without a corpus"),
@@ -612,13 +547,7 @@ FILES = (Path("a.en"), Path("a.de"))
             UsageError,
             "--tsv-columns is 0 1, but must be two columns from 1 on",
         ),
-        (
-            {"train": [FILES], "langs": "en-de", "weights": {"a.e": 2}},
-            UsageError,
-            "--weight a.e=2: nothing of that name is read",
-        ),
         ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid without --train"),
-        ({"train": [FILES]}, UsageError, "--train without --langs"),
         ({"train": [FILES], "langs": "en"}, UsageError, "--langs is 'en', but must be source-target"),
         ({"train": [FILES], "langs": "en-de", "workers": 0}, UsageError, "--workers is 0, but must be at least 1"),
         (
@@ -626,13 +555,6 @@ FILES = (Path("a.en"), Path("a.de"))
             UsageError,
             "--vocab and --vocab-size together",
         ),
-        ({"corpus": "dmo"}, DataError, "unknown corpus 'dmo'"),
-        (
-            {"corpus": "demo", "settings": {"max_ratio": 0.5}},
-            UsageError,
-            "--max-ratio is 0.5, but must be at least 1.0",
-        ),
-        ({"train": [FILES], "langs": "en-de"}, DataError, "a.en does not exist"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -661,27 +583,9 @@ def test_the_result_prints_itself_as_a_table(here: Path) -> None:
 
 
 def test_a_file_that_is_given_twice_is_counted_twice(here: Path) -> None:
-    files = write(here, "train", TRAIN)
+    files = write_pairs(here, "train", TRAIN)
     result = prepare(here, train=[files, files], settings={"dedupe": False})
     assert result.origins == ((str(files[0]), 300, 300),) * 2
-
-
-def test_languages_are_a_part_of_the_plan_that_is_gone_on_with(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    units = "".join(
-        f'<tu><tuv xml:lang="en"><seg>{src}</seg></tuv><tuv xml:lang="de"><seg>{tgt}</seg></tuv>'
-        f'<tuv xml:lang="fr"><seg>french {i}</seg></tuv></tu>'
-        for i, (src, tgt) in enumerate(TRAIN)
-    )
-    (here / "m.tmx").write_text(f"<tmx><body>{units}</body></tmx>", encoding="utf-8")
-    options: dict[str, Any] = {"train": (), "tmx": [here / "m.tmx"]}
-    with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_select", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(here, **options)
-    prepare(here, **options, langs="en-fr")
-    vocab = Vocab.load(here / "out" / "vocab.model")
-    _, ids = PreparedData.load(here / "out").train.pair(0)
-    assert vocab.decode([ids.tolist()]) == ["french 0"]
 
 
 def test_a_kill_between_the_manifest_and_the_name_changes_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -699,7 +603,7 @@ def test_a_kill_between_the_manifest_and_the_name_changes_nothing(here: Path, mo
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
 def test_file_names_that_are_not_utf_8_are_named_by_their_bytes(here: Path) -> None:
     names = [os.fsdecode(b"tr\xff.en"), "tr.de"]
-    for name, path in zip(names, write(here, "train", TRAIN), strict=True):
+    for name, path in zip(names, write_pairs(here, "train", TRAIN), strict=True):
         path.rename(here / name)
     result = prepare(here, train=[(Path(names[0]), Path(names[1]))], weights={names[0]: 2})
     assert result.origins == (("tr\\xff.en", 300, 600),)
@@ -709,12 +613,10 @@ def test_file_names_that_are_not_utf_8_are_named_by_their_bytes(here: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("hashes-00000.npy", b"x"),
         ("hashes-00000.npy", None),
         ("out.npy", b"\x93NUMPY"),
         ("text-00000.src", b"\xff\n" * 300),
         ("text-00000.tgt", b"short\n"),
-        ("text-00000.tgt", None),
         ("text-00000.json", None),
         ("selection.json", b'{"dropped": 3}'),
     ],
@@ -734,9 +636,7 @@ def test_what_is_damaged_on_the_way_is_named_and_the_next_call_starts_over(
     assert prepare(here, settings={"case_copies": 0.5}).pairs_read == 300
 
 
-@pytest.mark.parametrize(
-    "change", [{"inputs": 3}, {"inputs": [3]}, {"settings": None}, {"splits": {"train": {"pairs_kept": 300}}}]
-)
+@pytest.mark.parametrize("change", [{"inputs": [3]}, {"splits": {"train": {"pairs_kept": 300}}}])
 def test_a_damaged_manifest_is_named_when_the_same_is_asked_for_again(here: Path, change: dict[str, Any]) -> None:
     prepare(here)
     path = here / "out" / "manifest.json"

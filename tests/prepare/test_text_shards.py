@@ -2,6 +2,7 @@
 the rules on length claim."""
 
 import random
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,7 @@ def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_folder: Path) -> N
     src = ["a" * 20, "b" * 30, "c" * 2, "d" * 29, "e" * 40, ""]
     tgt = ["ab" * 5, "c" * 29, "d" * 20, "eg" * 14, "f", ""]
     encoded = encode_chunk((vocab, vocab), RULES, PairsWithCopies(src, tgt, 0, 0))
-    assert (encoded.too_many_tokens, encoded.length_ratio, encoded.n_pairs) == (2, 1, 3)
+    assert (encoded.too_many_tokens, encoded.length_ratio, len(encoded.src_lengths)) == (2, 1, 3)
     assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([21, 30, 0], [11, 29, 0])
     assert vocab.decode([encoded.src[:21].tolist(), encoded.src[21:].tolist()]) == ["a" * 20, "d" * 29]
     assert vocab.decode([encoded.tgt[:11].tolist(), encoded.tgt[11:].tolist()]) == ["ab" * 5, "eg" * 14]
@@ -85,11 +86,13 @@ def test_copies_that_the_rules_claim_are_left_out_without_a_count(vocab_folder: 
     src = ["a", "b" * 40, "A", "B" * 40, "A" * 40, "A"]
     encoded = encode_chunk(load_vocabs(vocab_folder), RULES, PairsWithCopies(src, src, n_upper=3, n_title=1))
     assert (encoded.too_many_tokens, encoded.length_ratio) == (1, 0)
-    assert (encoded.n_pairs, encoded.n_upper, encoded.n_title) == (3, 1, 1)
+    assert (len(encoded.src_lengths), encoded.n_upper, encoded.n_title) == (3, 1, 1)
 
 
 def test_scored_pairs_are_all_kept(vocab_folder: Path) -> None:
-    encoded = encode_chunk(load_vocabs(vocab_folder), None, PairsWithCopies(["a" * 99, "", "b"], ["a", "c", ""], 0, 0))
+    encoded = encode_chunk(
+        load_vocabs(vocab_folder), LengthRules(inf, inf), PairsWithCopies(["a" * 99, "", "b"], ["a", "c", ""], 0, 0)
+    )
     assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([100, 0, 2], [2, 2, 0])
     assert (encoded.too_many_tokens, encoded.length_ratio) == (0, 0)
 
