@@ -487,7 +487,7 @@ def test_a_weight_takes_pairs_several_times(here: Path) -> None:
     ]
     Path("c.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in third))
     options: dict[str, Any] = {
-        "train": [a, b], "tsv": [Path("c.tsv")], "valid": write_pairs(Path(), "v", VALID), "langs": "en-de",
+        "train": files, "tsv": [Path("c.tsv")], "valid": write_pairs(Path(), "v", VALID), "langs": "en-de",
         "out": Path("out"), "settings": {**SMALL, "max_length": 60},
     }  # fmt: skip
     result = run_prepare(PrepareOptions(**options, weights={"b.en": 3, "c.tsv": 2}))
