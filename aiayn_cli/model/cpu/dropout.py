@@ -41,7 +41,7 @@ def dropout_add(x: Tensor, residual: Tensor, probability: float) -> Tensor:
 
 
 def rounded_probability(probability: float) -> int:
-    """A probability in 65,536ths, neither 0 nor 1."""
+    """In 65,536ths, neither 0 nor 1."""
     return min(max(round(probability * _STEPS), 1), _STEPS - 1)
 
 

@@ -61,10 +61,9 @@ class Int8Linear(nn.Module):
     def rows(self, x: Tensor, first: int, last: int) -> Tensor:
         """Output features first .. last - 1."""
         packed = self._packed_for(x)
-        part = packed.parts.get((first, last))
-        if part is None:
+        if (first, last) not in packed.parts:
             return self.forward(x)[..., first:last]
-        return self._multiply(x, part, packed.reduce_range)  # type: ignore[no-any-return]
+        return self._multiply(x, packed.parts[first, last], packed.reduce_range)  # type: ignore[no-any-return]
 
     def _packed_for(self, x: Tensor) -> _Packed:
         return self._few if x.numel() <= _FEW_ROWS * self.in_features else self._many
@@ -98,11 +97,10 @@ def use_int8(model: TranslationModel, cache_dtype: torch.dtype = torch.float32) 
 
 def _packed(weight: Tensor, bias: Tensor | None, parts: tuple[tuple[int, int], ...], engine: str) -> _Packed:
     reduce_range = not adds_8_bits_in_32(by_avx512=engine in _BY_AVX512)
-    return _Packed({part: _pack(weight, bias, part, engine) for part in parts}, reduce_range)
+    return _Packed({(first, last): _pack(weight, bias, first, last, engine) for first, last in parts}, reduce_range)
 
 
-def _pack(weight: Tensor, bias: Tensor | None, part: tuple[int, int], engine: str) -> object:
-    first, last = part
+def _pack(weight: Tensor, bias: Tensor | None, first: int, last: int, engine: str) -> object:
     rows = weight.detach()[first:last].float()
     scales = rows.abs().amax(dim=1).double().div(127).clamp_(min=1e-12)
     zero_points = torch.zeros(len(rows), dtype=torch.int64)

@@ -94,16 +94,14 @@ class PackedPattern:
 def packed_attention(
     queries: Tensor, memory: Tensor | None, pattern: PackedPattern, heads: int, dropout_probability: float
 ) -> Tensor:
-    """softmax(q k^T / sqrt(d_k)) v for all heads, given their projections; values are as wide as keys.
+    """softmax(q k^T / sqrt(d_k)) v for all heads, [rows, heads * d_k], from projections.
 
     Args:
         queries: [rows, heads * d_k]; for self-attention queries, keys and values, [rows, 3 * heads * d_k].
         memory: keys and values, [memory rows, 2 * heads * d_k]; None for self-attention.
         pattern: who attends to whom.
-        heads: number of heads.
+        heads: number of heads, whose values are as wide as their keys.
         dropout_probability: of losing an attention weight.
-    Returns:
-        [rows, heads * d_k].
     """
     return _PackedAttention.apply(queries, memory, pattern, heads, dropout_probability)  # type: ignore[no-any-return,no-untyped-call]
 

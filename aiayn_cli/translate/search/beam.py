@@ -14,7 +14,7 @@ is always that of the whole output. PAD, BOS and UNK are never produced; Restric
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -42,9 +42,6 @@ class StepScorer(Protocol):
 
     def take(self, places: Tensor, other: Self, sentences: slice) -> None:
         """Replace the sentences at these places, [taken], by some of another scorer, with their rows."""
-
-
-Scorer = TypeVar("Scorer", bound=StepScorer)
 
 
 @dataclass(frozen=True)
@@ -94,14 +91,14 @@ def batch_size(n: int, *, up: bool) -> int:
 
 
 def beam_search(
-    scorer: Scorer,
+    scorer: StepScorer,
     max_lengths: Sequence[int],
     *,
     beam_size: int,
     alpha: float,
     n_best: int = 1,
     restrictions: Restrictions | None = None,
-    waiting: Iterable[Scorer] = (),
+    waiting: Iterable[StepScorer] = (),
     at_once: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the best outputs of sentences; finished ones leave the batch, and waiting ones take their places.
@@ -147,16 +144,13 @@ def beam_search(
             elif n_done == len(at_limit):
                 beams.collect(found)
                 return found
-            elif (kept := _batch_left(len(at_limit), n_done, sum(at_limit))) < len(at_limit):
-                beams.collect(found)
-                order = beams.done.int() + torch.tensor(at_limit, device=beams.done.device)
-                beams.keep(order.argsort(stable=True)[:kept].sort().values)
+            else:  # keep the unfinished ones, and finished ones up to the next usual batch size
+                kept = min(batch_size(len(at_limit) - n_done, up=True), len(at_limit) - sum(at_limit))
+                if kept < len(at_limit):
+                    beams.collect(found)
+                    order = beams.done.int() + torch.tensor(at_limit, device=beams.done.device)
+                    beams.keep(order.argsort(stable=True)[:kept].sort().values)
         beams.advance(beams.scorer.step(beams.last_tokens().flatten()))
-
-
-def _batch_left(n: int, n_done: int, n_at_limit: int) -> int:
-    """How many of n sentences to keep: all unfinished ones, and finished ones up to the next usual batch size."""
-    return min(batch_size(n - n_done, up=True), n - n_at_limit)
 
 
 @dataclass(frozen=True)
@@ -173,7 +167,7 @@ class _Search:
         return like.new_tensor([length_penalty(n, self.alpha) for n in lengths])
 
 
-class _Beams(Generic[Scorer]):
+class _Beams:
     """All hypotheses of the sentences that are searched together, which need not be at the same step.
 
     Shapes: sentences [batch]; live hypotheses: tokens [batch, beams, most steps], log_probs [batch, beams], -inf where
@@ -181,7 +175,7 @@ class _Beams(Generic[Scorer]):
     [batch, n_best], -inf where there is none. Before the first step, which is taken here, there is one beam.
     """
 
-    def __init__(self, search: _Search, scorer: Scorer, sentences: Sequence[int]) -> None:
+    def __init__(self, search: _Search, scorer: StepScorer, sentences: Sequence[int]) -> None:
         self.search, self.scorer = search, scorer
         self.sentences = list(sentences)  # positions in the caller's lists
         self.waiting = len(sentences)  # the last ones, not yet taken into another batch

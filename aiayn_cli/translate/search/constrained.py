@@ -98,14 +98,9 @@ class PhraseRules:
 def groups_of_one_beam(
     constraints: Sequence[Sequence[Constraint]], beam_size: int, at_once: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Group sentences by the beam that they need: eight places and one for each token of their phrases.
+    """Group sentences, at most `at_once`, by the beam they need: eight places and one for each token of their phrases.
 
-    Args:
-        constraints: [sentences].
-        beam_size: the smallest beam.
-        at_once: sentences in a group, at most.
-    Yields:
-        A beam size, and the indices of sentences.
+    Yields a beam size, at least `beam_size`, and indices of sentences.
     """
     by_beam: defaultdict[int, list[int]] = defaultdict(list)
     for number, each in enumerate(constraints):
@@ -136,7 +131,7 @@ def constrained_search(
 
     Returns:
         For each sentence its outputs, all different: those that miss the fewest constraints first, then by score; fewer
-        than n_best if there are no others. A log_prob is the scorer's own, a score that of the comparison.
+        than n_best if there are no others. log_prob is the scorer's own, score the value that was compared.
     """
     restrictions = restrictions or Restrictions()
     weight = _PHRASE_WEIGHT if words.starts else 1.0

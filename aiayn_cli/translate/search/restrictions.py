@@ -28,7 +28,7 @@ class TreeRules:
     def __init__(self, grammar: TreeGrammar, words: Sequence[Sequence[str] | None], max_lengths: Sequence[int]) -> None:
         self._grammar, self._max_lengths = grammar, max_lengths
         self._starts = [None if each is None else grammar.start(each) for each in words]
-        # For each sentence, the states of its outputs at the last step by the bytes of their tokens.
+        # The states of each sentence's outputs at the last step, by the bytes of their tokens.
         self._known: list[dict[bytes, State | None]] = [{} for _ in words]
         self._table = torch.empty(0, 0, dtype=torch.bool)
 

@@ -58,14 +58,13 @@ def sample(
     while True:
         batch, rows, n_read = len(sentences), tokens.shape[1], tokens.shape[2]
         scores = log_probs.view(batch, rows, -1)
+        device = scores.device
         allowed = scores.clone()
-        lengths = torch.full((batch,), n_read, device=scores.device)
-        restrictions.apply(allowed, tokens.to(scores.device), lengths, sentences.tolist())
-        ends = torch.as_tensor(limits == n_read + 1, device=scores.device)
-        allowed[ends] = torch.where(
-            torch.arange(allowed.shape[2], device=scores.device) == EOS_ID, scores[ends], -torch.inf
-        )
-        random = torch.from_numpy(_uniform(row_keys, n_read)).to(scores.device)  # [batch, samples]
+        lengths = torch.full((batch,), n_read, device=device)
+        restrictions.apply(allowed, tokens.to(device), lengths, sentences.tolist())
+        ends = torch.as_tensor(limits == n_read + 1, device=device)
+        allowed[ends] = torch.where(torch.arange(allowed.shape[2], device=device) == EOS_ID, scores[ends], -torch.inf)
+        random = torch.from_numpy(_uniform(row_keys, n_read)).to(device)  # [batch, samples]
         drawn = _draw(allowed.expand(-1, n_samples, -1), random, sampling)
         values = scores.expand(-1, n_samples, -1).gather(2, drawn.clamp(min=0).unsqueeze(2)).squeeze(2)
         done = np.ones(batch, np.bool_)
@@ -79,9 +78,9 @@ def sample(
         parents = (torch.arange(batch).unsqueeze(1) * rows + torch.arange(n_samples).clamp(max=rows - 1))[kept]
         tokens = torch.cat([tokens.expand(-1, n_samples, -1), drawn.clamp(min=EOS_ID).cpu().unsqueeze(2)], dim=2)[kept]
         if done.any():
-            scorer.keep(kept.to(scores.device), parents.flatten().to(scores.device))
+            scorer.keep(kept.to(device), parents.flatten().to(device))
         elif rows < n_samples:
-            scorer.reorder(parents.flatten().to(scores.device))
+            scorer.reorder(parents.flatten().to(device))
         sentences, limits, row_keys = sentences[~done], limits[~done], row_keys[~done]
         log_probs = scorer.step(tokens[:, :, -1].flatten())
 
@@ -108,13 +107,9 @@ class _Output:
 
 
 def _draw(log_probs: Tensor, random: Tensor, sampling: Sampling) -> Tensor:
-    """Draw a token in each row.
+    """Draw a token in each row of log p [batch, rows, vocab], by float64 [batch, rows] uniform from [0, 1).
 
-    Args:
-        log_probs: [batch, rows, vocab]; -inf is never drawn.
-        random: float64 [batch, rows], uniform from [0, 1).
-    Returns:
-        int64 [batch, rows]; -1 if nothing can be drawn.
+    Returns int64 [batch, rows]; -1 if nothing can be drawn.
     """
     values, index = log_probs, None
     if sampling.top_k or sampling.top_p < 1:  # likeliest first

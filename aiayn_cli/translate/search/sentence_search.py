@@ -74,11 +74,9 @@ _Share = tuple[list[SearchInput], DecodingConfig, SearchOptions]
 class SentenceSearch:
     """Searches the outputs of sentences with one model or an ensemble.
 
-    A model in training mode is copied, so that training is undisturbed; one in evaluation mode is moved to the device
-    and its dtype.
-
     Args:
-        models: trained with the same vocabulary; the probabilities of several are averaged.
+        models: with the same vocabulary; the probabilities of several are averaged. One in training mode is copied, so
+            that training is undisturbed; one in evaluation mode is moved to the device and its dtype.
         vocab_size: of the target side.
         options: n_best is at most decoding.beam_size unless outputs are sampled.
     """
@@ -259,7 +257,7 @@ def bands(lengths: Sequence[int], batch_tokens: int, at_most: int) -> list[tuple
         batch_tokens: source tokens of one batch, EOS and padding included.
         at_most: sentences in one batch.
     Returns:
-        Sizes of batches, each with positions in `lengths`: those of its batches, one after the other.
+        Batch sizes, each with positions in `lengths`.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     found: list[tuple[int, list[int]]] = []
@@ -276,8 +274,7 @@ def bands(lengths: Sequence[int], batch_tokens: int, at_most: int) -> list[tuple
 class _Forks:
     """Copies of this process that search, one per core, forked when there is first enough work for them."""
 
-    def __init__(self) -> None:
-        self.pool: Processes[None, _Share, list[list[Hypothesis]]] | None = None
+    pool: Processes[None, _Share, list[list[Hypothesis]]] | None = None
 
     def search(self, search: SentenceSearch, work: Sequence[_Share]) -> list[list[list[Hypothesis]]] | None:
         """Search each share in a process; None if one failed: a search here can succeed, or say why not."""
