@@ -30,6 +30,7 @@ from aiayn_cli.errors import AiaynError, SaidElsewhere
 T = TypeVar("T")
 
 SIGNALS = ("SIGTERM", "SIGINT")
+ReceivedSignal = Callable[[], str]  # gives the name of the signal that this process has received, or ""
 SAME_ON_ALL = "give all processes the same command, and all machines the same prepared data"  # a hint
 _ROLL_CALL_SECONDS = 10.0  # for the others to notice a failed operation too; those that have not by then are named
 _RANK_0_SECONDS = 6.0  # for rank 0 to say the reason before others do, and to keep the store for them

@@ -1,6 +1,5 @@
 """The gradient of one update: divided into micro-batches over all processes, within the memory there is."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +16,7 @@ from aiayn_cli.model.cpu.packed_attention import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes
-from aiayn_cli.train.distributed import SAME_ON_ALL, SIGNALS, Worker
+from aiayn_cli.train.distributed import SAME_ON_ALL, SIGNALS, ReceivedSignal, Worker
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.resume import TrainingState
@@ -99,15 +98,12 @@ class GradientOfUpdates:
         return not any(flags[0] for flags in self._worker.exchange([int(out)]))
 
     def of(
-        self, update: Update, state: TrainingState, interrupted: Callable[[], str], time_is_up: bool
+        self, update: Update, state: TrainingState, interrupted: ReceivedSignal, time_is_up: bool
     ) -> tuple[Agreement, Tensor]:
         """Leave this process's part of an update's gradient in the optimizer.
 
         Args:
-            update: its pairs, the same on every process.
             state: before the update.
-            interrupted: gives the name of the signal that this process has received, or "".
-            time_is_up: what this process's clock says.
         Returns:
             What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
         """

@@ -163,10 +163,7 @@ class MasterAdam:
         return self._by_name(self._master.detach())
 
     def moments(self) -> dict[str, Tensor]:
-        """Adam's running means of the gradient and of its square, float32 [parameters] each.
-
-        With a moving average also its values by parameter name, and the number of its updates.
-        """
+        """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""
         moments = {"exp_avg": self._mean, "exp_avg_sq": self._mean_of_squares}
         if self._average is not None:
             moments |= {f"{EMA_PREFIX}{name}": part for name, part in self._by_name(self._average).items()}
@@ -174,11 +171,7 @@ class MasterAdam:
         return moments
 
     def load_moments(self, moments: Mapping[str, Tensor], step: int) -> None:
-        """Restore moments() after `step` updates; without an average among them, a new one begins.
-
-        Raises:
-            CheckpointError: they are of another model, or no moments.
-        """
+        """Restore moments() after `step` updates; CheckpointError if they are of another model."""
         for name, mine in (("exp_avg", self._mean), ("exp_avg_sq", self._mean_of_squares)):
             if name not in moments or moments[name].shape != mine.shape:
                 raise CheckpointError(f"the optimizer state has no {name} of {mine.numel()} numbers", _OTHER_RECIPE)

@@ -143,13 +143,7 @@ class DryRunResult:
 def dry_run(
     make_trainer: Callable[[TrainingConfig, Hooks], Trainer], config: TrainingConfig, run: Path, devices: int
 ) -> DryRunResult:
-    """Run the largest batch and a few updates, and leave no trace.
-
-    Args:
-        make_trainer: gives one at the run's present state.
-        run: the folder for checkpoints.
-        devices: that share an update.
-    """
+    """Run the largest batch and a few updates on a trainer at the run's present state, and leave no trace."""
     marks: list[tuple[float, int, int]] = []  # when each update ended: seconds, updates, target tokens
 
     def interrupted() -> str:

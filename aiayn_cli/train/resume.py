@@ -96,12 +96,11 @@ class TrainingState:
 def load_newest(
     run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
 ) -> tuple[TrainingState, dict[str, Tensor]] | None:
-    """Read a run's newest whole checkpoint; damaged ones after it are set aside.
+    """Read a run's newest whole checkpoint; with `touch`, damaged ones after it are set aside.
 
     Args:
         weights: float32, overwritten by the checkpoint's.
         n_pairs: of the training data.
-        touch: whether to rename damaged ones.
     Returns:
         The run's state and the optimizer's moments; None if there is no checkpoint yet.
     Raises:

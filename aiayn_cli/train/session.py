@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +32,7 @@ from aiayn_cli.model.cost import TrainingCost, compared_to_paper
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
 from aiayn_cli.train.compilation import compile_layers
-from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk
 from aiayn_cli.train.report import write_report
@@ -119,10 +119,10 @@ def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
 
 
 @contextmanager
-def signals() -> Iterator[Callable[[], str]]:
+def signals() -> Iterator[ReceivedSignal]:
     """Note SIGTERM and SIGINT, so that the update ends, a validation stops, and all is saved.
 
-    A second signal ends the process immediately. Yields what gives the first one's name, or "".
+    A second signal ends the process immediately.
     """
     received: list[str] = []
 

@@ -18,7 +18,7 @@ from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.processes import read_ahead
-from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.gradient import Agreement, GradientOfUpdates
 from aiayn_cli.train.optimizer import MasterAdam, learning_rate
 from aiayn_cli.train.resume import TrainingState
@@ -147,7 +147,7 @@ class Hooks:
 
     # Writes a checkpoint of the present weights: save(state, best so far, regular); see Due.regular.
     save: Callable[[TrainingState, bool, bool], None]
-    interrupted: Callable[[], str]  # gives the name of the signal that this process has received, or ""
+    interrupted: ReceivedSignal
     # Puts weights and moments of the newest checkpoint into the optimizer; gives its state, None without checkpoint.
     load_newest: Callable[[], TrainingState | None] = lambda: None
     validation: Validation | None = None
@@ -306,16 +306,11 @@ class Trainer:
         """Return to the newest checkpoint's weights, and go on with the pairs that come next.
 
         Position, tokens, seconds and operations keep counting; the results of the updates since then no longer count.
-
-        Raises:
-            AiaynError: there is no checkpoint, or training has returned to it too often.
         """
-        now = self.state
-        problem = (
-            f"{now.skipped_in_a_row} updates in a row up to {now.step} had no finite gradient, or an exploding one"
-        )
-        if not weights_are_finite:
-            problem = f"the weights are not finite after update {now.step}"
+        now, problem = self.state, f"the weights are not finite after update {self.state.step}"
+        if weights_are_finite:
+            in_a_row = f"{now.skipped_in_a_row} updates in a row up to {now.step}"
+            problem = f"{in_a_row} had no finite gradient, or an exploding one"
         hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
         earlier = self._hooks.load_newest()
         if earlier is None:

@@ -22,7 +22,7 @@ from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.compilation import without_graphs
-from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.resume import TrainingState
@@ -30,7 +30,6 @@ from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
 
-Bleu = Callable[[Callable[[], str]], float]  # ValidationBleu.score
 _AT_ONCE = 64  # sentences that a process translates before it asks the others whether they received a signal
 _SAMPLES = 6  # sentences whose translations the report shows
 
@@ -46,7 +45,7 @@ def validation_loss(
     max_tokens: int,
     worker: Worker,
     longest: int = 1 << 30,
-    interrupted: Callable[[], str] = lambda: "",
+    interrupted: ReceivedSignal = lambda: "",
 ) -> float:
     """Loss of a model on all pairs of a store, with dropout off; each process computes its share of the batches.
 
@@ -54,7 +53,6 @@ def validation_loss(
         model: keeps its mode, but is in evaluation mode after Interrupted.
         max_tokens: padded tokens of one side in a batch.
         longest: most tokens of a side with its end token; longer pairs are skipped.
-        interrupted: gives the name of a signal that this process has received, or "".
     Returns:
         Negative log-likelihood in nats per target token, end tokens included, without label smoothing.
     """
@@ -110,12 +108,8 @@ class ValidationBleu:
         self._samples: dict[str, list[str]] = {}
         bleu(self._references[:1], [self._references[:1]], tgt_lang=data.tgt_lang)  # a missing package is found now
 
-    def score(self, interrupted: Callable[[], str]) -> float:
-        """BLEU of the translations, the same on every process.
-
-        Raises:
-            Interrupted: a process received a signal before.
-        """
+    def score(self, interrupted: ReceivedSignal) -> float:
+        """BLEU of the translations, the same on every process; raises Interrupted if a signal comes before."""
         shares = self._worker.gather(self._translate_share(interrupted))
         translations = [""] * len(self._sources)
         for rank, share in enumerate(shares):
@@ -128,7 +122,7 @@ class ValidationBleu:
         )
         return float(score["bleu"])
 
-    def _translate_share(self, interrupted: Callable[[], str]) -> list[str]:
+    def _translate_share(self, interrupted: ReceivedSignal) -> list[str]:
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
             setup=SearchSetup(stop=interrupted), trained_length=self._data.max_length,
@@ -155,8 +149,7 @@ class Validation:
     """Measures loss and BLEU on held-out pairs while a run trains; best_metric decides which is the best so far.
 
     Args:
-        bleu: None if no BLEU is wanted.
-        interrupted: gives the name of a signal that this process has received, or "".
+        bleu: ValidationBleu.score; None if no BLEU is wanted.
         longest: most tokens, with the end token, of a pair whose loss is measured.
     """
 
@@ -167,8 +160,8 @@ class Validation:
         config: TrainingConfig,
         worker: Worker,
         metrics: MetricsLog,
-        bleu: Bleu | None,
-        interrupted: Callable[[], str],
+        bleu: Callable[[ReceivedSignal], float] | None,
+        interrupted: ReceivedSignal,
         longest: int = 1 << 30,
     ) -> None:
         self._model, self._store, self._config = model, store, config

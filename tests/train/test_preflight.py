@@ -73,6 +73,11 @@ def eight_updates(small_data: PreparedData, small_recipe: Path, tmp_path_factory
     return run
 
 
+@pytest.fixture(autouse=True)
+def _short_dry_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_UPDATES", 4)
+
+
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_newest_checkpoint_is_kept_aside_and_the_one_before_takes_its_place(
     damage: Callable[[Path], None], tmp_path: Path, eight_updates: Path, small_data: PreparedData,

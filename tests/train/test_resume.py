@@ -41,9 +41,9 @@ def test_a_run_stopped_by_a_signal_at_any_update_goes_on_exactly(
 
 
 def test_a_run_in_bf16_goes_on_exactly_from_its_float32_weights(train: Train, tmp_path: Path) -> None:
-    settings = ("precision=bf16", "max_updates=8")
+    settings = ("precision=bf16", "max_updates=4")
     train(*settings, name="unbroken")
-    with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
+    with ending_after(3, "SIGTERM"), pytest.raises(Terminated):
         train(*settings, name="stopped")
     train(*settings, name="stopped")
     assert result_of(tmp_path / "stopped") == result_of(tmp_path / "unbroken")

@@ -60,8 +60,9 @@ def test_verify_resume_that_is_stopped_leaves_nothing_behind(
 
     class Stopped(subprocess.Popen):  # type: ignore[type-arg]
         def poll(self) -> Any:  # while the first run trains
-            children.append(self)
-            os.kill(os.getpid(), signal.SIGTERM)
+            if not children:
+                children.append(self)
+                os.kill(os.getpid(), signal.SIGTERM)
             return super().poll()
 
     monkeypatch.setattr(subprocess, "Popen", Stopped)
