@@ -64,6 +64,8 @@ def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
     if len(paths) > 1 or (paths and (paths[0] / "model.json").is_file()):
         if options.chosen:
             raise UsageError(f"{options.chosen[0]} needs a run, not named checkpoints", "leave out one of the two")
+        if options.ema and len(paths) > 1:
+            raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
         choice = _named(paths, options.out)
     else:
         run = paths[0] if paths else newest_run()
@@ -84,6 +86,8 @@ def _of_run(run: Path, options: AverageOptions) -> list[Path]:
         return best_by_validation(run, found, options.best)
     if options.search and options.last is None:
         return found
+    if options.ema:
+        return found[-1:]
     wanted = options.last or load_recipe(str(run / "recipe.yaml")).training.average_last
     if len(found) < wanted:
         logs.notice(f"{run} has only {len(found)} of {wanted} checkpoints; all are averaged")

@@ -10,7 +10,7 @@ from torch import Tensor
 from aiayn_cli import logs
 from aiayn_cli.average.choice import AverageOptions, Choice, choose
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
-from aiayn_cli.errors import CheckpointError, UsageError
+from aiayn_cli.errors import CheckpointError
 from aiayn_cli.score.result import text_table
 
 
@@ -50,22 +50,17 @@ class AverageResult:
 
 def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
     """Average the weights of checkpoints or one run (nothing = the newest run), without a search."""
-    if options.ema:
-        if len(paths) > 1:
-            raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
-        if not (paths and (paths[0] / "model.json").is_file()):
-            options = replace(options, ema=False, last=1)  # a damaged checkpoint before the newest does not matter
-        choice = choose(paths, options)
-        newest = choice.checkpoints[-1]
-        if not (weights := newest.moving_average()):
-            raise CheckpointError(
-                f"{newest.path} holds no moving average",
-                "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
-            )
-        return save_average(choice, weights, (f"{newest.path.name}/ema",))
     choice = choose(paths, options)
-    names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
-    return save_average(choice, mean_weights(choice.checkpoints), names)
+    if not options.ema:
+        names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
+        return save_average(choice, mean_weights(choice.checkpoints), names)
+    newest = choice.checkpoints[-1]
+    if not (weights := newest.moving_average()):
+        raise CheckpointError(
+            f"{newest.path} holds no moving average",
+            "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
+        )
+    return save_average(choice, weights, (f"{newest.path.name}/ema",))
 
 
 def save_average(choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...]) -> AverageResult:
@@ -76,7 +71,6 @@ def save_average(choice: Choice, weights: dict[str, Tensor], parents: tuple[str,
 
 
 def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of each weight, summed in float32 with one checkpoint in memory at a time."""
     total = WeightSum()
     with logs.progress("averaging", len(checkpoints), "checkpoints") as progress:
         for checkpoint in checkpoints:

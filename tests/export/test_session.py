@@ -57,6 +57,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def copied(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "one"))
+
+
+@pytest.fixture
 def translate(tmp_path: Path) -> Callable[..., list[str]]:
     def run(model: Path, **options: object) -> list[str]:
         (tmp_path / "in").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
@@ -140,73 +145,64 @@ def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monke
     assert [entry.name for entry in path.iterdir() if "ctranslate2" in entry.name] == []
 
 
-def test_an_export_is_renewed_but_nothing_else_is_replaced(tmp_path: Path) -> None:
-    path = make_checkpoint(tmp_path / "one")
-    run_export(path, out=tmp_path / "out")
-    (tmp_path / "out" / "left over").touch()
-    run_export(path, out=tmp_path / "out")
-    assert not (tmp_path / "out" / "left over").exists()
-    (tmp_path / "letters").mkdir()
-    with pytest.raises(UsageError, match="letters exists and is not an export"):
-        run_export(path, out=tmp_path / "letters")
-    (tmp_path / "file").touch()
-    with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
-        run_export(path, out=tmp_path / "file" / "in")
-
-
-@pytest.mark.parametrize("name", [".", "link"])
+@pytest.mark.parametrize("name", ["out", ".", "link"])
 def test_an_export_is_renewed_under_any_name_that_leads_to_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = make_checkpoint(tmp_path / "one")
-    run_export(path, out=tmp_path / "out")
+    (copied / "ctranslate2").rename(tmp_path / "out")
     (tmp_path / "out" / "left over").touch()
     monkeypatch.chdir(tmp_path / "out")
     (tmp_path / "link").symlink_to("out")
-    run_export(path, out=Path(name) if name == "." else tmp_path / name)
+    run_export(copied, out=Path(name) if name == "." else tmp_path / name)
     assert not (tmp_path / "out" / "left over").exists()
     assert (tmp_path / "link" / "exported.json").is_file()
     assert (tmp_path / "link").is_symlink()
     assert [each.name for each in tmp_path.iterdir() if "unfinished" in each.name] == []
 
 
+def test_nothing_but_an_export_is_replaced(exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    with pytest.raises(UsageError, match="letters exists and is not an export"):
+        run_export(exported, out=tmp_path / "letters")
+    (tmp_path / "file").touch()
+    with pytest.raises(AiaynError, match=r"cannot write .*file/in: Not a directory"):
+        run_export(exported, out=tmp_path / "file" / "in")
+
+
 def test_an_export_that_is_killed_leaves_the_old_one_whole_or_can_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = make_checkpoint(tmp_path / "one")
-    run_export(path, out=tmp_path / "out")
-    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    folder = copied / "ctranslate2"
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
     real = shutil.rmtree
 
-    def killed(folder: Path, ignore_errors: bool = False) -> None:
-        if (folder / "exported.json").exists():  # the export that is to be replaced, half removed
-            (folder / "exported.json").unlink()
+    def killed(path: Path, ignore_errors: bool = False) -> None:
+        if (path / "exported.json").exists():  # the export that is to be replaced, half removed
+            (path / "exported.json").unlink()
             raise SystemExit(137)
-        real(folder, ignore_errors)
+        real(path, ignore_errors)
 
     monkeypatch.setattr(shutil, "rmtree", killed)
     with pytest.raises(SystemExit):
-        run_export(path, out=tmp_path / "out")
+        run_export(copied)
     monkeypatch.undo()
-    found = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    found = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert found.keys() == before.keys()
     assert found["model.bin"] == before["model.bin"]
-    run_export(path, out=tmp_path / "out")
+    run_export(copied)
 
 
-def test_a_full_disk_is_said_and_the_export_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_checkpoint(tmp_path / "one")
-    run_export(path)
-    before = (path / "ctranslate2" / "model.bin").read_bytes()
+def test_a_full_disk_is_said_and_the_export_before_stays(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (copied / "ctranslate2" / "model.bin").read_bytes()
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(stage, "export", full)
     with pytest.raises(AiaynError, match=r"cannot write .*ctranslate2: No space left on device"):
-        run_export(path)
-    assert (path / "ctranslate2" / "model.bin").read_bytes() == before
-    assert sorted(entry.name for entry in path.iterdir() if "ctranslate2" in entry.name) == ["ctranslate2"]
+        run_export(copied)
+    assert (copied / "ctranslate2" / "model.bin").read_bytes() == before
+    assert sorted(entry.name for entry in copied.iterdir() if "ctranslate2" in entry.name) == ["ctranslate2"]
 
 
 def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
@@ -237,9 +233,6 @@ def test_what_the_other_engine_cannot_do_is_wrong_usage(
 ) -> None:
     with pytest.raises(UsageError, match=problem):
         translate(exported, engine="ctranslate2", **options)
-
-
-def test_ensembles_are_for_torch(exported: Path) -> None:
     with pytest.raises(UsageError, match="one model, not an ensemble"):
         run_translate(translate_options([exported, exported], engine="ctranslate2"))
 
@@ -260,11 +253,8 @@ def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
-def test_the_check_set_keeps_to_learned_positions(tmp_path: Path) -> None:
-    assert run_export(make_checkpoint(tmp_path / "one", positions="learned", max_positions=16)).check_sentences == 100
-
-
-def test_only_so_many_sentences_are_checked(tmp_path: Path) -> None:
-    path = make_checkpoint(tmp_path / "one")
+def test_the_check_set_keeps_to_learned_positions_and_to_its_size(tmp_path: Path) -> None:
+    path = make_checkpoint(tmp_path / "one", positions="learned", max_positions=16)
     (tmp_path / "text").write_text("hund\n" * 500)
-    assert run_export(path, check=str(tmp_path / "text")).check_sentences == stage.CHECK_SENTENCES
+    assert run_export(path).check_sentences == 100
+    assert run_export(path, check=str(tmp_path / "text")).check_sentences == 100
