@@ -28,13 +28,7 @@ _CLEAR = 0.15  # how much larger that share must be for a shifted window than fo
 
 
 def remark_on_language(options: MetricOptions, metrics: Sequence[str], reference: Sequence[str]) -> None:
-    """Log which tokeniser the target language has, or why the one in use does not suit it.
-
-    Args:
-        options: how the metrics are computed.
-        metrics: their names.
-        reference: lines of the (first) reference.
-    """
+    """Log which tokeniser the target language has, or why the one in use does not suit it or the reference's lines."""
     lang = options.tgt_lang
     tokenizer = tokenizer_of(lang)
     is_default = options.tokenize is None and "bleu" in metrics
@@ -85,13 +79,7 @@ def _language_of_script(lines: Sequence[str]) -> tuple[str, str] | None:
 def suspicions(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] | None = None
 ) -> list[str]:
-    """One line for each sign that a score of the hypotheses would be false.
-
-    Args:
-        hypotheses: one line per sentence.
-        references: one or more translations of the test set, as many lines each.
-        sources: what was translated, if known.
-    """
+    """One line for each sign that a score of the hypotheses would be false; all texts have as many lines."""
     found = []
     reference_lines = [line for reference in references for line in reference]
     marked = _share(hypotheses, _SUBWORD_MARKS)

@@ -224,7 +224,7 @@ def find_metrics(names: str) -> list[str]:
 
 
 def tokenizer_of(tgt_lang: str | None) -> str:
-    """The tokeniser that suits a language: zh for Chinese, ja-mecab, ko-mecab, and 13a for all others."""
+    """The tokeniser that suits a language."""
     return _TOKENIZER_OF_LANGUAGE.get(primary_language(tgt_lang or ""), "13a")
 
 
@@ -274,12 +274,8 @@ def compound_split_bleu(
     its 64,496 tokens of newstest2014's German references are the number that fairseq's authors print. Today's script
     splits off one more full stop in eight of those lines.
 
-    Args:
-        hypotheses: one line per sentence.
-        references: one or more translations of the test set.
-        tgt_lang: target language, such as "de".
     Raises:
-        AiaynError: the language is not known, or sacremoses is not installed.
+        AiaynError: the language is "", or sacremoses is not installed.
     """
     if not tgt_lang:
         raise AiaynError("the Moses tokeniser needs the target language", "add --langs, such as --langs en-de")

@@ -88,8 +88,7 @@ class ScoreResult:
     def text(self, colour: bool = False) -> str:
         """The scores with their signatures, then everything else that was requested.
 
-        Args:
-            colour: show what only one side has in colour, for a terminal, instead of in brackets.
+        What only one side has is in colour, for a terminal, or in brackets.
         """
         blocks = [*self._scores()]
         if self.comparisons:
@@ -215,11 +214,7 @@ def _lost_words(compared: Sequence[Sequence[Fragment]]) -> list[tuple[str, str]]
 
 
 def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:
-    """Split two texts into what they share, in order, and what only one of them has.
-
-    Returns:
-        The fragments of the reference and those of the hypothesis; joined, they give the texts again.
-    """
+    """Split two texts into what they share, in order, and what only one side has; joined, they are the texts again."""
     ours, theirs = _TOKEN.findall(reference), _TOKEN.findall(hypothesis)
     found: tuple[list[Fragment], list[Fragment]] = [], []
     for kind, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
@@ -231,11 +226,7 @@ def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[F
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Align columns: the first to the left, the others to the right; no line ends in blanks.
-
-    Args:
-        rows: of equal length; the first one holds the titles.
-    """
+    """Align columns: the first to the left, the others to the right; no line ends in blanks."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

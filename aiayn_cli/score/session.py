@@ -181,11 +181,7 @@ def _check_page(path: Path, inputs: Sequence[str]) -> None:
 
 
 def read_texts(options: ScoreOptions) -> Texts:
-    """Read everything that is scored.
-
-    Raises:
-        AiaynError: a file is missing or not text, line counts differ, or the test set cannot be downloaded.
-    """
+    """Read everything that is scored; AiaynError if a file cannot be read, or line counts differ."""
     if options.test_set is None:
         references = {display_name(path): read_file(path) for path in options.references}
         source = None if options.source is None else read_file(options.source)
@@ -258,11 +254,7 @@ def parts_by_length(reference: Sequence[str], in_characters: bool = False) -> Pa
 
 
 def parts_by_label(labels: Sequence[str], name: str, lines: int) -> Parts:
-    """Divide a test set by a label of each line, such as its domain or document; `name` is that of their file.
-
-    Raises:
-        DataError: the number of labels differs from that of the lines.
-    """
+    """Divide a test set by a label of each line, such as its domain or document; `name` is that of their file."""
     if len(labels) != lines:
         raise DataError(f"{name} has {len(labels):,} labels, but the references have {lines:,} lines", "one for each")
     parts: Parts = {}

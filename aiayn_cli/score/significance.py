@@ -46,14 +46,9 @@ def compare(
     resamples: int = RESAMPLES,
     trials: int = TRIALS,
 ) -> list[Comparison]:
-    """Test each system but the first against the first.
+    """Test each system but the first against the first, given the statistics that `metric` took of each.
 
-    Args:
-        metric: the one that took the statistics.
-        names: of the systems, all different.
-        statistics: of each system's lines.
-        resamples: of the paired bootstrap.
-        trials: of approximate randomisation.
+    `resamples` are of the paired bootstrap, `trials` of approximate randomisation.
     """
     bootstrap_signature, by_bootstrap = _paired_test("bs", metric, names, statistics, resamples)
     randomisation_signature, by_randomisation = _paired_test("ar", metric, names, statistics, trials)
