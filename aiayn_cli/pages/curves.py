@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: enough for a report that needs no network, no script and no plotting library."""
+"""Line charts as inline SVG, for a report without network, script or plotting library."""
 
 import math
 from collections.abc import Sequence
@@ -7,35 +7,26 @@ from html import escape
 
 _WIDTH, _HEIGHT = 640, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 34, 34  # room around the plot, for titles and numbers
-_MOST_POINTS = 400  # of one line; more could not be told apart
+_MOST_POINTS = 400  # of one line; more would be indistinguishable
 _TICKS = 5
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart.
+    """One line of a chart."""
 
-    Attributes:
-        name: for the legend.
-        points: (x, y) with x rising; those that are not finite are left out.
-        dotted: whether each point gets a dot that tells its numbers.
-    """
-
-    name: str
-    points: Sequence[tuple[float, float]]
-    dotted: bool = False
+    name: str  # in the legend
+    points: Sequence[tuple[float, float]]  # (x, y) with x rising; those that are not finite are not drawn
+    dotted: bool = False  # whether each point gets a dot with its numbers as a tooltip
 
 
 def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = (), x_name: str = "update") -> str:
-    """An <svg> element; its colours are the CSS classes line-0, line-1 and so on.
+    """An <svg> element, or "" if there is no point to draw; its colours are the CSS classes line-0, line-1 and so on.
 
     Args:
         title: with the unit of y.
-        lines: to draw over each other.
-        marks: x where a thin upright line stands.
-        x_name: of the horizontal axis.
-    Returns:
-        "" where there is no point to draw.
+        marks: x of thin vertical lines.
+        x_name: label of the horizontal axis.
     """
     lines = [Line(line.name, [p for p in line.points if all(map(math.isfinite, p))], line.dotted) for line in lines]
     lines = [line for line in lines if line.points]
@@ -86,16 +77,12 @@ def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = ()
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Two to about six round numbers in steps of 1, 2 or 5 times a power of ten, from low or below to near high.
-
-    Raises:
-        ValueError: high is below low, or one of them is not finite.
-    """
+    """Two to about six round numbers in steps of 1, 2 or 5 times a power of ten, from low or below to near high."""
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ValueError(f"no ticks from {low} to {high}")
     size = max(abs(low), abs(high))
     span = high - low
-    if span <= 1e-9 * size or size < 1e-100:  # one number, as far as labels could tell
+    if span <= 1e-9 * size or size < 1e-100:  # labels could show only one number
         span = size if size >= 1e-100 else 1.0
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
     step = next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= _TICKS)
@@ -105,7 +92,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most so many of the points: the lowest and the highest of each stretch, so that no spike is lost."""
+    """At most `most` of the points: the lowest and the highest of each stretch, so that no spike is lost."""
     if len(points) <= most:
         return list(points)
     kept = []
@@ -118,7 +105,7 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[floa
 
 
 def _number(value: float, among: Sequence[float]) -> str:
-    """A tick's label, with as many places as the step between ticks needs."""
+    """A tick's label, with as many decimals as the step between ticks needs."""
     step = among[1] - among[0]
     if max(abs(among[0]), abs(among[-1])) < 1e-2 or step >= 1e6:
         return f"{value:.3g}"

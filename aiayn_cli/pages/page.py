@@ -1,7 +1,7 @@
-"""Pages of HTML in one file each: style and script are inside, and their policy lets the browser load nothing.
+"""HTML pages of one file each: style and script are inside, and their policy lets the browser load nothing.
 
-The templates (Jinja), the stylesheet and the scripts lie in this folder. A template NAME.html extends layout.html; the
-script of its page, where it has one, is NAME.js.
+This folder has the templates (Jinja), the stylesheet and the scripts. A template NAME.html extends layout.html; its
+page's script, if any, is NAME.js.
 """
 
 import base64
@@ -13,16 +13,12 @@ _FOLDER = Path(__file__).parent
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Fill in a template.
-
-    Args:
-        template: a file of this folder.
-        values: what the template names; "title" is for all. Texts are escaped.
+    """Fill in a template of this folder with the values that it names, escaped; every one needs "title".
 
     Raises:
-        jinja2.UndefinedError: the template names something else.
+        jinja2.UndefinedError: the template names another value.
     """
-    # Here, because most calls of a command write no page, and Jinja takes as long to load as a plain score.
+    # Here, because few commands write a page, and loading Jinja takes as long as a plain score.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -43,5 +39,5 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def _sha256(content: str) -> str:
-    """A hash as a content security policy has it."""
+    """A hash in the form of a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
