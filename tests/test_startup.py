@@ -1,10 +1,9 @@
 """Help and completion answer in a blink: in a fresh interpreter they load nothing heavy."""
 
+import json
 import os
 import subprocess
 import sys
-
-import pytest
 
 COMMANDS = ["prepare", "train", "average", "translate", "export", "score"]
 HEAVY = [
@@ -20,46 +19,61 @@ HEAVY = [
     "urllib3",
     "jinja2",
 ]
-PROGRAM = (
-    "import atexit, sys\n"
-    f"atexit.register(lambda: print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr))\n"
-    "from aiayn_cli.app import main\n"
-    "sys.exit(main())"
-)
 HELP_LIMIT_SECONDS = 0.3
+PROGRAM = f"""
+import json, os, sys
+from aiayn_cli.app import main
+
+for environment, words in json.loads(sys.argv[1]):
+    os.environ.update(environment)
+    main(words)
+    print("loaded", *(name for name in {HEAVY} if name in sys.modules))
+"""
 
 
-def run_fresh(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command line in a fresh interpreter; its last line on stderr names the heavy modules that it loaded."""
-    arguments = [sys.executable, "-c", PROGRAM, *words]
-    env = {**os.environ, **environment}
-    return subprocess.run(arguments, env=env, capture_output=True, text=True, check=True, timeout=60)
+def run_fresh(*calls: tuple[dict[str, str], list[str]], program: str = PROGRAM) -> list[tuple[list[str], list[str]]]:
+    """Run command lines one after the other in a fresh interpreter.
+
+    Args:
+        calls: environment variables and words of each.
+    Returns:
+        For each the words that it printed, and the heavy modules that have been loaded since the start.
+    """
+    arguments = [sys.executable, "-c", program, json.dumps(calls)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+    found, printed = [], list[str]()
+    for line in done.stdout.split("\n"):
+        if line.startswith("loaded"):
+            found.append((printed, line.split()[1:]))
+            printed = []
+        else:
+            printed += line.split()
+    return found
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=" ".join
-)
-def test_help_and_version_load_nothing_heavy(words: list[str]) -> None:
-    done = run_fresh(*words)
-    assert done.stderr == "\n"
-    assert done.stdout
+def test_help_and_version_load_nothing_heavy() -> None:
+    calls: list[list[str]] = [[], ["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+    found = run_fresh(*(({}, words) for words in calls))
+    for words, (printed, loaded) in zip(calls, found, strict=True):
+        assert printed, words
+        assert loaded == [], words
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [("aiayn sc", "score"), ("aiayn prepare --ver", "--verbose"), ("aiayn train --q", "--quiet")],
-)
-def test_completion_loads_nothing_heavy(typed: str, offered: str) -> None:
-    position = str(len(typed.split()) - 1)
-    done = run_fresh(_AIAYN_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=position)
-    assert offered in done.stdout.split()
-    assert set(done.stderr.split()) <= {"rich"}  # Typer's own: it removes markup from help texts
+def test_completion_loads_nothing_heavy() -> None:
+    typed = {"aiayn sc": "score", "aiayn prepare --ver": "--verbose", "aiayn train --q": "--quiet"}
+    calls = [
+        ({"_AIAYN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}, ["x"])
+        for words in typed
+    ]
+    for offered, (printed, loaded) in zip(typed.values(), run_fresh(*calls), strict=True):
+        assert offered in printed
+        assert set(loaded) <= {"rich"}  # Typer's own: it removes markup from help texts
 
 
 def test_the_test_would_see_a_heavy_module() -> None:
-    program = PROGRAM.replace("from aiayn_cli", "import yaml\nfrom aiayn_cli")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stderr == "yaml\n"
+    ((_, loaded),) = run_fresh(({}, []), program=f"import yaml\n{PROGRAM}")
+    assert loaded == ["yaml"]
 
 
 def test_help_answers_within_its_limit() -> None:
