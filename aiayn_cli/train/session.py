@@ -178,7 +178,11 @@ class Session:
                 self._model, self._data, self._device, self._recipe.decoding, wanted, self._worker
             )
         if self._worker.rank == 0:
-            self._open_run(state, tensorboard)
+            write_run(self._run, self._run_id, self._data, self._written_recipe, self._parameters)
+            listeners = [self._renew_report]
+            if tensorboard:
+                listeners.append(TensorBoardLog(self._run / "tensorboard", state.step).write)
+            self._metrics = MetricsLog(self._run / "metrics.jsonl", listeners)
         if state.step:
             logs.notice(f"going on with {self._run} from update {state.step:,}")
             for change in self._changes:
@@ -257,13 +261,6 @@ class Session:
         return Trainer(
             self._model, self._optimizer, self._data.train, config, self._worker, self._metrics, hooks, state
         )
-
-    def _open_run(self, state: TrainingState, tensorboard: bool) -> None:
-        write_run(self._run, self._run_id, self._data, self._written_recipe, self._parameters)
-        listeners = [self._renew_report]
-        if tensorboard:
-            listeners.append(TensorBoardLog(self._run / "tensorboard", state.step).write)
-        self._metrics = MetricsLog(self._run / "metrics.jsonl", listeners)
 
     def _announce(self, state: TrainingState, rate: float) -> None:
         config, train = self._recipe.training, self._data.train

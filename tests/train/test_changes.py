@@ -58,12 +58,3 @@ def test_what_would_make_another_experiment_of_a_run_is_refused_by_name(train: T
     assert "warmup" not in error.value.problem
     assert "--fresh" in error.value.hint
     assert (tmp_path / "run" / "recipe.yaml").read_bytes() == recipe
-
-
-def test_weights_of_another_shape_are_refused(train: Train, tmp_path: Path) -> None:
-    with ending_after(4, "SIGTERM"), pytest.raises(Terminated):
-        train()
-    recipe = tmp_path / "run" / "recipe.yaml"
-    recipe.write_text(recipe.read_text(encoding="utf-8").replace("d_ff: 24", "d_ff: 32"), encoding="utf-8")
-    with pytest.raises(CheckpointError, match="has shape"):
-        train("model.d_ff=32")

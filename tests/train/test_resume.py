@@ -22,7 +22,7 @@ from aiayn_cli.train.optimizer import MasterAdam
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 
 
-@pytest.mark.parametrize("stop", [4, 6, 11])
+@pytest.mark.parametrize("stop", [4, 11])
 def test_a_run_stopped_by_a_signal_at_any_update_goes_on_exactly(
     stop: int, train: Train, tmp_path: Path, unbroken: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,16 +56,6 @@ def test_a_run_stopped_again_and_again_is_still_the_same(
         ends = {"SIGTERM": Terminated, "SIGINT": KeyboardInterrupt, "kill": Killed}[how]
         with ending_after(updates, how), pytest.raises(ends):
             train()
-    train()
-    assert result_of(tmp_path / "run") == unbroken
-
-
-@pytest.mark.parametrize("stop", [1, 7])
-def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
-    stop: int, train: Train, tmp_path: Path, unbroken: dict[str, Any]
-) -> None:
-    with ending_after(stop, "kill"), pytest.raises(Killed):
-        train()
     train()
     assert result_of(tmp_path / "run") == unbroken
 

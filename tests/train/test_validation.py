@@ -1,6 +1,5 @@
 """The validation loss is the mean negative log-likelihood of each target token, and disturbs nothing."""
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -49,11 +48,6 @@ def test_the_model_is_left_as_it_was(
     assert all(layer.training is training for layer in model.modules())
     assert torch.equal(torch.get_rng_state(), before)
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_perplexity_of_a_hopeless_model_is_infinite() -> None:
-    assert perplexity(1e6) == math.inf
-    assert perplexity(math.log(7)) == pytest.approx(7)
 
 
 def test_a_uniform_model_is_as_perplexed_as_its_vocabulary_is_large(
