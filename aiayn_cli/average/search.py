@@ -39,7 +39,7 @@ def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
         raise UsageError("--search needs a run", "name the run's folder")
     newest = choice.checkpoints[-1]
     prepared = _data_of(choice.run, newest, options.data)
-    sources, references = prepared.valid_src_text(), prepared.valid_tgt_text()
+    sources, references = prepared.read_text("valid", "src"), prepared.read_text("valid", "tgt")
     metric = SacreMetric("bleu", [references], MetricOptions(tgt_lang=prepared.tgt_lang))
     codec, device = prepared.codec(), choose_device(options.device)
     logs.notice(device.explanation)

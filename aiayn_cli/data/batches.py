@@ -34,7 +34,7 @@ class Position:
 class Update:
     """The pairs of one update, and the position after it."""
 
-    pairs: Indices  # int64 [pairs], indices into the store, sorted by length
+    pairs: Indices  # [pairs], indices into the store, sorted by length
     tgt_tokens: int  # with their end tokens, over all pairs
     after: Position  # where the next update begins
 
@@ -59,9 +59,9 @@ def plan_updates(
         store: the training pairs.
         batch_tokens: tokens in an update, counting each pair's longer side with its end token; an update may have more
             by less than one pair, and a pair that is longer by itself is an update of its own.
-        seed: of the order.
-        start: where to begin, from an earlier Update.after with the same arguments.
-        pool_pairs: that are sorted together; the order depends on it.
+        seed: determines the order.
+        start: where to begin: the `after` of an earlier update with the same arguments.
+        pool_pairs: number of pairs sorted together; the order depends on it.
     Raises:
         DataError: there are no pairs.
     """
@@ -82,16 +82,14 @@ def plan_updates(
 
 
 def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of: int = 1) -> list[Indices]:
-    """Divide an update's pairs into micro-batches of about equal size.
+    """Divide an update's pairs, sorted by length, into micro-batches of about equal size.
 
     Args:
         store: of the pairs.
         pairs: sorted by length.
-        max_tokens: padded tokens of one side in a micro-batch: at most 1/16 more, so that padding does not cut an
-            update of max_tokens into two halves; a single longer pair is one by itself.
-        multiple_of: their number is a multiple of this, so that so many devices have as many each.
-    Returns:
-        Micro-batches; some are empty where pairs are few.
+        max_tokens: padded tokens of one side in a micro-batch. Up to 1/16 more is allowed, so that padding does not
+            halve an update of max_tokens; a longer pair is a micro-batch of its own.
+        multiple_of: the number of devices: each gets as many micro-batches, some of which are empty if pairs are few.
     """
     lengths = _lengths(store, pairs)
     most = _with_slack(max_tokens)
@@ -112,10 +110,9 @@ def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
     for src, tgt in store.length_chunks():
         longest = np.concatenate((longest, np.arange(first, first + len(src))))
         lengths = np.concatenate((lengths, np.maximum(src, tgt)))
-        kept = (
-            np.argpartition(lengths, len(lengths) - most)[len(lengths) - most :] if len(lengths) > most else slice(None)
-        )
-        longest, lengths = longest[kept], lengths[kept]
+        if (surplus := len(lengths) - most) > 0:
+            kept = np.argpartition(lengths, surplus)[surplus:]
+            longest, lengths = longest[kept], lengths[kept]
         first += len(src)
     return _sorted_by_length(store, longest)[0]
 
@@ -123,8 +120,8 @@ def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
 def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iterator[Indices]:
     """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side.
 
-    A single longer pair is a batch by itself; one with a side of more than `longest` tokens, its end token included,
-    is left out.
+    A longer pair is a batch of its own; pairs with a side of more than `longest` tokens, its end token included, are
+    skipped.
     """
     pairs, lengths = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
     pairs, lengths = pairs[lengths <= longest], lengths[lengths <= longest]
@@ -155,7 +152,7 @@ def _sorted_by_length(store: TokenStore, pairs: Indices) -> tuple[Indices, Indic
     Neighbours then differ little in either side, so that cutting the sequence anywhere leaves little padding in both.
 
     Returns:
-        The pairs in order, and what each counts for, as _lengths() says it.
+        The pairs in order, and their _lengths().
     """
     src, tgt = store.lengths(pairs, "src"), store.lengths(pairs, "tgt")
     longer = np.maximum(src, tgt)
@@ -183,7 +180,7 @@ def _cut_evenly(lengths: Indices, parts: int) -> Indices:
 def _shuffled(places: NDArray[np.uint64], size: int, key: int) -> Indices:
     """Where a pseudo-random permutation of 0 .. size - 1 sends the given places.
 
-    A four-round Feistel network over the next power of four; what falls outside the range is sent on until it falls
+    A four-round Feistel network over the next power of four; places outside the range are sent on until they fall
     inside. Any part of the permutation costs only its own length, and it is the same on every machine.
     """
     half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))

@@ -15,7 +15,7 @@ Indices = NDArray[np.int64]
 
 
 class Shape(NamedTuple):
-    """Pairs of a padded batch, and the tokens that a row of each side has place for."""
+    """Rows of a padded batch, and the tokens in a row of each side."""
 
     pairs: int
     src_length: int
@@ -46,7 +46,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class FlatBatch:
-    """Some pairs without padding, one after the other."""
+    """Pairs without padding, one after the other."""
 
     src: Tensor  # int64 [source tokens], each sentence ended by EOS_ID
     src_lengths: Tensor  # int64 [pairs], with EOS_ID
@@ -64,11 +64,8 @@ def shape_of(store: TokenStore, pairs: Indices) -> Shape:
 def collate(store: TokenStore, pairs: Indices, shape: Shape | None = None) -> Batch:
     """Read pairs from the store into padded tensors.
 
-    Args:
-        store: of the pairs.
-        pairs: which.
-        shape: to pad to, always with a mask; None = the smallest shape. Rows after the pairs have one source token,
-            </s>, so that there is something to attend to, and no target token to predict.
+    With a shape, they are padded to it and there is always a mask. Rows after the pairs have one source token, </s>, so
+    that there is something to attend to, and no target token to predict.
     """
     size = shape or shape_of(store, pairs)
     src, src_is_token = _rows(store, pairs, "src", size.pairs, size.src_length)
@@ -84,7 +81,7 @@ def collate(store: TokenStore, pairs: Indices, shape: Shape | None = None) -> Ba
 
 
 def flatten(store: TokenStore, pairs: Indices) -> FlatBatch:
-    """Read pairs from the store as they stand, one after the other."""
+    """Read pairs from the store without padding."""
     src, src_lengths = _with_ends(store, pairs, "src")
     tgt, tgt_lengths = _with_ends(store, pairs, "tgt")
     tgt_in = np.empty_like(tgt)

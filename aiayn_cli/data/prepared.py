@@ -1,5 +1,5 @@
-"""Prepared data: a folder with the token ids of each split, the vocabulary, the raw text of what will be scored,
-and manifest.json, which says where all of it comes from and is written last.
+"""Prepared data: a folder with the token ids of each split, the vocabulary, the raw text of the pairs to be scored,
+and manifest.json, which records the origin of all this and is written last.
 """
 
 import hashlib
@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aiayn_cli.config import DataConfig, TextConfig
-from aiayn_cli.data.store import TokenStore
+from aiayn_cli.data.store import Side, TokenStore
 from aiayn_cli.errors import DataError, did_you_mean
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, Codec
 from aiayn_cli.text.lines import read_file
@@ -29,7 +29,7 @@ class PreparedData:
 
     folder: Path
     manifest: Mapping[str, Any]  # manifest.json; see `write_manifest`
-    sha256: str  # of manifest.json, which holds the hash of every other file: it names this data
+    sha256: str  # of manifest.json, which holds the hash of every other file: it identifies this data
     src_lang: str  # a code such as "en"
     tgt_lang: str
     vocab_path: Path  # a separate target vocabulary lies in the same folder
@@ -37,17 +37,17 @@ class PreparedData:
     vocab_size: int  # sub-words, special tokens included, of the larger vocabulary
     separate_vocabs: bool  # each side has its own vocabulary
     text: TextConfig  # processing before text is split into sub-words
-    max_length: int  # sub-words of the longer side of a training pair, at most
+    max_length: int  # sub-words of the longest side of a training pair allowed
     train: TokenStore
     valid: TokenStore | None  # as many pairs as there are lines of raw text
     test: TokenStore | None
 
     @classmethod
     def load(cls, folder: Path) -> "PreparedData":
-        """Open prepared data; token ids stay on disk until they are asked for.
+        """Open prepared data; token ids stay on disk until they are read.
 
         Raises:
-            DataError: there is none, it is of another format, or a file is missing, damaged or exchanged.
+            DataError: there is none, it has another format, or a file is missing, damaged or replaced.
         """
         manifest, sha256 = read_manifest(folder)
         try:
@@ -60,6 +60,7 @@ class PreparedData:
         _check_files(folder, manifest["files"])
         splits = {name: TokenStore(folder, name) for name in manifest["splits"]}
         settings = dict(manifest.get("settings", {}))
+        text_fields = {field.name for field in fields(TextConfig)}
         for name, store in splits.items():
             expected = manifest["splits"][name]["pairs_kept"]
             if len(store) != expected:
@@ -76,9 +77,7 @@ class PreparedData:
             vocab_sha256=manifest["vocab"]["sha256"],
             vocab_size=manifest["vocab"]["size"],
             separate_vocabs=TGT_VOCAB in manifest["files"],
-            text=TextConfig(
-                **{field.name: settings[field.name] for field in fields(TextConfig) if field.name in settings}
-            ),
+            text=TextConfig(**{key: value for key, value in settings.items() if key in text_fields}),
             max_length=int(settings.get("max_length", DataConfig.max_length)),
             train=splits["train"],
             valid=splits.get("valid"),
@@ -88,22 +87,15 @@ class PreparedData:
     def codec(self) -> Codec:
         return Codec.load(self.folder, self.text, self.src_lang, self.tgt_lang)
 
-    def valid_src_text(self) -> list[str]:
-        return self._text("valid", self.src_lang)
+    def read_text(self, split: Literal["valid", "test"], side: Side) -> list[str]:
+        """The raw lines of one side.
 
-    def valid_tgt_text(self) -> list[str]:
-        return self._text("valid", self.tgt_lang)
-
-    def test_src_text(self) -> list[str]:
-        return self._text("test", self.src_lang)
-
-    def test_tgt_text(self) -> list[str]:
-        return self._text("test", self.tgt_lang)
-
-    def _text(self, split: str, lang: str) -> list[str]:
+        Raises:
+            DataError: there is no such split, or its text has changed.
+        """
         if split not in self.manifest["splits"]:
             raise DataError(f"{self.folder} has no {split} data", f"run `aiayn prepare` with --{split}")
-        path = self.folder / f"{split}.{lang}"
+        path = self.folder / f"{split}.{self.src_lang if side == 'src' else self.tgt_lang}"
         if hashlib.sha256(path.read_bytes()).hexdigest() != self.manifest["files"][path.name]["sha256"]:
             raise DataError(f"{path} is not as it was written: its SHA-256 has changed", _AGAIN)
         return read_file(path)
@@ -180,8 +172,7 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
         if not path.is_file():
             raise DataError(f"{path} is missing", _AGAIN)
         if (size := path.stat().st_size) != expected["bytes"]:
-            problem = f"{path} has {size:,} bytes, but {MANIFEST} says {expected['bytes']:,}"
-            raise DataError(problem, _AGAIN)
+            raise DataError(f"{path} has {size:,} bytes, but {MANIFEST} says {expected['bytes']:,}", _AGAIN)
     for name in (VOCAB, TGT_VOCAB):
         if name in files and hashlib.sha256((folder / name).read_bytes()).hexdigest() != files[name]["sha256"]:
             raise DataError(f"{folder / name} is not the vocabulary of this data", _AGAIN)

@@ -47,14 +47,9 @@ class TokenStore:
     def __len__(self) -> int:
         return int(self._first_pairs[-1])
 
-    @property
-    def src_lengths(self) -> Int32s:
-        """Tokens of each source side, without </s>: [pairs], computed at each call; for small corpora."""
-        return self._all_lengths("src")
-
-    @property
-    def tgt_lengths(self) -> Int32s:
-        return self._all_lengths("tgt")
+    def all_lengths(self, side: Side) -> Int32s:
+        """Tokens of one side of all pairs, without </s>: [pairs]; for small corpora."""
+        return self.lengths(np.arange(len(self)), side)
 
     def n_tokens(self, side: Side) -> int:
         """Tokens of all pairs, without </s>."""
@@ -67,10 +62,10 @@ class TokenStore:
         return max((src for src, _ in both), default=0), max((tgt for _, tgt in both), default=0)
 
     def length_chunks(self) -> Iterator[tuple[Int32s, Int32s]]:
-        """Lengths of both sides of all pairs in order, as lengths() gives them, a bounded number at a time."""
+        """Tokens of both sides of all pairs in order, without </s>, a bounded number at a time: [n] each."""
         for shard in self._shards:
             for first in range(0, shard.n_pairs, _LENGTHS_AT_ONCE):
-                # One number more than pairs: where the last one ends.
+                # One more offset than pairs: where the last one ends.
                 offsets = (shard.offsets[side][first : first + _LENGTHS_AT_ONCE + 1] for side in SIDES)
                 src, tgt = (np.diff(some).astype(np.int32) for some in offsets)
                 yield src, tgt
@@ -83,7 +78,7 @@ class TokenStore:
         """Make sure that every id is in the vocabulary; this reads all files, at the speed of memory.
 
         Raises:
-            DataError: one is not; its file, the first such id and its pair are named.
+            DataError: one is not; with its file, the first such id and its pair.
         """
         for number, shard in enumerate(self._shards):
             for side in SIDES:
@@ -109,7 +104,7 @@ class TokenStore:
         return src, tgt
 
     def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, Int32s]:
-        """Read one side of several pairs at once.
+        """Read one side of several pairs.
 
         Args:
             indices: pairs in any order, repeats allowed: [n].
@@ -148,10 +143,6 @@ class TokenStore:
             starts[here] = offsets[local]
             lengths[here] = offsets[local + 1] - starts[here]
         return numbers, starts, lengths
-
-    def _all_lengths(self, side: Side) -> Int32s:
-        place = SIDES.index(side)
-        return np.concatenate([np.zeros(0, np.int32), *(both[place] for both in self.length_chunks())])
 
 
 @dataclass(frozen=True)
@@ -206,16 +197,9 @@ def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:
 
 
 class TokenStoreWriter:
-    """Writes the pairs of one split, shard by shard; memory holds the lengths of one shard and no ids.
+    """Writes the pairs of one split, shard by shard; memory holds the lengths of one shard, but not its ids.
 
-    `n_pairs`, `n_tokens` (by side) and `paths` say what has been written so far.
-
-    Args:
-        folder: for the files.
-        split: "train", "valid" or "test".
-        dtype: of an id, `Vocab.dtype`.
-        shard_pairs: pairs in a shard.
-        first_shard: number of the first shard.
+    `n_pairs`, `n_tokens` (by side) and `paths` say what has been written so far. `dtype` is that of ids (Vocab.dtype).
     """
 
     def __init__(
@@ -229,8 +213,8 @@ class TokenStoreWriter:
         self.n_pairs = 0
         self.n_tokens: dict[Side, int] = {"src": 0, "tgt": 0}
         self.paths: list[Path] = []
-        self._first_shard = first_shard
-        self._folder, self._split, self._dtype, self._shard_pairs = folder, split, dtype, shard_pairs
+        self._folder, self._split, self._dtype = folder, split, dtype
+        self._shard_pairs, self._first_shard = shard_pairs, first_shard
         self._files: dict[Side, BinaryIO] = {}
         self._lengths: dict[Side, list[Int32s]] = {}
         self._open_shard()
@@ -247,28 +231,18 @@ class TokenStoreWriter:
         n = len(src_lengths)
         if len(tgt_lengths) != n:
             raise ValueError(f"{n} source sides, but {len(tgt_lengths)} target sides")
-        for start, stop in self._split_at_shards(n):
+        stop = 0
+        while (start := stop) < n:
             if self.n_pairs and self.n_pairs % self._shard_pairs == 0:
-                self._close_shard()
+                self.close()
                 self._open_shard()
+            stop = min(n, start + self._shard_pairs - self.n_pairs % self._shard_pairs)
             for side, tokens, lengths in zip(SIDES, (src, tgt), (src_lengths, tgt_lengths), strict=True):
                 first, last = int(lengths[:start].sum()), int(lengths[:stop].sum())
                 self._files[side].write(tokens[first:last].astype(self._dtype, copy=False).tobytes())
                 self._lengths[side].append(lengths[start:stop].astype(np.int32))
                 self.n_tokens[side] += last - first
             self.n_pairs += stop - start
-
-    def close(self) -> None:
-        """Finish the last shard."""
-        self._close_shard()
-
-    def _split_at_shards(self, n: int) -> Iterator[tuple[int, int]]:
-        start = 0
-        while start < n:
-            room = self._shard_pairs - self.n_pairs % self._shard_pairs
-            stop = min(n, start + room)
-            yield start, stop
-            start = stop
 
     def _open_shard(self) -> None:
         number = self._first_shard + self.n_pairs // self._shard_pairs
@@ -278,7 +252,8 @@ class TokenStoreWriter:
             self._files[side].write(bytes(_HEADER_BYTES))
             self._lengths[side] = []
 
-    def _close_shard(self) -> None:
+    def close(self) -> None:
+        """Finish the last shard."""
         number = self._first_shard + max(self.n_pairs - 1, 0) // self._shard_pairs
         for side in SIDES:
             lengths = np.concatenate([np.zeros(1, np.int32), *self._lengths[side]])

@@ -100,7 +100,7 @@ class ValidationBleu:
         wanted: int,
         worker: Worker,
     ) -> None:
-        sources, references = data.valid_src_text(), data.valid_tgt_text()
+        sources, references = data.read_text("valid", "src"), data.read_text("valid", "tgt")
         every = max(1, len(sources) // wanted)
         self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
         self._model, self._data, self._codec = model, data, data.codec()

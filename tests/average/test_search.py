@@ -76,7 +76,7 @@ def bleu_of(model: Path, data: PreparedData, folder: Path) -> float:
     """Translate the validation set with a model's folder, as a user would."""
     output = folder / "hyp"
     run_translate(translate_options([model], source=str(data.folder / "valid.en"), path=output, device="cpu"))
-    return bleu(output.read_text(encoding="utf-8").split("\n")[:-1], [data.valid_tgt_text()]).score
+    return bleu(output.read_text(encoding="utf-8").split("\n")[:-1], [data.read_text("valid", "tgt")]).score
 
 
 def test_each_trial_is_what_its_average_scores_on_the_validation_set(

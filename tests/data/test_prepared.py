@@ -55,25 +55,25 @@ def test_prepared_data_opens_with_all_that_training_needs(folder: Path) -> None:
 
 def test_raw_text_has_as_many_lines_as_the_split_has_pairs(tmp_path: Path) -> None:
     data = PreparedData.load(make(tmp_path / "data", splits=("train", "valid", "test")))
-    assert data.valid_src_text() == [f"valid en {i}" for i in range(4)]
-    assert data.valid_tgt_text() == [f"valid de {i}" for i in range(4)]
-    assert data.test_src_text() == [f"test en {i}" for i in range(5)]
-    assert data.test_tgt_text() == [f"test de {i}" for i in range(5)]
+    assert data.read_text("valid", "src") == [f"valid en {i}" for i in range(4)]
+    assert data.read_text("valid", "tgt") == [f"valid de {i}" for i in range(4)]
+    assert data.read_text("test", "src") == [f"test en {i}" for i in range(5)]
+    assert data.read_text("test", "tgt") == [f"test de {i}" for i in range(5)]
 
 
 def test_raw_text_that_was_changed_to_as_many_bytes_is_refused(tmp_path: Path) -> None:
     data = PreparedData.load(make(tmp_path / "data"))
     path = data.folder / "valid.de"
     path.write_bytes(path.read_bytes().replace(b"\n", b" ", 1))
-    assert PreparedData.load(data.folder).valid_src_text() == data.valid_src_text()
+    assert PreparedData.load(data.folder).read_text("valid", "src") == data.read_text("valid", "src")
     with pytest.raises(DataError, match=r"valid\.de is not as it was written") as error:
-        PreparedData.load(data.folder).valid_tgt_text()
+        PreparedData.load(data.folder).read_text("valid", "tgt")
     assert "aiayn prepare" in error.value.hint
 
 
 def test_text_of_a_split_that_is_not_there_is_an_error(folder: Path) -> None:
     with pytest.raises(DataError, match="has no test data") as caught:
-        PreparedData.load(folder).test_src_text()
+        PreparedData.load(folder).read_text("test", "src")
     assert caught.value.hint == "run `aiayn prepare` with --test"
 
 

@@ -80,7 +80,7 @@ def decoding(setting: Setting) -> Figures:
     data = demo(setting)
     checkpoint = load_checkpoint(list_checkpoints(train_demo(setting, "unbroken", stops=()))[-1])
     count = 20 if setting.small else 200
-    sources, references = data.valid_src_text()[:count], data.valid_tgt_text()[:count]
+    sources, references = data.read_text("valid", "src")[:count], data.read_text("valid", "tgt")[:count]
     outputs, seconds = {}, {}
     places = {"device": setting.device.device, "cpu": torch.device("cpu")}
     for name, place in places.items():

@@ -75,7 +75,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 def test_every_tree_is_kept_with_its_words_beside_it(prepared: PreparedData) -> None:
     assert (len(prepared.train), prepared.src_lang, prepared.tgt_lang) == (150, "words", "trees")
     assert prepared.text == TextConfig(trees=True)
-    for line, tree in zip(prepared.test_src_text(), prepared.test_tgt_text(), strict=True):
+    for line, tree in zip(prepared.read_text("test", "src"), prepared.read_text("test", "tgt"), strict=True):
         assert re.fullmatch(r"\(TOP \(S \(NP .*\) \(VP .*\) \(-LRB- -LRB-\) \(\. \.\)\)\)", tree)
         assert " ".join(words(from_text(tree))) == line.replace("(", "-LRB-")
         assert line.endswith(" ( .")
@@ -103,7 +103,7 @@ def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
     checkpoint = load_checkpoint(find_model(parser))
     assert checkpoint.text.trees
     assert checkpoint.max_length == 1_000  # what trees are prepared with where no recipe says otherwise
-    lines = [*prepared.test_src_text(), "", "A (word ) never seen"]
+    lines = [*prepared.read_text("test", "src"), "", "A (word ) never seen"]
     (tmp_path / "in").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     result = run_translate(
         translate_options([parser], source=str(tmp_path / "in"), path=tmp_path / "out", device="cpu")

@@ -202,8 +202,8 @@ def test_the_other_direction_scores_against_its_own_references(
     data = PreparedData.load(result.out)
     assert (str(result.out), result.langs) == ("prepared/wmt14-de-en", "de-en")
     assert decoded(data, "train")[:120] == [(t, s) for s, t in EUROPARL]
-    assert data.test_src_text() == [f"{t} src" for t in tgt(TEST)]
-    assert data.test_tgt_text() == [f"{s} ref" for s in src(TEST)]
+    assert data.read_text("test", "src") == [f"{t} src" for t in tgt(TEST)]
+    assert data.read_text("test", "tgt") == [f"{s} ref" for s in src(TEST)]
 
 
 def test_a_download_that_broke_off_goes_on_in_the_next_call(

@@ -59,11 +59,11 @@ def test_every_pair_comes_out_in_order_in_each_split(here: Path) -> None:
     assert decoded(data, "train") == TRAIN
     assert decoded(data, "valid") == VALID
     assert decoded(data, "test") == TEST
-    assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == VALID
-    assert list(zip(data.test_src_text(), data.test_tgt_text(), strict=True)) == TEST
+    assert list(zip(data.read_text("valid", "src"), data.read_text("valid", "tgt"), strict=True)) == VALID
+    assert list(zip(data.read_text("test", "src"), data.read_text("test", "tgt"), strict=True)) == TEST
     assert (result.pairs_read, result.pairs_kept, result.valid_pairs, result.test_pairs) == (300, 300, 20, 30)
-    assert result.src_tokens == data.train.src_lengths.sum()
-    assert result.tgt_tokens == data.train.tgt_lengths.sum()
+    assert result.src_tokens == data.train.all_lengths("src").sum()
+    assert result.tgt_tokens == data.train.all_lengths("tgt").sum()
     assert (data.src_lang, data.tgt_lang, data.vocab_size) == ("en", "de", 90)
     assert not result.done_before
 
@@ -129,10 +129,10 @@ def test_validation_and_test_text_is_kept_whole_whatever_the_rules(here: Path) -
     odd = [("", "blank source"), ("a " * 500, "b"), ("same", "same"), ("same", "same")]
     result = prepare(here, valid=write_pairs(here, "odd", odd))
     data = PreparedData.load(here / "out")
-    assert list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True)) == odd
+    assert list(zip(data.read_text("valid", "src"), data.read_text("valid", "tgt"), strict=True)) == odd
     assert data.valid is not None
     assert (len(data.valid), result.valid_pairs) == (4, 4)
-    assert data.valid.src_lengths[0] == 0
+    assert data.valid.all_lengths("src")[0] == 0
 
 
 def test_characters_that_end_lines_elsewhere_are_counted(here: Path) -> None:
@@ -379,9 +379,9 @@ def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: 
     assert contents(here / "one") == contents(here / "two")
     data = PreparedData.load(here / "one")
     assert data.text == TextConfig(normalise_punctuation=True, moses_tokenise=True)
-    held_out = list(zip(data.valid_src_text(), data.valid_tgt_text(), strict=True))
+    held_out = list(zip(data.read_text("valid", "src"), data.read_text("valid", "tgt"), strict=True))
     assert set(held_out) <= set(pairs)  # scored text stays raw
-    assert data.test_src_text() == [src for src, _ in pairs[:7]]
+    assert data.read_text("test", "src") == [src for src, _ in pairs[:7]]
     processed = [(f'" {src} , " {src}', f"{tgt} .") for src, tgt in TRAIN]
     assert decoded(data, "test") == processed[:7]
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(processed[7:])

@@ -73,7 +73,7 @@ def test_packed_and_padded_give_one_result(
     model, pairs = _model(**changes), np.arange(30)[::-1].copy()
     assert model.reads_packed
     hidden, targets, gradients = _loss_and_gradients(model, store, pairs)
-    assert len(targets) == store.tgt_lengths[pairs].sum() + len(pairs)
+    assert len(targets) == store.all_lengths("tgt")[pairs].sum() + len(pairs)
     padded()
     other_hidden, other_targets, other_gradients = _loss_and_gradients(model, store, pairs)
     assert torch.equal(targets, other_targets)

@@ -102,11 +102,11 @@ def test_each_validation_and_its_translations_are_there(whole: Path, small_data:
         assert row[1:4] == [f"{record['loss']:.4f}", f"{record['perplexity']:.4g}", f"{record['bleu']:.2f}"]
     samples = [record for record in records if record["event"] == "samples"]
     assert [record["step"] for record in samples] == [4, 8, 12]
-    sources = small_data.valid_src_text()
+    sources = small_data.read_text("valid", "src")
     for record in samples:
         assert 1 <= len(record["sources"]) == len(record["references"]) == len(record["translations"]) <= 6
         for source, reference in zip(record["sources"], record["references"], strict=True):
-            assert reference == small_data.valid_tgt_text()[sources.index(source)]
+            assert reference == small_data.read_text("valid", "tgt")[sources.index(source)]
             assert any(["source", source] in table and ["reference", reference] in table for table in found.tables)
 
 
