@@ -76,14 +76,6 @@ def test_a_sentence_is_read_the_same_alone_and_in_a_padded_batch(window: int) ->
         torch.testing.assert_close(model(src[i : i + 1, :length], None, tgt_in[i : i + 1])[0], together[i])
 
 
-def test_padding_of_the_target_changes_nothing_before_it() -> None:
-    model = _model(window=2)
-    src, tgt_in = torch.randint(_VOCAB, (2, 6)), torch.randint(_VOCAB, (2, 7))
-    other = tgt_in.clone()
-    other[:, 4:] = 0
-    assert torch.equal(model(src, None, tgt_in)[:, :4], model(src, None, other)[:, :4])
-
-
 @pytest.mark.parametrize("window", [1, 2, 3])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("place", [0, 5, 7])

@@ -81,15 +81,6 @@ def test_dropout_takes_the_sublayers_output_before_it_is_added_and_leaves_the_in
     torch.testing.assert_close(pre(x, torch.exp), x)
 
 
-def test_a_residual_loses_single_elements() -> None:
-    pre = Residual(60, 0.3, "pre")
-    lost = pre(torch.zeros(20, 50, 60), torch.ones_like) == 0
-    deviation = (0.3 * 0.7 / lost.numel()) ** 0.5
-    assert abs(lost.double().mean().item() - 0.3) < 4 * deviation
-    assert lost.double().mean(dim=2).min() > 0  # neither whole positions
-    assert lost.double().mean(dim=(0, 1)).min() > 0  # nor whole features
-
-
 @pytest.mark.parametrize("make", [_encoder_layer, _decoder_layer])
 def test_every_sublayers_output_passes_through_dropout(make: Callable[..., nn.Module]) -> None:
     pre = make("pre", _ALMOST_ONE)

@@ -53,12 +53,6 @@ def test_a_layer_over_another_memory_equals_the_equation() -> None:
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_memory_equal_to_the_queries_gives_what_the_fused_product_gives() -> None:
-    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, bias=True)
-    x = torch.randn(2, 5, 10)
-    torch.testing.assert_close(layer(x, x.clone(), None), layer(x, x, None))
-
-
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", _MASKS)
 @pytest.mark.parametrize("over_itself", [False, True])

@@ -18,18 +18,6 @@ def test_sinusoids_are_the_papers_formula_at_any_position(position: int, d_model
     assert row == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_table_of_sinusoids_has_one_row_for_each_position() -> None:
-    table = sinusoids(9, 14)
-    assert table.shape == (9, 14)
-    assert table.dtype == torch.float32
-
-
-def test_positions_start_where_they_are_told_to() -> None:
-    positions = SinusoidalPositions(10)
-    assert positions(3, 4).shape == (4, 10)
-    assert torch.equal(positions(3, 4), sinusoids(7, 10)[3:])
-
-
 def test_the_table_grows_without_changing_what_it_held() -> None:
     positions = SinusoidalPositions(6)
     before = positions(0, 200).clone()

@@ -283,14 +283,16 @@ class _Forks:
             names = [f"search process {number}" for number, _ in enumerate(work, start=1)]
             pool = self.pool = Processes(_start_fork, [(search,)] * len(work), names, start="fork")
             weakref.finalize(self, pool.close)
+        futures = [pool.submit(share) for share in work]
+        found = None
         try:
-            return [future.result() for future in [pool.submit(share) for share in work]]
-        except BaseException as error:
-            self.pool = None
-            pool.close()
-            if isinstance(error, Exception):
-                return None
-            raise
+            if not any(future.exception() for future in futures):  # raising one here would keep this object alive
+                found = [future.result() for future in futures]
+        finally:
+            if found is None:
+                self.pool = None
+                pool.close()
+        return found
 
 
 def _start_fork(search: SentenceSearch) -> tuple[None, Callable[[_Share], list[list[Hypothesis]]]]:

@@ -122,34 +122,6 @@ def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
         assert_same(found[sentence], plain_beam_search(expected, sentence, 3, max_length, beam, alpha, beam))
 
 
-@given(table=tables, max_length=st.integers(1, 15), alpha=alphas)
-@settings(max_examples=60, deadline=None)
-def test_a_beam_of_one_is_greedy_search(table: NextLogProbs, max_length: int, alpha: float) -> None:
-    greedy: Prefix = ()
-    while len(greedy) + 1 < max_length:
-        log_probs = table(0, greedy)
-        best = max([EOS_ID, *words(3)], key=lambda word: log_probs[word])
-        if best == EOS_ID:
-            break
-        greedy = (*greedy, best)
-    [outputs] = beam_search(TableScorer(table, [0]), [max_length], beam_size=1, alpha=alpha)
-    if log_prob_of(table, 0, greedy) == -math.inf:
-        assert outputs == []
-    else:
-        assert [output.tokens for output in outputs] == [greedy]
-
-
-@given(table=tables, max_lengths=st.lists(st.integers(1, 9), min_size=2, max_size=9), beam=st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
-def test_neighbours_in_the_batch_change_nothing(table: NextLogProbs, max_lengths: list[int], beam: int) -> None:
-    together = beam_search(
-        TableScorer(table, list(range(len(max_lengths)))), max_lengths, beam_size=beam, alpha=0.6, n_best=beam
-    )
-    for sentence, max_length in enumerate(max_lengths):
-        alone = beam_search(TableScorer(table, [sentence]), [max_length], beam_size=beam, alpha=0.6, n_best=beam)
-        assert alone == [together[sentence]]
-
-
 def table_of(probabilities: dict[Prefix, dict[int, float]]) -> NextLogProbs:
     def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
         row = probabilities.get(prefix, {})

@@ -167,17 +167,6 @@ def test_where_nothing_is_impossible_a_small_beam_finds_every_phrase(
     assert holds_all(output.tokens, constraints, set())
 
 
-def test_phrases_that_the_model_finds_unlikely_are_there_all_the_same() -> None:
-    def table(sentence: int, prefix: Prefix) -> list[float]:
-        likely = [0.0, 0.0, 0.0, 1.0, 5.0, 4.0, 0.0, -20.0, -20.0, -20.0]
-        total = math.log(sum(map(math.exp, likely)))
-        return [each - total for each in likely]
-
-    constraints: list[Constraint] = [((7, 8),), ((9,),)]
-    [[output]] = constrained_search(TableScorer(table, [0]), [9], [constraints], beam_size=4, alpha=0.6)
-    assert holds_all(output.tokens, constraints, set())
-
-
 def test_a_term_needed_twice_is_there_twice() -> None:
     table = random_table(2, N_WORDS)
     constraints: list[Constraint] = [((4, 5),), ((4, 5),)]

@@ -101,38 +101,6 @@ def test_any_lines_in_any_order_and_company_give_what_each_gives_alone(
     assert found == [alone.translate([line])[0] for line in lines]
 
 
-def test_n_best_gives_that_many_outputs_best_first_and_scores_that_a_full_pass_confirms(
-    make_model: ModelMaker, vocab: Codec, cpu: Device
-) -> None:
-    model = make_model()
-    translator = Translator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=3))
-    lines = random_lines(5)
-    single = Translator([model], vocab, cpu, DECODING).translate(lines)
-    for outputs, best in zip(translator.translate_n_best(lines), single, strict=True):
-        assert len(outputs) == 3
-        assert outputs[0].text == best
-        assert [each.score for each in outputs] == sorted((each.score for each in outputs), reverse=True)
-    found = Translator([model], vocab, cpu, replace(DECODING, beam_size=1)).translate_n_best(["die katze springt"])[0][
-        0
-    ]
-    src = torch.tensor([[*vocab.encode(["die katze springt"])[0], EOS_ID]])
-    tgt = greedy(model, src, src.shape[1] + DECODING.max_extra)
-    log_probs = model(src, None, torch.tensor([[BOS_ID, *tgt[:-1]]]))[0].log_softmax(-1)
-    log_prob = sum(float(log_probs[position, token]) for position, token in enumerate(tgt))
-    assert found.text == vocab.decode([tgt])[0]
-    assert found.log_prob == pytest.approx(log_prob, rel=1e-4)
-    assert found.score == pytest.approx(log_prob / ((5 + len(tgt)) / 6) ** DECODING.alpha, rel=1e-4)
-
-
-def greedy(model: TranslationModel, src: torch.Tensor, max_length: int) -> list[int]:
-    """Greedy search with full passes, without cache; the special tokens that are never produced left out."""
-    tokens: list[int] = []
-    while len(tokens) + 1 < max_length and EOS_ID not in tokens:
-        logits = model(src, None, torch.tensor([[BOS_ID, *tokens]]))[0, -1]
-        tokens.append(EOS_ID + int(logits[EOS_ID:].argmax()))
-    return tokens if EOS_ID in tokens else [*tokens, EOS_ID]
-
-
 @pytest.mark.parametrize(("options", "hypotheses"), [({}, 3), ({"sampling": Sampling()}, 50)])
 def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
     make_model: ModelMaker, vocab: Codec, cpu: Device, options: dict[str, Sampling], hypotheses: int

@@ -429,22 +429,3 @@ def test_every_kind_of_search_writes_trees_that_need_no_repair(
         )
     assert repairs[True] == 0
     assert repairs[False] > 3
-
-
-def test_a_sub_word_that_only_the_source_side_has_never_comes(
-    codecs: dict[TextConfig, Codec], make_model: Callable[..., TranslationModel], cpu: Device
-) -> None:
-    codec = codecs[TAGS]
-    assert codec.tgt_size < codec.size
-    written = codec.tgt_written()
-    assert written is not None
-    translator = Translator(
-        [make_model()],
-        codec,
-        cpu,
-        DecodingConfig(max_extra=40),
-        options=SearchOptions(n_best=4),
-        setup=SearchSetup(tree_grammar=TreeGrammar(written, TAGS)),
-    )
-    for outputs in translator.translate_n_best(random_lines(5, longest=5)):
-        assert all(max(part.tgt) < codec.tgt_size for output in outputs for part in output.parts)
