@@ -1,7 +1,7 @@
 """Reads members of archives as streams: nothing is extracted, so nothing can be written outside of a folder.
 
-A member is named by its path in the archive. If no member has this path, the one file of that name elsewhere in the
-archive is taken: the same corpus is packed with and without a folder around it.
+A member is named by its path in the archive, or else by its file name alone if only one file has it: the same corpus is
+packed with and without a folder around it.
 """
 
 import io
@@ -44,7 +44,7 @@ def _open_in_zip(archive: Path, member: str) -> BinaryIO:
         infos = {info.filename: info for info in file.infolist() if not info.is_dir()}
         info = infos[_choose(archive, member, list(infos))]
         if stat.S_ISLNK(info.external_attr >> 16):
-            raise _no_file(archive, info.filename)
+            raise _link_error(archive, info.filename)
         return _stream(file.open(info), stack.pop_all().close)
 
 
@@ -57,10 +57,7 @@ def _open_in_tar(archive: Path, member: str) -> BinaryIO:
 
 
 def _find_in_tar(archive: Path, member: str) -> BinaryIO | list[str]:
-    """Open the member of this very path; where there is none, give the paths of all.
-
-    A compressed archive is read from its start to the member, once. Others can be read anywhere.
-    """
+    """Open the member of this very path, or list the paths of all. A compressed archive is read only once, up to it."""
     mode: Literal["r:", "r|*"] = "r:" if archive.suffix.lower() == ".tar" else "r|*"
     names = []
     with ExitStack() as stack:
@@ -71,7 +68,7 @@ def _find_in_tar(archive: Path, member: str) -> BinaryIO | list[str]:
             if _plain(info.name) == _plain(member):
                 content = file.extractfile(info) if info.isreg() else None
                 if content is None:
-                    raise _no_file(archive, info.name)
+                    raise _link_error(archive, info.name)
                 return _stream(content, stack.pop_all().close)
             names.append(info.name)
     return names
@@ -92,7 +89,7 @@ def _plain(name: str) -> str:
     return name.removeprefix("./")
 
 
-def _no_file(archive: Path, name: str) -> DataError:
+def _link_error(archive: Path, name: str) -> DataError:
     return DataError(f"{archive}: {name} is a link and not a file", "check that it is the right archive")
 
 
@@ -101,7 +98,7 @@ def _stream(content: Any, close_archive: Callable[[], None]) -> BinaryIO:
 
 
 class _Member(io.RawIOBase):
-    """The content of a member; it says of damage what gzip says, and closes its archive too."""
+    """The content of a member; reports damage as gzip does, and closes its archive too."""
 
     def __init__(self, content: Any, close_archive: Callable[[], None]) -> None:
         self._content = content

@@ -5,7 +5,7 @@
 * IWSLT 2017: MD5 from sacreBLEU's table; for the copies on the hub the dataset_infos.json of iwslt2017;
 * Multi30k: computed from the files.
 
-An archive whose hash nobody has published has none here, and no address without TLS; manifest.json records what came.
+An archive without a published hash has no URL without TLS; manifest.json records what was downloaded.
 """
 
 from aiayn_cli.corpora.corpus import Archive

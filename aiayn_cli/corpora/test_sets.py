@@ -6,7 +6,7 @@ them all, and ends the process if a hash is wrong. Lines are as from sacreBLEU: 
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -46,9 +46,8 @@ def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestS
         raise DataError(f"unknown test set {name!r}", did_you_mean(name, DATASETS))
     dataset: Any = DATASETS[name]
     if langs is None or langs not in dataset.langpairs:
-        known = ", ".join(dataset.langpairs)
         what = "no language pair is named" if langs is None else f"the test set {name} has no pair {langs!r}"
-        raise UsageError(what, f"add --langs with one of {known}")
+        raise UsageError(what, f"add --langs with one of {', '.join(dataset.langpairs)}")
     archives = {url: _archive(url, md5) for url, md5 in zip(dataset.data, dataset.md5 or [], strict=False)}
     kind, entry = type(dataset).__name__, dataset.langpairs[langs]
     if kind == "WMTXMLDataset":
@@ -62,10 +61,8 @@ def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestS
     source = fields.pop("src")
     for field, lines in fields.items():
         if len(lines) != len(source):
-            raise DataError(
-                f"{name} {langs} has {len(source):,} source lines, but {len(lines):,} of {field}",
-                "another version of the archive? remove it from the folder of downloads",
-            )
+            problem = f"{name} {langs} has {len(source):,} source lines, but {len(lines):,} of {field}"
+            raise DataError(problem, "another version of the archive? remove it from the folder of downloads")
     return TestSet(name, langs, source, fields)
 
 
@@ -77,17 +74,15 @@ def _archive(url: str, md5: str) -> Archive:
 def _read_field(
     dataset: Any, kind: str, field: str, entry: str, archives: dict[str, Archive], downloads: "Downloads"
 ) -> list[str]:
-    column: int | None = None
-    member = entry
-    if kind == "TSVDataset":
-        number, _, member = entry.rpartition(":")
-        column = int(number) if number else int(field != "src")
+    is_table = kind == "TSVDataset"
+    number, _, member = entry.rpartition(":") if is_table else ("", "", entry)
     with _opened(dataset, member, archives, downloads) as file:
         records = list(read_records(file, member))
-    if column is not None:
+    if is_table:
+        column = int(number) if number else int(field != "src")
         return [_cell(record, column, f"{member}:{number}") for number, record in enumerate(records, start=1)]
     if member.endswith((".sgm", ".xml")):
-        # Not an XML parser's work: some of these files are not well formed.
+        # Without an XML parser, since some of these files are not well formed.
         return [_collapsed(_SEGMENT.sub(r"\1", record)) for record in records if record.startswith("<seg ")]
     return [record.rstrip() for record in records]
 
@@ -123,20 +118,15 @@ def _opened(dataset: Any, member: str, archives: dict[str, Archive], downloads: 
         opened = open_text_bytes(downloads.path(archives[urls[0]]))
     else:
         opened = _open_in_one([downloads.path(archives[url]) for url in urls], member)
-    try:
+    with opened:
         yield opened
-    finally:
-        opened.close()
 
 
 def _open_in_one(paths: list[Path], member: str) -> BinaryIO:
-    for number, path in enumerate(paths, start=1):
-        try:
+    for path in paths[:-1]:
+        with suppress(DataError):
             return open_member(path, member)
-        except DataError:
-            if number == len(paths):
-                raise
-    raise AssertionError("a set has an archive")
+    return open_member(paths[-1], member)
 
 
 def _collapsed(line: str) -> str:
