@@ -1,4 +1,4 @@
-"""Work for the processes of tests/test_process_pool.py, which import it by its name."""
+"""Work for the processes of tests/test_processes.py, which import it by its name."""
 
 import os
 import signal
@@ -30,7 +30,8 @@ def _act(item: str) -> str:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "deaf":
-            return str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+            blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # since before it started
+            return str(blocked and signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
         case "exit":
             os._exit(3)
     return item

@@ -21,7 +21,6 @@ Events and their values, in addition to `event` and `time` (Unix seconds); NaN a
 import importlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,7 +64,7 @@ class MetricsLog:
         self._path, self._listeners = path, listeners
         self.latest: dict[str, Record] = {}
         if path is not None and path.is_file():
-            if _ends_within_a_line(path):
+            if path.read_bytes()[-1:] not in (b"", b"\n"):
                 with path.open("a", encoding="utf-8") as file:  # else the next record would be lost with the broken one
                     file.write("\n")
             self.latest = {record["event"]: record for record in standing(read_metrics(path))}
@@ -85,13 +84,6 @@ class MetricsLog:
         self.latest[event] = record
         for listener in self._listeners:
             listener(record)
-
-
-def _ends_within_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 1, 0))
-        return file.read() not in (b"", b"\n")
 
 
 def read_metrics(path: Path) -> list[Record]:

@@ -53,32 +53,25 @@ def test_what_was_saved_comes_back_bit_for_bit(saved: Callable[..., Path], vocab
     assert {tensor.dtype for tensor in load_checkpoint(path).weights().values()} == {torch.float32}
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
-def test_who_may_read_a_checkpoint_is_what_the_umask_says(umask: int, mode: int, saved: Callable[..., Path]) -> None:
-    before = os.umask(umask)
+def test_the_umask_decides_who_may_read_a_checkpoint(saved: Callable[..., Path]) -> None:
+    before = os.umask(0o027)
     try:
         path = saved()
     finally:
         os.umask(before)
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.rglob("*") if file.is_file()}
-    assert set(modes.values()) == {mode}, modes
+    assert set(modes.values()) == {0o640}, modes
 
 
-def test_parents_come_back_as_they_were(tmp_path: Path, vocab: Path) -> None:
-    averaged = replace(described(tmp_path / "averaged"), parents=("step-00000002", "step-00000004"))
-    save_checkpoint(averaged, some_weights(), vocab)
-    assert load_checkpoint(averaged.path) == averaged
-    assert not (averaged.path / "training").exists()
-
-
-def test_what_is_done_to_text_and_a_second_vocabulary_come_back(tmp_path: Path, vocab: Path) -> None:
-    tgt_vocab = vocab.with_name("vocab.tgt.model")
-    tgt_vocab.write_bytes(b"target")
-    text = TextConfig(moses_tokenise=True)
-    saved = save_checkpoint(replace(described(tmp_path / "two"), text=text), some_weights(), vocab)
-    assert load_checkpoint(saved.path) == saved
-    assert load_checkpoint(saved.path).text == text
+def test_parents_processing_of_text_and_a_second_vocabulary_come_back(tmp_path: Path, vocab: Path) -> None:
+    vocab.with_name("vocab.tgt.model").write_bytes(b"target")
+    text, parents = TextConfig(moses_tokenise=True), ("step-00000002", "step-00000004")
+    saved = save_checkpoint(replace(described(tmp_path / "two"), text=text, parents=parents), some_weights(), vocab)
+    found = load_checkpoint(saved.path)
+    assert found == saved
+    assert (found.text, found.parents) == (text, parents)
     assert (saved.path / "vocab.tgt.model").read_bytes() == b"target"
+    assert not (saved.path / "training").exists()
 
 
 def test_a_checkpoint_that_says_nothing_of_text_is_one_of_raw_text(saved: Callable[..., Path]) -> None:
@@ -221,7 +214,7 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits of resources")
-@pytest.mark.parametrize("size", [0, 100, 400, 800])
+@pytest.mark.parametrize("size", [0, 400])
 def test_a_file_that_cannot_grow_leaves_what_was_there(
     size: int, saved: Callable[..., Path], vocab: Path, tmp_path: Path
 ) -> None:
@@ -286,7 +279,6 @@ def remove(name: str) -> Callable[[Path], None]:
         (overwrite("model.json", b"[1, 2]"), "model.json does not hold a JSON object"),
         (overwrite("model.json", b"{}"), "model.json is not a checkpoint's: 'format'"),
         (overwrite("model.json", b'{"format": 1'), "model.json cannot be read"),
-        (overwrite("model.json", b'\xff\xfe{"'), "model.json cannot be read"),
         (overwrite("training/state.json", b"\x00" * 40), "state.json cannot be read"),
         (model_json(format=2, aiayn="9.1"), "written by aiayn 9.1 in format 2"),
         (model_json(format="one"), "is not a checkpoint's"),
@@ -296,7 +288,6 @@ def remove(name: str) -> Callable[[Path], None]:
         (model_json(decoding={"beam_size": 0}), "is not a checkpoint's.*beam_size is 0"),
         (model_json(parents=7), "is not a checkpoint's"),
         (model_json(step="x"), "is not a checkpoint's: step is 'x'"),
-        (model_json(step=True), "is not a checkpoint's: step is True"),
         (model_json(vocab_size=9.5), "is not a checkpoint's: vocab_size is 9.5"),
         (model_json(model={"d_model": "wide"}), "is not a checkpoint's: d_model is 'wide'"),
         (model_json(model=[]), "is not a checkpoint's"),
@@ -316,11 +307,8 @@ def remove(name: str) -> Callable[[Path], None]:
             for change in (
                 b"",
                 lambda content: content + b"x",
-                lambda content: content[:5],
-                lambda content: content[:40],
                 lambda content: content[:-1],
                 lambda content: b"\xff" * 8 + content[8:],  # a header longer than the file
-                lambda content: content[:9] + b"\x00\x01" + content[11:],
             )
         ),
     ],
@@ -336,7 +324,7 @@ def test_damage_is_one_clear_message(damage: Callable[[Path], None], message: st
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "training/moments.safetensors"])
-@pytest.mark.parametrize("keep", [0, 5, 40, -1])
+@pytest.mark.parametrize("keep", [0, 40, -1])
 def test_damage_of_a_checkpoint_without_hashes_is_noticed_by_its_form(
     name: str, keep: int, saved: Callable[..., Path]
 ) -> None:
