@@ -73,18 +73,11 @@ def prepare(
         bool, Option("--list", help="List the corpora that have a name, with sizes and licences.")
     ] = False,
     like: Annotated[
-        str | None,
-        Option(
-            help="Use the corpora, sub-words, splits and limits of paper, t2t or fairseq; see --list.",
-            metavar="|".join(LIKE),
-        ),
+        str | None, Option(help="Prepare the corpus as paper, t2t or fairseq did; see --list.", metavar="|".join(LIKE))
     ] = None,
     train: Annotated[
         list[Path] | None,
-        Option(
-            help="Training text: a file of source sentences and one of their translations, one a line; repeatable.",
-            metavar="SRC TGT",
-        ),
+        Option(help="Training text: a source and a target file, one sentence a line; repeatable.", metavar="SRC TGT"),
     ] = None,
     tsv: Annotated[
         list[Path] | None,
@@ -99,17 +92,11 @@ def prepare(
     ] = None,
     weight: Annotated[
         list[str] | None,
-        Option(
-            help="Use the training pairs of this corpus, part of a corpus or file N times; repeatable.",
-            metavar="NAME=N",
-        ),
+        Option(help="Use the training pairs of this corpus, part or file N times; repeatable.", metavar="NAME=N"),
     ] = None,
     valid: Annotated[
         tuple[Path, Path] | None,
-        Option(
-            help="Validation text, as for --train. Default: the corpus's, or else held-out training pairs.",
-            metavar="SRC TGT",
-        ),
+        Option(help="Validation text, as --train. Default: the corpus's, or held-out pairs.", metavar="SRC TGT"),
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None,
@@ -117,10 +104,7 @@ def prepare(
     ] = None,
     trees: Annotated[
         list[Path] | None,
-        Option(
-            help="Train a parser: a treebank of bracketed trees, each on a line or over several; repeatable.",
-            metavar="FILE",
-        ),
+        Option(help="Train a parser: bracketed trees, each on a line or over several; repeatable.", metavar="FILE"),
     ] = None,
     valid_trees: Annotated[
         Path | None, Option(help="Trees for validation. Default: some trees are held out.", metavar="FILE")
@@ -149,17 +133,11 @@ def prepare(
     ] = None,
     vocab_size: Annotated[
         int | None,
-        Option(
-            help="Sub-words in the joint vocabulary, special tokens included. "
-            f"Default: the recipe's, the corpus's, or {_DEFAULTS.vocab_size}."
-        ),
+        Option(help=f"Sub-words in the vocabulary. Default: the recipe's, the corpus's, or {_DEFAULTS.vocab_size}."),
     ] = None,
     vocab: Annotated[
         Path | None,
-        Option(
-            help="Use this vocabulary: a vocab.model (and the vocab.tgt.model next to it), or its folder.",
-            metavar="FILE",
-        ),
+        Option(help="Use this vocabulary: a vocab.model (with its vocab.tgt.model), or its folder.", metavar="FILE"),
     ] = None,
     max_length: Annotated[
         int | None,
@@ -190,9 +168,7 @@ def prepare(
     ] = None,
     from_folder: Annotated[
         Path | None,
-        Option(
-            "--from", help="Folder with archives, named as in their URLs; missing ones are downloaded.", metavar="DIR"
-        ),
+        Option("--from", help="Folder with archives, named as in URLs; others are downloaded.", metavar="DIR"),
     ] = None,
     downloads: Annotated[
         Path | None, Option(help="Folder for downloads, which are kept. Default: prepared/.downloads.", metavar="DIR")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any, BinaryIO, Literal, Protocol
 
-from aiayn_cli.config import OnBadBytes
 from aiayn_cli.errors import DataError
 from aiayn_cli.parsing.trees import read_trees, reduce_tree, to_text, unescape, words
 from aiayn_cli.prepare.drift import DriftAlarm
@@ -95,7 +94,7 @@ class LinePairs(TwoFiles):
     drift: Drift = "ignore"  # what to do where one side has lost or gained lines
 
     def settings(self) -> dict[str, Any]:
-        return {"on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
+        return {"on_bad_bytes": "drop" if self.drop_bad_bytes else "stop"}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         with self.src.open() as src, self.tgt.open() as tgt:
@@ -116,10 +115,6 @@ class LinePairs(TwoFiles):
             if self.drift != "ignore":
                 alarm.close()
             counts.mapped += src_reader.mapped + tgt_reader.mapped
-
-
-def _on_bad_bytes(drop: bool) -> OnBadBytes:
-    return "drop" if drop else "stop"
 
 
 def _unzip(pairs: Iterable[Pair]) -> Chunk:
@@ -222,7 +217,7 @@ class TsvPairs(OneFile):
     drop_bad_bytes: bool = False  # drop and count a line with bad bytes, instead of stopping there
 
     def settings(self) -> dict[str, Any]:
-        return {"columns": list(self.columns), "on_bad_bytes": _on_bad_bytes(self.drop_bad_bytes)}
+        return {"columns": list(self.columns), "on_bad_bytes": "drop" if self.drop_bad_bytes else "stop"}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         with self.file.open() as file:

@@ -1,11 +1,8 @@
-"""Each format gives the pairs that are in it, in step and in order, and counts what is no pair."""
+"""Each format gives the pairs that are in it, aligned and in order, and counts what is not a pair."""
 
 import gzip
 import hashlib
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import given
@@ -17,21 +14,8 @@ from aiayn_cli.prepare.formats import LinePairs, Pairs, ReadCounts, SegmentPairs
 from aiayn_cli.prepare.sources import LocalFile, MadeText
 
 
-@dataclass(frozen=True)
-class Given:
-    """An input that is made of text or bytes."""
-
-    content: str | bytes
-    name: str = "given"
-
-    def open(self) -> BinaryIO:
-        return BytesIO(self.content if isinstance(self.content, bytes) else self.content.encode())
-
-    def identity(self) -> dict[str, Any]:
-        return {}
-
-    def describe(self) -> dict[str, Any]:
-        return {}
+def made(content: str | bytes, name: str = "given") -> MadeText:
+    return MadeText(name, content if isinstance(content, bytes) else content.encode())
 
 
 def read(pairs: Pairs) -> tuple[list[tuple[str, str]], ReadCounts]:
@@ -134,7 +118,7 @@ SGML = """<srcset setid="newstest2014" srclang="any">
 
 def test_segments_are_read_as_they_are_from_files_that_are_no_xml() -> None:
     reference = SGML.replace("First &amp; foremost", "Erstens")
-    found, counts = read(SegmentPairs(Given(SGML), Given(reference)))
+    found, counts = read(SegmentPairs(made(SGML), made(reference)))
     assert found == [
         ("First &amp; foremost", "Erstens"),
         ("3 < 4 & 5 > 4", "3 < 4 & 5 > 4"),
@@ -147,7 +131,7 @@ def test_segments_are_read_as_they_are_from_files_that_are_no_xml() -> None:
 def test_a_line_that_ends_inside_a_segment_becomes_a_blank_and_is_counted() -> None:
     broken = '<seg id="1">one\ntwo\r\nthree</seg>\n<seg id="2">a\u2028b</seg>\n'
     whole = '<seg id="1">eins zwei drei</seg>\n<seg id="2">a b</seg>\n'
-    found, counts = read(SegmentPairs(Given(broken), Given(whole)))
+    found, counts = read(SegmentPairs(made(broken), made(whole)))
     assert found == [("one two three", "eins zwei drei"), ("a b", "a b")]
     assert counts.mapped == 3
 
@@ -163,7 +147,7 @@ def test_a_line_that_ends_inside_a_segment_becomes_a_blank_and_is_counted() -> N
 def test_segments_that_do_not_belong_together_are_refused(src: list[int], tgt: list[int], problem: str) -> None:
     sides = ["".join(f'<seg id="{number}">x</seg>\n' for number in ids) for ids in (src, tgt)]
     with pytest.raises(DataError) as caught:
-        read(SegmentPairs(Given(sides[0], "src"), Given(sides[1], "tgt")))
+        read(SegmentPairs(made(sides[0], "src"), made(sides[1], "tgt")))
     assert caught.value.problem == problem
 
 
@@ -177,7 +161,7 @@ def test_segments_that_do_not_belong_together_are_refused(src: list[int], tgt: l
 )
 def test_a_segment_without_an_end_is_refused(text: str, line: int) -> None:
     with pytest.raises(DataError, match=f"given:{line}: segment 7 has no </seg>"):
-        read(SegmentPairs(Given(text), Given(text)))
+        read(SegmentPairs(made(text), made(text)))
 
 
 RECORDS = st.text(
@@ -191,7 +175,7 @@ def test_any_text_without_tags_comes_out_of_segments_but_for_outer_blanks(pairs:
         "".join(f'<seg id="{i}">{text}</seg>\n' for i, text in enumerate(side)) for side in zip(*pairs, strict=True)
     ]
     src, tgt = sides or ("", "")
-    assert read(SegmentPairs(Given(src), Given(tgt)))[0] == [(a.strip(), b.strip()) for a, b in pairs]
+    assert read(SegmentPairs(made(src), made(tgt)))[0] == [(a.strip(), b.strip()) for a, b in pairs]
 
 
 # ---- talks
@@ -213,7 +197,7 @@ TALKS = [
 @pytest.mark.parametrize("titles", [False, True])
 def test_lines_about_a_talk_are_skipped_and_counted(titles: bool) -> None:
     src, tgt = ("".join(f"{line}\n" for line in side) for side in zip(*TALKS, strict=True))
-    found, counts = read(TalkPairs(Given(src), Given(tgt), titles=titles))
+    found, counts = read(TalkPairs(made(src), made(tgt), titles=titles))
     text = [TALKS[6], TALKS[8], TALKS[9]]
     head = [("Al Gore: Klima", "Al Gore: climate"), ("TED Talk", "TED talk")]
     assert found == (head + text if titles else text)
@@ -223,11 +207,11 @@ def test_lines_about_a_talk_are_skipped_and_counted(titles: bool) -> None:
 def test_lines_about_a_talk_on_one_side_alone_shift_nothing() -> None:
     src, tgt = "eins\n<title>zwei</title>\ndrei\n", "one\ntwo\nthree\n"
     for titles in (False, True):
-        found, counts = read(TalkPairs(Given(src), Given(tgt), titles=titles))
+        found, counts = read(TalkPairs(made(src), made(tgt), titles=titles))
         assert found == [("eins", "one"), ("drei", "three")]
         assert counts.skipped == 1
     with pytest.raises(DataError, match="src has 3 records, but tgt has 2"):
-        read(TalkPairs(Given(src, "src"), Given("one\nthree\n", "tgt")))
+        read(TalkPairs(made(src, "src"), made("one\nthree\n", "tgt")))
 
 
 # ---- TSV
@@ -235,9 +219,9 @@ def test_lines_about_a_talk_on_one_side_alone_shift_nothing() -> None:
 
 def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
     text = 'Hi\tHallo "!\tCC-BY\r\n\nGo.\tGeh.\t\n'
-    found, _ = read(TsvPairs(Given(text)))
+    found, _ = read(TsvPairs(made(text)))
     assert found == [("Hi", 'Hallo "!'), ("", ""), ("Go.", "Geh.")]
-    assert read(TsvPairs(Given(text), (3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
+    assert read(TsvPairs(made(text), (3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
 
 
 @pytest.mark.parametrize(
@@ -251,20 +235,20 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
 )
 def test_a_line_of_another_width_is_refused_with_its_number(text: str, columns: tuple[int, int], problem: str) -> None:
     with pytest.raises(DataError) as caught:
-        read(TsvPairs(Given(text), columns))
+        read(TsvPairs(made(text), columns))
     assert caught.value.problem == problem
 
 
 def test_bad_bytes_drop_their_line_or_stop() -> None:
     content = b"a\tb\nc\xff\td\ne\tf\n"
-    found, counts = read(TsvPairs(Given(content), drop_bad_bytes=True))
+    found, counts = read(TsvPairs(made(content), drop_bad_bytes=True))
     assert (found, counts.bad_bytes) == ([("a", "b"), ("e", "f")], 1)
     with pytest.raises(DataError, match="given:2: byte 2 of the line"):
-        read(TsvPairs(Given(content)))
+        read(TsvPairs(made(content)))
 
 
 def test_characters_that_end_lines_elsewhere_are_counted_in_columns_too() -> None:
-    found, counts = read(TsvPairs(Given("a\u2028b\tc\x85d\n")))
+    found, counts = read(TsvPairs(made("a\u2028b\tc\x85d\n")))
     assert (found, counts.mapped) == ([("a b", "c d")], 2)
 
 
@@ -278,7 +262,7 @@ def test_any_cells_come_out_in_order_in_chunks_of_any_size(pairs: list[tuple[str
     text = "".join(f"{src}\t{tgt}\n" for src, tgt in pairs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "CHUNK_PAIRS", chunk)
-        assert read(TsvPairs(Given(text)))[0] == pairs
+        assert read(TsvPairs(made(text)))[0] == pairs
 
 
 def test_bad_lines_at_the_end_are_counted_with_their_own_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiayn_cli.config import DataConfig, TextConfig
@@ -61,6 +61,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # tests survive no power cut, but end sooner
 
 
+@settings(max_examples=40)
 @given(pairs=pairs_of_text, scored=pairs_of_text, chunk=st.integers(1, 9))
 def test_each_rule_claims_its_pairs_in_turn(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], scored: list[Pair], chunk: int
@@ -214,7 +215,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("config", [RAW, PROCESSED], ids=["raw", "processed"])
-@pytest.mark.parametrize("killed_after", [0, 3, 5, 9, 14])
+@pytest.mark.parametrize("killed_after", [0, 5, 9, 14])
 def test_reading_goes_on_after_the_last_whole_shard(tmp_path: Path, killed_after: int, config: TextConfig) -> None:
     chunks = [(0, chunk) for chunk in split_up([*numbered(100), ("", "x")], 7)]  # 15 chunks, 5 a part
 
@@ -251,14 +252,6 @@ def test_a_selection_is_saved_and_restored(tmp_path: Path) -> None:
     again.restore_selection(saved)
     assert left(again) == numbered(20)
     assert again.dropped == text.dropped
-
-
-def test_removing_shards_leaves_no_text(tmp_path: Path) -> None:
-    text = collected(tmp_path, numbered(99))
-    assert text.n_shards == 3
-    for shard in range(3):
-        text.remove(shard)
-    assert not [path for path in (tmp_path / ".steps").iterdir() if path.suffix in (".src", ".tgt")]
 
 
 def test_no_text_is_no_shard(tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ import bz2
 import gzip
 import lzma
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -23,23 +22,6 @@ HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4"><header/><bod
 TAIL = "</body></tmx>\n"
 
 
-@dataclass(frozen=True)
-class Given:
-    """An input that is made of text or bytes."""
-
-    content: str | bytes
-    name: str = "given.tmx"
-
-    def open(self) -> BinaryIO:
-        return BytesIO(self.content if isinstance(self.content, bytes) else self.content.encode())
-
-    def identity(self) -> dict[str, Any]:
-        return {}
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-
 def unit(*variants: tuple[str, str]) -> str:
     inner = "".join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in variants)
     return f"<tu>{inner}</tu>\n"
@@ -47,7 +29,13 @@ def unit(*variants: tuple[str, str]) -> str:
 
 def read(content: str | bytes, src: str = "en", tgt: str = "de") -> tuple[list[tuple[str, str]], ReadCounts]:
     counts = ReadCounts()
-    found = [pair for chunk in TmxPairs(Given(content), src, tgt).read(counts) for pair in zip(*chunk, strict=True)]
+    found = [
+        pair
+        for chunk in TmxPairs(
+            MadeText("given.tmx", content if isinstance(content, bytes) else content.encode()), src, tgt
+        ).read(counts)
+        for pair in zip(*chunk, strict=True)
+    ]
     assert counts.pairs == len(found)
     return found, counts
 
@@ -173,12 +161,12 @@ def test_a_segment_without_end_does_not_fill_the_memory() -> None:
 
     source = Endless()
 
-    class EndlessInput(Given):
+    class EndlessInput(MadeText):
         def open(self) -> BinaryIO:
             return source
 
     with pytest.raises(DataError, match="a segment of more than 1,000,000 characters"):
-        list(TmxPairs(EndlessInput(""), "en", "de").read(ReadCounts()))
+        list(TmxPairs(EndlessInput("given.tmx", b""), "en", "de").read(ReadCounts()))
     assert source.reads < 40
 
 
@@ -187,12 +175,12 @@ def test_units_are_given_while_the_file_is_still_read(monkeypatch: pytest.Monkey
     content = (HEAD + unit(("en", "one " * 20), ("de", "eins " * 20)) * 5_000 + TAIL).encode()
     source = BytesIO(content)
 
-    class Watched(Given):
+    class Watched(MadeText):
         def open(self) -> BinaryIO:
             return source
 
     counts = ReadCounts()
-    chunks = TmxPairs(Watched(""), "en", "de").read(counts)
+    chunks = TmxPairs(Watched("given.tmx", b""), "en", "de").read(counts)
     next(chunks)
     assert source.tell() < len(content) / 4
     assert len(list(chunks)) > 10
