@@ -43,18 +43,16 @@ def translate(
         ),
     ] = None,
     source: Annotated[
-        str, typer.Option("--input", "-i", metavar="FILE", help="Text to translate, one line each; - is stdin.")
+        str, typer.Option("--input", "-i", metavar="FILE", help="Text to translate, a line each; - is stdin.")
     ] = TextOptions.source,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to write; the file appears when all is done; - is stdout."
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write; the file appears when done; - is stdout."),
     ] = None,
     beam: Annotated[
         int | None,
         typer.Option(
-            min=1, help=f"Hypotheses followed for each line; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}."
+            min=1, help=f"Hypotheses kept for each line; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}."
         ),
     ] = None,
     alpha: Annotated[
@@ -68,7 +66,7 @@ def translate(
     max_extra: Annotated[
         int | None,
         typer.Option(
-            min=1, help=f"Longest output, in tokens more than the input. Default: the model's, {_DEFAULTS.max_extra}."
+            min=1, help=f"Longest output, in tokens beyond the input. Default: the model's, {_DEFAULTS.max_extra}."
         ),
     ] = None,
     max_length: Annotated[
@@ -76,7 +74,7 @@ def translate(
     ] = None,
     min_length: Annotated[int, typer.Option(min=0, help="Shortest output in tokens.")] = SearchOptions.min_length,
     no_repeat_ngram: Annotated[
-        int, typer.Option(min=0, metavar="N", help="No N tokens in a row occur twice in an output; 0 = no such rule.")
+        int, typer.Option(min=0, metavar="N", help="No N tokens in a row occur twice in an output; 0 = no rule.")
     ] = SearchOptions.no_repeat_ngram,
     tree_rules: Annotated[
         bool | None,
@@ -100,9 +98,7 @@ def translate(
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(
-            help="With --sample: draw among the likeliest tokens that have this probability together. Default: 1."
-        ),
+        typer.Option(help="With --sample: draw among the likeliest tokens of this joint probability. Default: 1."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="With --sample: another seed gives other outputs. Default: 0.")
@@ -130,46 +126,34 @@ def translate(
     score_against: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Translate nothing: write log p and the perplexity of the translations in FILE."
+            metavar="FILE", help="Do not translate: write log p and the perplexity of the translations in FILE."
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a JSON object for each line: score, length ratio, and what looks wrong."
-        ),
+        typer.Option(metavar="FILE", help="Write a JSON object a line: score, length ratio, and what looks wrong."),
     ] = None,
     on_suspect: Annotated[
         OnSuspect,
         typer.Option(
-            help="What to do with a translation that looks wrong: keep it, search again in other ways, "
-            "write an empty line or the source instead, or stop."
+            help="Translations that look wrong: keep, search again, write an empty line or the source, or stop."
         ),
     ] = OutputOptions.on_suspect,
     markup: Annotated[
         bool,
-        typer.Option(
-            "--markup", help="Carry tags (<b>..</b>), placeholders ({name}, %s) and addresses through, each once."
-        ),
+        typer.Option("--markup", help="Keep tags (<b>..</b>), placeholders ({name}, %s) and addresses, each once."),
     ] = False,
     glossary: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b) in each line."
-        ),
+        typer.Option(metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b)."),
     ] = None,
     attention: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.html", help="Write a page that shows where the model looks, for the first 50 outputs."
-        ),
+        typer.Option(metavar="FILE.html", help="Write a page of where the model looks, for the first 50 outputs."),
     ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = EngineOptions.device,
     gpus: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="GPUs of this machine that share the lines; with --device cpu, processes. Default: one."
-        ),
+        int | None, typer.Option(min=1, help="GPUs that share the lines; with --device cpu, processes. Default: one.")
     ] = None,
     precision: Annotated[
         Precision, typer.Option(help="auto takes bf16 where the device is fast at it.")

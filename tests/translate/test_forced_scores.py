@@ -68,12 +68,3 @@ def test_scores_as_json_name_each_token(
         [pytest.approx(first["log_prob"], abs=1e-3), pytest.approx(first["perplexity"], rel=1e-3)]
     ]
     assert result["tokens"] == len(first["tokens"])
-
-
-def test_files_of_other_lengths_are_not_scored_against_each_other(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "targets").write_text("a\nb\n")
-    feed_stdin(monkeypatch, b"hund\n")
-    assert main(["translate", "-m", str(model), "--score-against", str(tmp_path / "targets")]) == 1
-    assert "give one translation for each line" in capsys.readouterr().err

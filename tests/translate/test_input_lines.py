@@ -1,6 +1,7 @@
 import io
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -101,9 +102,16 @@ def test_an_object_may_be_as_wide_as_it_likes_and_a_hundred_deep() -> None:
     assert line.fields == content
 
 
-def test_an_objects_own_prefix_is_nothing_where_translations_are_given() -> None:
+def test_given_translations_replace_an_objects_own_prefix_and_are_as_many_as_the_lines() -> None:
     [line] = read(b'{"text": "a", "prefix": "x"}', prefixes=b"y", second_is_target=True)
     assert (line.text, line.prefix) == ("a", "y")
+    with pytest.raises(DataError) as caught:
+        read(b'{"text": "a"}', prefixes=b"y\nz\n", second_is_target=True)
+    assert caught.value.hint == "give one translation for each line"
+
+
+def test_every_format_has_a_row_in_the_table() -> None:
+    assert tuple(FORMATS) == get_args(FormatName)
 
 
 def test_a_blank_or_unreadable_record_of_json_keeps_its_line() -> None:

@@ -73,8 +73,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(here: Path) -> Path:
     load_package()
-    for int8 in ([], ["--int8"]):
-        assert main(["export", str(here / "model"), "--quiet", *int8]) == 0
+    assert main(["export", str(here / "model"), "--quiet"]) == 0  # --int8 rounds the same weights
     return here
 
 

@@ -52,17 +52,6 @@ def test_alignments_stand_behind_the_text(
         assert all(i < len(line.split()) for i, _ in links)
 
 
-def test_a_prefix_for_each_line(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "prefixes").write_text("eine maus\n\nund\n\n\n\n")
-    out = run(model, ["--prefix", str(tmp_path / "prefixes")], "\n".join(LINES).encode(), monkeypatch, capsys)
-    found, free = out.split("\n"), best(translations([model], LINES)).split("\n")
-    assert found[0].startswith("eine maus")
-    assert found[2].startswith("und")
-    assert [found[i] for i in (1, 3, 4, 5)] == [free[i] for i in (1, 3, 4, 5)]
-
-
 def test_samples_are_repeated_by_their_seed(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
