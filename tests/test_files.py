@@ -109,7 +109,7 @@ def test_what_is_read_cannot_be_written(
     for option in ("-o", "--report", "--attention"):
         feed_stdin(monkeypatch, b"hund\n")
         assert main(["translate", "-m", str(model), "-i", "in", option, "link"]) == 2
-        assert "link is read, and cannot be an output at once" in capsys.readouterr().err
+        assert "link is an input, and cannot be an output as well" in capsys.readouterr().err
     assert Path("in").read_text() == "hund\n"
     assert read_place(Path("new"), ["in", "-", None]) is None
     assert read_place(Path("/dev/null"), ["/dev/null"]) is None
@@ -131,7 +131,9 @@ def test_what_is_read_is_no_place_for_an_output_that_is_not_whole_yet(
         ):
             assert main(["translate", "-m", str(model), *arguments]) == 2
             err = capsys.readouterr().err
-            assert "out.unfinished is read, and cannot be an output at once, where out is written until it is" in err
+            assert (
+                "out.unfinished is an input, and cannot be an output as well, where out is written until it is" in err
+            )
     for first, second in (("out", str(left)), (str(left), "out")):
         assert main(["translate", "-m", str(model), "-i", "new", "-o", first, "--report", second]) == 2
         assert f"{second} and {first} would be written to one file" in capsys.readouterr().err

@@ -31,7 +31,7 @@ class LineFormat(Protocol):
         """A result as one record."""
 
     def score_result(self, line: InputLine, details: Details) -> Any:
-        """What --score-against found for a line, as --json shows it; no tokens where there is no score."""
+        """What --score-against found for a line, as --json shows it; `details` has no tokens if there is no score."""
 
     def write_score(self, result: Any) -> str:
         """A score_result as one record."""

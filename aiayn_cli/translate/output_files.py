@@ -41,7 +41,7 @@ def check_outputs(options: OutputOptions, *inputs: str | Path | None) -> None:
         place = read_place(output, inputs)
         if place is not None:
             first = "" if place == output else f", where {output} is written until it is whole"
-            raise UsageError(f"{place} is read, and cannot be an output at once{first}", "give another name")
+            raise UsageError(f"{place} is an input, and cannot be an output as well{first}", "give another name")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import copy
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -115,7 +115,7 @@ class Translator:
         trained_length: int = LONGEST_SOURCE,
         notify: Callable[[LineNotice], None] | None = None,
     ) -> None:
-        self.codec = codec
+        self.codec, self.decoding, self.options = codec, decoding, options
         self._search = SentenceSearch(models, codec.size, device, decoding, options=options, setup=setup)
         self.models, self.device, self.max_positions = self._search.models, device.device, self._search.max_positions
         self._glossary = setup.glossary
@@ -137,16 +137,9 @@ class Translator:
         """A translator with the same models that searches in another way."""
         other = copy.copy(self)
         other._search = self._search.variant(decoding, options)
+        other.decoding, other.options = decoding or self.decoding, options or self.options
         other._longest_source = min(longest_source or LONGEST_PASS, self._longest_source)
         return other
-
-    @property
-    def decoding(self) -> DecodingConfig:
-        return self._search.decoding
-
-    @property
-    def options(self) -> SearchOptions:
-        return self._search.options
 
     def count_sub_words(self, line: str) -> int:
         return len(self.codec.encode([line])[0])
@@ -192,24 +185,23 @@ class Translator:
         return [hypotheses[0].tokens for hypotheses in found]
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
-        pieces = [
-            (number, text, is_word)
-            for number, line in enumerate(lines)
-            if not is_blank(line)
-            for text, is_word in self._segments(line)
-        ]
+        pieces: list[tuple[int, str, bool]] = []
+        for number, line in enumerate(lines):
+            if not is_blank(line):
+                split = segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
+                pieces += [(number, text, is_word) for text, is_word in split]
         ids = iter(self.codec.encode([text for _, text, is_word in pieces if not is_word]))
         passes: list[_Pass] = []
         with_prefix: set[int] = set()
         for number, text, is_word in pieces:
-            line = None if first_line is None else first_line + number
+            named = None if first_line is None else first_line + number
             if is_word:
                 passes.append(_Pass(number, SearchInput([]), word=text))
-                self._say("long_word", line, f": a word of {len(text):,} characters is left as it is")
+                self._say("long_word", named, f": a word of {len(text):,} characters is left as it is")
                 continue
-            prefix = self._prefix(prefixes[number], line) if prefixes and number not in with_prefix else []
+            prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
             with_prefix.add(number)
-            parts = self._parts(next(ids), line)
+            parts = self._parts(next(ids), named)
             for part in parts:
                 is_whole = len(parts) == 1
                 words = words_of(text) if self._writes_trees and is_whole else None
@@ -220,9 +212,6 @@ class Translator:
                 passes.append(_Pass(number, SearchInput(part, prefix, phrases, words)))
                 prefix = []
         return passes
-
-    def _segments(self, line: str) -> Iterable[tuple[str, bool]]:
-        return segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
 
     def _prefix(self, text: str, line: int | None) -> list[int]:
         ids = self.codec.encode_tgt([text])[0] if not is_blank(text) else []

@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -23,28 +22,20 @@ _LONGEST_PAGE = 150_000_000  # characters, beyond which a browser gives up
 _BOS, _EOS = "<s>", "</s>"  # as SentencePiece writes them
 
 
-@dataclass(frozen=True)
-class AttentionExample:
-    """One pass through the model."""
+def encode_example(
+    label: str, source: str, output: str, src: Sequence[str], tgt: Sequence[str], maps: AttentionMaps
+) -> str:
+    """What the page needs of one pass through the model, in JSON; a weight is stored in a byte, exact to 0.2 %.
 
-    label: str  # its name in the list of sentences, such as "line 3"
-    source: str
-    output: str
-    src: Sequence[str]  # the source's sub-words, without EOS
-    tgt: Sequence[str]  # the output's sub-words, without BOS and EOS
-    maps: AttentionMaps  # of this pair alone, EOS at the end of the source and BOS at the start of what was read
-
-
-def encode_example(example: AttentionExample) -> str:
-    """What the page needs of an example, in JSON; a weight is stored in a byte, exact to 0.2 %."""
-    src, tgt, maps = [*example.src, _EOS], [*example.tgt, _EOS], example.maps
+    `label` names it in the list of sentences; `src` and `tgt` are sub-words without special tokens.
+    """
     content = {
-        "label": example.label,
-        "source": example.source,
-        "output": example.output,
-        "cross": {"from": tgt, "to": src, **_weights(maps.cross)},
-        "encoder": {"from": src, "to": src, **_weights(maps.encoder)},
-        "decoder": {"from": tgt, "to": [_BOS, *example.tgt], **_weights(maps.decoder)},
+        "label": label,
+        "source": source,
+        "output": output,
+        "cross": {"from": [*tgt, _EOS], "to": [*src, _EOS], **_weights(maps.cross)},
+        "encoder": {"from": [*src, _EOS], "to": [*src, _EOS], **_weights(maps.encoder)},
+        "decoder": {"from": [*tgt, _EOS], "to": [_BOS, *tgt], **_weights(maps.decoder)},
     }
     return json.dumps(content, ensure_ascii=False)
 
@@ -83,7 +74,7 @@ def draw_attention(
             maps, src, tgt = decoder.attention(part)
             # A part of a line shows its own text: the whole line, 50 times, can be 100 MB.
             texts = (line.text, each.outputs[0].text) if len(parts) == 1 else (_text(src), _text(tgt))
-            examples.append(encode_example(AttentionExample(label, *texts, src, tgt, maps)))
+            examples.append(encode_example(label, *texts, src, tgt, maps))
     return examples, left_out
 
 

@@ -188,14 +188,7 @@ class MarkupTranslator:
 
     def __init__(self, translator: Translator) -> None:
         self._translator = translator
-
-    @property
-    def decoding(self) -> DecodingConfig:
-        return self._translator.decoding
-
-    @property
-    def options(self) -> SearchOptions:
-        return self._translator.options
+        self.decoding, self.options = translator.decoding, translator.options
 
     def count_sub_words(self, line: str) -> int:
         return self._translator.count_sub_words(take_out(line, placeholders=True)[0])

@@ -1,6 +1,6 @@
-"""Signs that a translation may be wrong, found by comparing it with its source without a model.
+"""Signs that a translation is wrong, found by comparing it with its source without a model.
 
-A flag is a reason to look, not a proof: a number may be spelled out, a name may be copied.
+A flag is a reason to look, not a proof: a number can be spelled out, a name can be copied.
 """
 
 import re

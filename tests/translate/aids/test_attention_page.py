@@ -2,13 +2,14 @@ import base64
 import json
 import re
 from html.parser import HTMLParser
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
 from aiayn_cli.model.attention_maps import AttentionMaps
-from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
+from aiayn_cli.translate.aids.attention_page import attention_page, encode_example
 
 NASTY = '</script><script>alert("x")</script><!-- & \u2028 <b>'
 
@@ -38,7 +39,16 @@ class Page(HTMLParser):
             self.text[key] = self.text.get(key, "") + data
 
 
-def example(label: str = "line 1", src: int = 3, tgt: int = 2) -> AttentionExample:
+class Example(NamedTuple):
+    label: str
+    source: str
+    output: str
+    src: list[str]
+    tgt: list[str]
+    maps: AttentionMaps
+
+
+def example(label: str = "line 1", src: int = 3, tgt: int = 2) -> Example:
     def weights(layers: int, heads: int, rows: int, columns: int) -> torch.Tensor:
         return torch.rand(layers, 1, heads, rows, columns).softmax(-1)
 
@@ -46,19 +56,19 @@ def example(label: str = "line 1", src: int = 3, tgt: int = 2) -> AttentionExamp
     maps = AttentionMaps(
         weights(3, 4, src + 1, src + 1), weights(2, 4, tgt + 1, tgt + 1), weights(2, 4, tgt + 1, src + 1)
     )
-    return AttentionExample(label, NASTY, "ein Hund", [f"s{i}" for i in range(src)], ["▁ein", NASTY][:tgt], maps)
+    return Example(label, NASTY, "ein Hund", [f"s{i}" for i in range(src)], ["▁ein", NASTY][:tgt], maps)
 
 
-def page_of(title: str, examples: list[AttentionExample]) -> str:
-    return attention_page(title, list(map(encode_example, examples)))
+def page_of(title: str, examples: list[Example]) -> str:
+    return attention_page(title, [encode_example(*each) for each in examples])
 
 
 @pytest.fixture(scope="module")
-def examples() -> list[AttentionExample]:
+def examples() -> list[Example]:
     return [example(), example("line 2", src=5, tgt=1)]
 
 
-def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examples: list[AttentionExample]) -> None:
+def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examples: list[Example]) -> None:
     text = page_of(f"Attention of {NASTY}", examples)
     page = Page(text)
     assert page.open == []
@@ -69,7 +79,7 @@ def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examp
     assert re.findall(r"https?://[^\"' ]+", text.replace("http://www.w3.org/2000/svg", "")) == []
 
 
-def test_every_control_that_the_script_asks_for_is_there(examples: list[AttentionExample]) -> None:
+def test_every_control_that_the_script_asks_for_is_there(examples: list[Example]) -> None:
     page = Page(page_of("x", examples))
     ids = {attributes["id"] for _, attributes in page.seen if "id" in attributes}
     script = page.text["script"]
@@ -79,7 +89,7 @@ def test_every_control_that_the_script_asks_for_is_there(examples: list[Attentio
     assert kinds == {"cross", "encoder", "decoder"}
 
 
-def test_the_page_holds_every_weight_to_the_nearest_255th(examples: list[AttentionExample]) -> None:
+def test_the_page_holds_every_weight_to_the_nearest_255th(examples: list[Example]) -> None:
     stored = json.loads(Page(page_of("x", examples)).text["data"])
     assert [each["label"] for each in stored] == ["line 1", "line 2"]
     for each, given in zip(stored, examples, strict=True):
