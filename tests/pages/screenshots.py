@@ -15,7 +15,7 @@ from chromium import Chromium
 
 from aiayn_cli.model.attention_maps import AttentionMaps
 from aiayn_cli.score.session import ScoreOptions, run_score
-from aiayn_cli.translate.aids.attention_page import AttentionExample, attention_page, encode_example
+from aiayn_cli.translate.aids.attention_page import attention_page, encode_example
 
 WIDTHS = (1280, 390)
 
@@ -39,7 +39,7 @@ def made_up_attention(path: Path) -> Path:
         src, tgt = (["▁" + word for word in text.replace(",", " ,").split()] for text in (source, output))
         m, n = len(src) + 1, len(tgt) + 1
         maps = AttentionMaps(weights(m, m), weights(n, n, causal=True), weights(n, m))
-        examples.append(encode_example(AttentionExample(f"line {number}", source, output, src, tgt, maps)))
+        examples.append(encode_example(f"line {number}", source, output, src, tgt, maps))
     path.write_text(attention_page("Attention of runs/base", examples), encoding="utf-8")
     return path
 
