@@ -219,7 +219,7 @@ def count_lines_ahead(source: BinaryIO) -> int | None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
         start = offset = os.lseek(descriptor, 0, os.SEEK_CUR)
-    except (OSError, AttributeError):  # no file of the system
+    except (OSError, AttributeError):  # not a file of the operating system
         return None
     count, last = 0, b"\n"
     while chunk := os.pread(descriptor, CHUNK_BYTES, offset):
