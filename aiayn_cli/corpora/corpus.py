@@ -123,17 +123,10 @@ class Corpus:
     def reverse(self) -> "Corpus":
         """The corpus in the other direction, with its languages exchanged in the name."""
         langs = f"{self.src_lang}-{self.tgt_lang}", f"{self.tgt_lang}-{self.src_lang}"
-        splits: dict[str, Any] = {
-            split: tuple(part.without_hashes() for part in getattr(self, split)) for split in SPLITS
-        }
-        return replace(
-            self,
-            name=self.name.replace(*langs),
-            src_lang=self.tgt_lang,
-            tgt_lang=self.src_lang,
-            like={name: corpus.reverse() for name, corpus in self.like.items()},
-            **splits,
-        )
+        like = {name: corpus.reverse() for name, corpus in self.like.items()}
+        changes: dict[str, Any] = {split: tuple(map(Part.without_hashes, getattr(self, split))) for split in SPLITS}
+        changes |= {"src_lang": self.tgt_lang, "tgt_lang": self.src_lang, "like": like}
+        return replace(self, name=self.name.replace(*langs), **changes)
 
 
 @dataclass(frozen=True)
@@ -176,14 +169,12 @@ class CorpusList:
             lines.append(line(row, each.licence))
             for text in (each.description, *(f"--like {name}: {change}" for name, change in each.like.items())):
                 lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-        return "\n".join(
-            (
-                *lines,
-                "",
-                "Each but demo has the other direction too, such as wmt14-de-en; ~ means about, - means not known.",
-                "opus:CORPUS/VERSION --langs SRC-TGT is any corpus of OPUS, such as opus:TED2020/v1.",
-            )
-        )
+        lines += [
+            "",
+            "Each but demo has the other direction too, such as wmt14-de-en; ~ means about, - means not known.",
+            "opus:CORPUS/VERSION --langs SRC-TGT is any corpus of OPUS, such as opus:TED2020/v1.",
+        ]
+        return "\n".join(lines)
 
 
 def _count(amount: Amount) -> str:

@@ -154,35 +154,22 @@ def _iwslt14() -> Corpus:
 def _iwslt17(lang: str, archive: Archive, pairs: int, valid_pairs: int) -> Corpus:
     langs = f"{lang}-en"
     sides = _sides(archive, f"{langs}/train.tags.{langs}.{{}}", lang, "en")
-    return Corpus(
-        f"iwslt17-{langs}",
-        lang,
-        "en",
-        16_000,
-        "TED talks; dev2010 for validation, tst2010 to tst2015 for the test",
-        _TED,
-        # Others look for tags on one side only; lines with a tag on either side are dropped here.
-        train=(Part("ted", sides, "talks", pairs=pairs, approximate=True),),
-        valid=(_ted_part("IWSLT17.TED.dev2010", archive, langs, valid_pairs),),
-        test=tuple(_ted_part(f"IWSLT17.TED.tst{year}", archive, langs) for year in range(2010, 2016)),
-    )
+    # Others look for tags on one side only; lines with a tag on either side are dropped here.
+    train = (Part("ted", sides, "talks", pairs=pairs, approximate=True),)
+    valid = (_ted_part("IWSLT17.TED.dev2010", archive, langs, valid_pairs),)
+    test = tuple(_ted_part(f"IWSLT17.TED.tst{year}", archive, langs) for year in range(2010, 2016))
+    description = "TED talks; dev2010 for validation, tst2010 to tst2015 for the test"
+    return Corpus(f"iwslt17-{langs}", lang, "en", 16_000, description, _TED, train, valid, test)
 
 
 def _multi30k(lang: str) -> Corpus:
-    def part(split: str, pairs: int) -> Part:
-        return Part(split, {code: TextFile(archives.MULTI30K[split, code]) for code in ("en", lang)}, pairs=pairs)
-
-    return Corpus(
-        f"multi30k-en-{lang}",
-        "en",
-        lang,
-        8_000,
-        "captions of pictures; val for validation, test_2016_flickr for the test",
-        "research use; its repository has no licence",
-        train=(part("train", 29_000),),
-        valid=(part("val", 1_014),),
-        test=(part("test_2016_flickr", 1_000),),
+    train, valid, test = (
+        (Part(split, {code: TextFile(archives.MULTI30K[split, code]) for code in ("en", lang)}, pairs=pairs),)
+        for split, pairs in (("train", 29_000), ("val", 1_014), ("test_2016_flickr", 1_000))
     )
+    description = "captions of pictures; val for validation, test_2016_flickr for the test"
+    licence = "research use; its repository has no licence"
+    return Corpus(f"multi30k-en-{lang}", "en", lang, 8_000, description, licence, train, valid, test)
 
 
 def _opus(name: str, corpus: str, version: str, src_lang: str, tgt_lang: str) -> Corpus:
@@ -200,15 +187,8 @@ def _tatoeba(lang: str) -> Corpus:
     return replace(corpus, vocab_size=8_000, description=description, licence="CC BY 2.0, tatoeba.org")
 
 
-_DEMO = Corpus(
-    "demo",
-    "en",
-    "de",
-    2_800,
-    "24,000 sentences made by a small English-German grammar; built in, no network needed",
-    "as this program",
-    settings={"case_copies": 0.0},
-)
+_DEMO_DESCRIPTION = "24,000 sentences made by a small English-German grammar; built in, no network needed"
+_DEMO = Corpus("demo", "en", "de", 2_800, _DEMO_DESCRIPTION, "as this program", settings={"case_copies": 0.0})
 CORPORA = {
     corpus.name: corpus
     for corpus in (
