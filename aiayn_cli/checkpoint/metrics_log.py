@@ -7,7 +7,7 @@ Events and their values, in addition to `event` and `time` (Unix seconds); NaN a
                 (target tokens without padding), mfu (0 to 1), pairs, flops (counted so far), skipped
                 (updates so far)
     validation  step, loss, perplexity, bleu (null if not computed), best, validation_seconds, seconds
-    samples     step, sources, references, translations: lists of the same length
+    samples     step, sources, references, translations: lists of the same length; signature (of the BLEU)
     checkpoint  step, path
     skipped     step, gradient_norm (before clipping)
     memory      step, max_tokens: smaller micro-batches from here on, since memory ran out
@@ -41,7 +41,7 @@ _DRAWN = {  # by TensorBoard
     "train": ("loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),
     "validation": ("loss", "perplexity", "bleu"),
 }
-_TEXTS = ("event", "path", "device")
+_TEXTS = ("event", "path", "device", "signature")
 _LISTS = ("sources", "references", "translations")
 _COUNTS = ("step", "epoch", "pairs", "skipped", "max_tokens", "updates", "devices", "undone")
 _NUMBERS = (

@@ -1,14 +1,15 @@
-"""Line charts as inline SVG, for a report without network, script or plotting library."""
+"""Line charts as inline SVG, without network or plotting library; curves.js adds a tooltip at each point."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _HEIGHT = 640, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 34, 34  # room around the plot, for titles and numbers
+_WIDTH, _HEIGHT = 400, 220  # about the pixels that a phone has, so that text is as large as elsewhere on the page
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 20, 42, 32  # room around the plot, for titles and numbers
 _MOST_POINTS = 400  # of one line; more would be indistinguishable
 _TICKS = 5
+_COLOURS = 8  # CSS classes line-0 to line-7
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Line:
 
 
 def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = (), x_name: str = "update") -> str:
-    """An <svg> element, or "" if there is no point to draw; its colours are the CSS classes line-0, line-1 and so on.
+    """An <svg> element, or "" if there is no point to draw; its colours are the CSS classes line-0 to line-7.
 
     Args:
         title: with the unit of y.
@@ -45,34 +46,35 @@ def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = ()
         return _TOP + (high - y) / ((high - low) or 1) * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">',
-        f'<text x="{_LEFT}" y="14" class="title">{escape(title)}</text>',
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}" data-x="{escape(x_name)}">',
+        f'<text x="10" y="16" class="title">{escape(title)}</text>',
     ]
     for y in y_ticks:
         parts.append(f'<path d="M{_LEFT} {down(y):.1f}H{_WIDTH - _RIGHT}" class="grid"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{down(y) + 4:.1f}" text-anchor="end">{_number(y, y_ticks)}</text>')
     for x in x_ticks:
-        parts.append(f'<text x="{across(x):.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{_number(x, x_ticks)}</text>')
+        parts.append(f'<text x="{across(x):.1f}" y="{_HEIGHT - 17}" text-anchor="middle">{_number(x, x_ticks)}</text>')
     parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>')
     for x in marks:
         if left <= x <= right:
             parts.append(f'<path d="M{across(x):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" class="mark"/>')
     for number, line in enumerate(lines):
-        path = "L".join(f"{across(x):.1f} {down(y):.1f}" for x, y in thinned(line.points, _MOST_POINTS))
-        parts.append(f'<path d="M{path}" class="line-{number}"/>')
+        points, colour = thinned(line.points, _MOST_POINTS), number % _COLOURS
+        path = "L".join(f"{across(x):.1f} {down(y):.1f}" for x, y in points)
+        values = " ".join(f"{x:.12g} {y:.5g}" for x, y in points)
+        name = escape(line.name)
+        parts.append(f'<path d="M{path}" class="line-{colour}" data-name="{name}" data-points="{values}"/>')
         if line.dotted or len(line.points) == 1:
             for x, y in line.points:
-                tip = escape(f"{line.name}: {y:.5g} at {x_name} {x:,.0f}")
-                parts.append(
-                    f'<circle cx="{across(x):.1f}" cy="{down(y):.1f}" r="3" class="dot-{number}"><title>{tip}</title>'
-                    "</circle>"
-                )
-    if len(lines) > 1:
-        at = _LEFT
+                tip = f"{name}: {y:.5g} at {escape(x_name)} {x:,.0f}"
+                place = f'cx="{across(x):.1f}" cy="{down(y):.1f}"'
+                parts.append(f'<circle {place} r="2.5" class="dot-{colour}"><title>{tip}</title></circle>')
+    if len(lines) > 1 and sum(30 + 6.5 * len(line.name) for line in lines) < _WIDTH:
+        at = 10.0
         for number, line in enumerate(lines):
-            parts.append(f'<path d="M{at} 25h16" class="line-{number}"/>')
-            parts.append(f'<text x="{at + 20}" y="29">{escape(line.name)}</text>')
-            at += 32 + 7 * len(line.name)
+            parts.append(f'<path d="M{at} 29h14" class="line-{number % _COLOURS}"/>')
+            parts.append(f'<text x="{at + 18}" y="33">{escape(line.name)}</text>')
+            at += 30 + 6.5 * len(line.name)
     return "".join(parts) + "</svg>"
 
 
@@ -89,6 +91,12 @@ def ticks(low: float, high: float) -> list[float]:
     first = math.floor(low / step)
     last = max(math.floor(high / step), first + 1)
     return [number * step for number in range(first, last + 1)]
+
+
+def without_steep_start(points: Sequence[tuple[float, float]], share: float = 0.05) -> list[tuple[float, float]]:
+    """Leave out points of the first `share` of x that are higher than all later ones: they would flatten the rest."""
+    later = [y for x, y in points if x >= share * points[-1][0]]
+    return [point for point in points if point[1] <= max(later)]
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:

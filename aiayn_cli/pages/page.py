@@ -1,7 +1,6 @@
 """HTML pages of one file each: style and script are inside, and their policy lets the browser load nothing.
 
-This folder has the templates (Jinja), the stylesheet and the scripts. A template NAME.html extends layout.html; its
-page's script, if any, is NAME.js.
+This folder has the templates (Jinja), which extend layout.html, the stylesheet and the scripts.
 """
 
 import base64
@@ -12,7 +11,7 @@ from typing import Any
 _FOLDER = Path(__file__).parent
 
 
-def render_page(template: str, **values: Any) -> str:
+def render_page(template: str, script: str = "", **values: Any) -> str:
     """Fill in a template of this folder with the values that it names, escaped; every one needs "title".
 
     Raises:
@@ -30,10 +29,9 @@ def render_page(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["sha256"] = _sha256
-    script = (_FOLDER / template).with_suffix(".js")
     return environment.get_template(template).render(
         style=(_FOLDER / "style.css").read_text(encoding="utf-8"),
-        script=script.read_text(encoding="utf-8") if script.is_file() else "",
+        script=(_FOLDER / script).read_text(encoding="utf-8") if script else "",
         **values,
     )
 

@@ -168,29 +168,18 @@ class ScoreResult:
             lines: all lines of the test set.
         """
         names = [system.hypotheses for system in self.systems]
-        sign = -1 if self.systems[0].scores[0].metric == "TER" else 1
         return render_page(
             "score.html",
+            "score.js",
             title=" against ".join(names),
             version=__version__,
             result=self,
             significant=SIGNIFICANT,
             parts=parts,
             highest=max((value for part in parts for value in part.scores[0]), default=0.0) or 1.0,
-            articles=(_article(line, names, sign) for line in lines),
+            sign=-1 if self.systems[0].scores[0].metric == "TER" else 1,
+            articles=((line, _columns(line, names)) for line in lines),
         )
-
-
-def _article(line: ScoredLine, names: Sequence[str], sign: int) -> dict[str, object]:
-    """A line as the page shows it."""
-    values = next(iter(line.scores.values()))
-    return {
-        "line": line.line,
-        "scores": values,
-        "mean": sign * sum(values) / len(values),
-        "difference": sign * (values[0] - values[1]) if len(values) == 2 else None,
-        "columns": _columns(line, names),
-    }
 
 
 def _columns(line: ScoredLine, names: Sequence[str]) -> list[Column]:
@@ -199,9 +188,8 @@ def _columns(line: ScoredLine, names: Sequence[str]) -> list[Column]:
     columns.append(("reference", _lost_words([ours for ours, _ in compared])))
     columns += [(f"reference {n}", [(text, "")]) for n, text in enumerate(line.references[1:], start=2)]
     for name, (_, theirs) in zip(names, compared, strict=True):
-        columns.append(
-            (name, [(each.text, "wrong" if each.is_marked else "" if each.text else "gap") for each in theirs])
-        )
+        marks = ("wrong" if each.is_marked else "" if each.text else "gap" for each in theirs)
+        columns.append((name, [(each.text, mark) for each, mark in zip(theirs, marks, strict=True)]))
     return columns
 
 

@@ -19,7 +19,9 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="Folder of prepared data; default: prepared/CORPUS of the recipe.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/RECIPE.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default: runs/RECIPE. With --report, the page.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,15 +55,25 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write what TensorBoard draws, into RUN/tensorboard.")
     ] = False,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Train nothing: write a run's report, or a page that compares several."),
+    ] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on prepared data; run again, it goes on where it stopped."""
+    start_logs(quiet, verbose)
+    if report:
+        with loading():
+            from aiayn_cli.train.report import run_report
+
+        print_result({"html": run_report(report, out)}, as_json)
+        return
     with loading():  # here, because it imports torch
         from aiayn_cli.train.session import TrainOptions, run_train
 
-    start_logs(quiet, verbose)
     if dry_run and verify_resume:
         raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
     named = {"seed": seed, "precision": precision, "compile": compile_layers}

@@ -8,6 +8,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,24 @@ from typing import Any
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import Record, is_complete, read_metrics, standing
 from aiayn_cli.config import Recipe
+from aiayn_cli.corpora.named_corpora import find_corpus
 from aiayn_cli.data.prepared import read_manifest
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.files import write_whole
+from aiayn_cli.files import write_output, write_whole
 from aiayn_cli.model.cost import PAPER_FLOPS
-from aiayn_cli.pages.curves import Line, line_chart
+from aiayn_cli.pages.curves import Line, line_chart, without_steep_start
 from aiayn_cli.pages.page import render_page
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.train.resume import changed_settings
+
+_LINES = (  # of the charts: title, name of the line, event and value
+    ("loss, nats per target token", "training", "train", "loss"),
+    ("loss, nats per target token", "validation", "validation", "loss"),
+    ("validation BLEU", "", "validation", "bleu"),
+    ("learning rate", "", "train", "learning_rate"),
+    ("gradient norm", "", "train", "gradient_norm"),
+    ("target tokens/s", "", "train", "tokens_per_second"),
+    ("MFU, %", "", "train", "mfu"),
+)
 
 
 def write_report(run: Path) -> None:
@@ -30,76 +41,87 @@ def write_report(run: Path) -> None:
     write_whole(run / "report.html", report_html(run))
 
 
-def report_html(run: Path) -> str:
-    manifest = json.loads((run / "manifest.json").read_bytes())
-    recipe = load_recipe(str(run / "recipe.yaml"))
-    metrics = run / "metrics.jsonl"
-    records = standing(read_metrics(metrics)) if metrics.is_file() else []
-    events: dict[str, list[Record]] = defaultdict(list)
-    for record in filter(is_complete, records):
-        events[record["event"]].append(record)
-    last = events["train"][-1] if events["train"] else {}
-    start = events["start"][-1] if events["start"] else {}
-    data = _data_manifest(manifest)
-    by_time, device_seconds = by_the_papers_method(filter(is_complete, records))
+def run_report(runs: Sequence[Path], out: Path | None) -> Path:
+    """Write a page on one run (default: its report.html) or several (default: compare.html next to the first).
+
+    Raises:
+        AiaynError: a folder holds no run, or the page cannot be written.
+    """
+    for run in runs:
+        if not ((run / "manifest.json").is_file() and (run / "recipe.yaml").is_file()):
+            raise AiaynError(f"{run} is not the folder of a run", "name one that `aiayn train` has written")
+    page = out or (runs[0].parent / "compare.html" if len(runs) > 1 else runs[0] / "report.html")
+    write_output(page, report_html(*runs), "give another --out")
+    return page
+
+
+def report_html(*runs: Path) -> str:
+    """The report of one run, or a page with several side by side."""
+    shown = {str(run): _read_run(run) for run in runs}
     return render_page(
-        "report.html",
-        title=f"{run.name}: training report",
-        events=events,
-        last=last,
-        start=start,
-        step=int(last.get("step", 0)),
-        updates=int(start.get("updates") or recipe.training.max_updates),
-        best=next((record for record in reversed(events["validation"]) if record["best"]), None),
-        written=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        charts=_charts(events),
-        samples=_samples(events["samples"], data or {}),
+        "report.html" if len(runs) == 1 else "compare_runs.html",
+        "curves.js",
+        title=runs[0].resolve().name if len(runs) == 1 else f"{len(runs)} runs",
+        runs=shown,
+        charts=_charts(shown),
         paper=PAPER_FLOPS,
-        by_time=by_time,
-        device_seconds=device_seconds,
-        data=data,
-        manifest=manifest,
-        settings={f"{section}.{name}": v for section, part in vars(recipe).items() for name, v in vars(part).items()},
-        changed=changed_settings(Recipe(), recipe),
-        origin=_origin,
+        defaults=_settings(Recipe()),
+        written=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         number=lambda value, form: "not finite" if value is None else format(value, form),  # JSON has no NaN
         clock=logs.clock,
     )
 
 
-def _charts(events: Mapping[str, Sequence[Record]]) -> list[str]:
-    def line(name: str, event: str, value: str, factor: float = 1) -> Line:
-        points = [(record["step"], record[value]) for record in events[event] if record.get(value) is not None]
-        return Line(name, [(x, factor * y) for x, y in points], dotted=event == "validation")
-
-    charts = {
-        "loss, nats per target token": [line("training", "train", "loss"), line("validation", "validation", "loss")],
-        "validation BLEU": [line("BLEU", "validation", "bleu")],
-        "learning rate": [line("rate", "train", "learning_rate")],
-        "gradient norm": [line("norm", "train", "gradient_norm")],
-        "target tokens/s, without padding": [line("speed", "train", "tokens_per_second")],
-        "MFU, %": [line("MFU", "train", "mfu", 100)],
+def _read_run(run: Path) -> dict[str, Any]:
+    """What a page shows of a run."""
+    manifest = json.loads((run / "manifest.json").read_bytes())
+    recipe = load_recipe(str(run / "recipe.yaml"))
+    metrics = run / "metrics.jsonl"
+    records = list(filter(is_complete, standing(read_metrics(metrics)) if metrics.is_file() else []))
+    events: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        events[record["event"]].append(record)
+    last, start = ((events[event] or [{}])[-1] for event in ("train", "start"))
+    return {
+        "manifest": manifest,
+        "settings": _settings(recipe),
+        "data": _data_manifest(manifest),
+        "events": events,
+        "last": last,
+        "start": start,
+        "step": int(last.get("step", 0)),
+        "updates": int(start.get("updates") or recipe.training.max_updates),
+        "best": next((record for record in reversed(events["validation"]) if record["best"]), None),
+        "samples": _samples(events["samples"]),
+        "cost": by_the_papers_method(records),
     }
-    marks = [record["step"] for record in events["resume"]]
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    return {f"{section}.{name}": v for section, part in vars(recipe).items() for name, v in vars(part).items()}
+
+
+def _charts(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of one run with its training and validation in one chart; of several with a line for each run."""
+    charts: dict[str, list[Line]] = defaultdict(list)
+    for title, name, event, value in _LINES:
+        for run, shown in runs.items():
+            records, factor = shown["events"][event], 100 if value == "mfu" else 1
+            points = [(record["step"], factor * record[value]) for record in records if record.get(value) is not None]
+            points = without_steep_start(points) if value == "loss" else points
+            chart, line = (title, name or title) if len(runs) == 1 else (f"{name} {title}".strip(), run)
+            charts[chart].append(Line(line, points, dotted=event == "validation"))
+    marks = [record["step"] for shown in runs.values() for record in shown["events"]["resume"] if len(runs) == 1]
     return [chart for title, lines in charts.items() if (chart := line_chart(title, lines, marks=marks))]
 
 
-def _samples(records: Iterable[Record], data: Mapping[str, Any]) -> list[list[tuple[str, str, str]]]:
-    """Each sentence with its translation at each validation, the newest first: name, text and language of each line."""
-    src_lang, tgt_lang = data.get("src_lang", ""), data.get("tgt_lang", "")
-    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+def _samples(records: Iterable[Record]) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """By source and reference, the translations at each validation, the newest first: (update, text)."""
+    found: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for record in records:
-        sentences = zip(record["sources"], record["references"], record["translations"], strict=True)
-        for source, reference, translation in sentences:
-            found.setdefault((source, reference), []).append((record["step"], translation))
-    return [
-        [
-            ("source", source, src_lang),
-            ("reference", reference, tgt_lang),
-            *((when, text, tgt_lang) for when, text in reversed(list(_without_repeats(outputs)))),
-        ]
-        for (source, reference), outputs in found.items()
-    ]
+        for *pair, text in zip(record["sources"], record["references"], record["translations"], strict=True):
+            found[pair[0], pair[1]].append((record["step"], text))
+    return {pair: list(_without_repeats(outputs))[::-1] for pair, outputs in found.items()}
 
 
 def _without_repeats(outputs: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str]]:
@@ -117,7 +139,7 @@ def by_the_papers_method(records: Iterable[Record]) -> tuple[float, float]:
         if record["event"] == "start":
             start = record
         elif record["event"] == "train":
-            spent = max(0.0, record["seconds"] - seconds_before) * start.get("devices", 1)
+            spent = max(0.0, record["seconds"] - seconds_before) * start.get("devices")
             seconds_before = record["seconds"]
             device_seconds += spent
             flops += spent * (start.get("matmul_rate") or 0)
@@ -125,14 +147,12 @@ def by_the_papers_method(records: Iterable[Record]) -> tuple[float, float]:
 
 
 def _data_manifest(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The prepared data's manifest, if it is still the one that the run was started on."""
+    """The prepared data's manifest, with the licence of its corpus ("" = unknown), if the run was started on it."""
     try:
         found, sha256 = read_manifest(Path(str(manifest.get("data", ""))))
     except AiaynError:
         return None
-    return found if sha256 == manifest.get("data_sha256") else None
-
-
-def _origin(entry: Mapping[str, Any]) -> str:
-    names = [str(entry[key]) for key in ("part", "path", "url", "archive", "member", "made") if entry.get(key)]
-    return ", ".join(dict.fromkeys(names))
+    licence = ""
+    with suppress(AiaynError):
+        licence = find_corpus(str(found.get("corpus")), f"{found.get('src_lang')}-{found.get('tgt_lang')}").licence
+    return {**found, "licence": licence} if sha256 == manifest.get("data_sha256") else None

@@ -316,7 +316,7 @@ class Session:
             mark_best(self._run, path)
         prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
         if self._bleu is not None and (samples := self._bleu.new_samples()):
-            self._metrics.write("samples", step=state.step, **samples)
+            self._metrics.write("samples", step=state.step, signature=self._bleu.signature, **samples)
         self._metrics.write("checkpoint", step=state.step, path=path.name)
 
     def _renew_report(self, record: Record) -> None:

@@ -106,7 +106,8 @@ class ValidationBleu:
         self._model, self._data, self._codec = model, data, data.codec()
         self._device, self._decoding, self._worker = device, decoding, worker
         self._samples: dict[str, list[str]] = {}
-        bleu(self._references[:1], [self._references[:1]], tgt_lang=data.tgt_lang)  # a missing package is found now
+        # Here, so that a missing package is found before training.
+        self.signature = bleu(self._references[:1], [self._references[:1]], tgt_lang=data.tgt_lang).signature
 
     def score(self, interrupted: ReceivedSignal) -> float:
         """BLEU of the translations, the same on every process; raises Interrupted if a signal comes before."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aiayn_cli.pages.curves import Line, line_chart, thinned, ticks
+from aiayn_cli.pages.curves import Line, line_chart, thinned, ticks, without_steep_start
 
 
 def numbers(path: str) -> list[tuple[float, float]]:
@@ -38,10 +38,24 @@ def test_the_labels_of_an_axis_stand_where_such_a_point_would() -> None:
 
 def test_two_lines_have_a_legend_and_one_has_none() -> None:
     one, two = Line("first", [(1, 1.0), (2, 2.0)]), Line("second", [(1, 3.0)], dotted=True)
-    assert "first" not in line_chart("t", [one])
+    assert "first" not in {text.text for text in ElementTree.fromstring(line_chart("t", [one])).iter("text")}
     chart = line_chart("t", [one, two])
     assert {"first", "second"} <= {text.text for text in ElementTree.fromstring(chart).iter("text")}
     assert [tip.text for tip in ElementTree.fromstring(chart).iter("title")] == ["second: 3 at update 1"]
+
+
+def test_each_point_that_is_drawn_has_its_numbers_for_the_tooltip() -> None:
+    chart = line_chart("t", [Line("a & b", [(100, 2.0), (1_234_567, 0.000123456)])])
+    path = next(path for path in ElementTree.fromstring(chart).iter("path") if path.get("data-points"))
+    assert path.get("data-name") == "a & b"
+    assert path.get("data-points") == "100 2 1234567 0.00012346"
+    assert len(numbers(path.get("d", ""))) == 2
+
+
+def test_many_lines_share_eight_colours_and_have_no_legend_that_would_not_fit() -> None:
+    chart = ElementTree.fromstring(line_chart("t", [Line(f"a long name {n}", [(1, 1.0), (2, n)]) for n in range(9)]))
+    assert [path.get("class") for path in chart.iter("path") if path.get("data-name")][-2:] == ["line-7", "line-0"]
+    assert not any(text.text and "long name" in text.text for text in chart.iter("text"))
 
 
 def test_what_is_not_finite_is_left_out_and_nothing_at_all_is_no_chart() -> None:
@@ -71,6 +85,14 @@ def test_ticks_are_few_round_and_cover_the_lowest(low: float, span: float) -> No
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=300))
 def test_any_numbers_give_a_chart_that_can_be_read(values: list[float]) -> None:
     ElementTree.fromstring(line_chart("t", [Line("a", list(enumerate(values)), dotted=True)], marks=[3]))
+
+
+def test_a_steep_start_is_left_out_but_no_later_spike() -> None:
+    assert without_steep_start([(1, 9.0), (4, 2.0), (50, 1.0), (70, 3.0), (100, 1.0)]) == [
+        (4, 2.0), (50, 1.0), (70, 3.0), (100, 1.0)
+    ]  # fmt: skip
+    assert without_steep_start([(10, 9.0), (20, 8.0)]) == [(10, 9.0), (20, 8.0)]
+    assert without_steep_start([]) == []
 
 
 def test_thinning_keeps_the_order_and_every_spike() -> None:

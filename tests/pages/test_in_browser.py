@@ -22,7 +22,7 @@ def browser() -> Iterator[Chromium]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["attention", "compare"])
+@pytest.mark.parametrize("name", ["attention", "compare", "report", "runs"])
 def test_a_page_fits_and_nothing_is_refused(name: str, width: int, pages: dict[str, Path], browser: Chromium) -> None:
     browser.open(pages[name], width=width, dark=width == 390)
     assert browser.complaints == []
@@ -50,6 +50,31 @@ def test_attention_opens_on_one_head_of_the_last_layer_but_one_and_keys_step_on(
         assert browser.run(where).startswith(expected)
     browser.run("document.getElementById('png').click()")
     assert browser.run("new Promise(done => setInterval(() => document.body.dataset.saved && done(1), 50))")
+
+
+def test_curves_tell_their_numbers_at_every_point_to_mouse_and_keyboard(
+    pages: dict[str, Path], browser: Chromium
+) -> None:
+    browser.open(pages["report"])
+    tips = "[...document.querySelectorAll('.tip')].filter(tip => !tip.hidden).map(tip => tip.textContent)"
+    box = browser.run("document.querySelector('.charts svg').getBoundingClientRect().toJSON()")
+    browser.point_at(box["left"] + box["width"] * 0.9, box["top"] + box["height"] / 2)
+    [tip] = browser.run(tips)
+    assert tip.startswith("update 8")
+    assert "training 1." in tip
+    assert "validation 1." in tip
+    assert browser.run("document.querySelectorAll('.cursor[d]').length") == 6  # on all charts
+    browser.point_at(5, 5)
+    assert browser.run(tips) == []
+    browser.run("document.querySelectorAll('.charts svg')[1].focus()")
+    for key, expected in (
+        ("ArrowRight", "update 5,000 validation BLEU"),
+        ("ArrowRight", "update 10,000 validation BLEU"),
+        ("End", "update 90,000"),
+    ):
+        browser.press(key)
+        [tip] = browser.run(tips)
+        assert tip.startswith(expected)
 
 
 def test_sentences_come_in_pages_of_fifty_with_the_greatest_difference_first(

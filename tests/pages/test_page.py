@@ -29,7 +29,7 @@ def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_policy_names_the_page_s_own_style_and_script_alone(templates: Path, script: str) -> None:
     if script:
         (templates / "mine.js").write_text(script, encoding="utf-8")
-    page = render_page("mine.html", title="t", text="x")
+    page = render_page("mine.html", script="mine.js" if script else "", title="t", text="x")
     policy = re.search('Content-Security-Policy" content="([^"]*)"', page)
     assert policy is not None
     rules = dict(rule.split(" ", 1) for rule in policy[1].split("; "))

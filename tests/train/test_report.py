@@ -1,5 +1,6 @@
 """report.html: whole, readable at any time, true to the records, and never a reason to stop or to reach the network."""
 
+import hashlib
 import json
 import shutil
 from html.parser import HTMLParser
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiayn_cli.app import main
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError
@@ -16,7 +18,7 @@ from aiayn_cli.train import report as module
 from aiayn_cli.train.report import by_the_papers_method, report_html, write_report
 from aiayn_cli.train.session import TrainOptions, run_train
 
-VOID = {"meta", "br", "link", "img", "input", "hr", "base", "source", "embed"}
+VOID = {"meta", "wbr", "br", "link", "img", "input", "hr", "base", "source", "embed"}
 
 
 class Page(HTMLParser):
@@ -38,11 +40,11 @@ class Page(HTMLParser):
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in VOID:
             self.open.append(tag)
-        if tag == "table":
+        if tag in ("table", "dl"):  # a dt begins a row, and its dd follow
             self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
+        elif tag in ("tr", "dt"):
+            self.tables[-1].append([""] if tag == "dt" else [])
+        elif tag in ("td", "th", "dd"):
             self.tables[-1][-1].append("")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -53,11 +55,12 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
-        if {"td", "th"} & set(self.open):
+        if {"td", "th", "dt", "dd"} & set(self.open):
             self.tables[-1][-1][-1] += data
 
     def row(self, name: str) -> list[str]:
-        return next(row for table in self.tables for row in table if row[0] == name)
+        found = next(row for table in self.tables for row in table if row[0] == name)
+        return [" ".join(cell.split()) for cell in found]
 
 
 @pytest.fixture(scope="module")
@@ -77,19 +80,54 @@ def page(run: Path) -> Page:
     return Page((run / "report.html").read_text(encoding="utf-8"))
 
 
-def test_the_page_has_no_script_and_no_address(whole: Path) -> None:
-    assert "script" not in page(whole).tags
-    text = (whole / "report.html").read_text(encoding="utf-8")
+def test_the_page_holds_all_it_needs_and_no_address(whole: Path) -> None:
+    assert page(whole).tags.count("script") == 1  # of the curves
+    text = (whole / "report.html").read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
     assert "http:" not in text
     assert "https:" not in text
 
 
-def test_it_tells_where_the_run_stands_and_that_it_was_continued(whole: Path) -> None:
+def test_it_opens_with_score_speed_time_and_state(whole: Path, small_data: PreparedData) -> None:
     found = page(whole)
-    assert found.row("updates")[1] == "12 of 12 (100 %)"
-    assert found.row("resumed after update")[1] == "8"
-    assert "run <1>: training report" in found.texts
+    records = read_metrics(whole / "metrics.jsonl")
+    best = [record for record in records if record["event"] == "validation" and record["best"]][-1]
+    last = [record for record in records if record["event"] == "train"][-1]
+    metric, bleu, where, signature = found.tables[0][0]
+    assert (metric, bleu) == ("best validation BLEU", f"{best['bleu']:.2f}")
+    assert f"of 4 validation sentences at update {best['step']}; loss {best['loss']:.3f}" in " ".join(where.split())
+    assert signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|")
+    assert found.row("speed")[1] == f"{last['tokens_per_second']:,.0f}"
+    assert found.row("time in updates")[1].startswith("0:0")
+    assert found.row("updates")[1:3] == ["12 of 12", found.row("updates")[2]]
+    assert found.row("updates")[2].startswith("100 %")
+    assert {"run <1>", "run <1> · training report", "complete"} <= set(found.texts)
+
+
+def test_it_shows_curves_and_where_the_run_was_resumed(whole: Path) -> None:
+    found = page(whole)
     assert found.tags.count("svg") == 6
+    assert "resumed after update 8." in " ".join("".join(found.texts).split())
+
+
+@pytest.mark.parametrize(
+    ("patience", "step", "updates", "state"),
+    [(0, 12, 12, "complete"), (0, 12, 20, "60 % done"), (1, 12, 20, "stopped early"), (9, 12, 20, "60 % done")],
+)
+def test_the_state_of_a_run_is_what_its_records_say(
+    patience: int, step: int, updates: int, state: str, whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
+    (run / "recipe.yaml").write_text(recipe.replace("patience: 0", f"patience: {patience}"), encoding="utf-8")
+    records = [record for record in read_metrics(run / "metrics.jsonl") if record.get("step", 0) <= step]
+    for record in records:
+        if record["event"] == "start":
+            record["updates"] = updates
+        if record["event"] == "validation":
+            record["best"] = record["step"] == 4
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    assert state in Page(report_html(run)).texts
 
 
 def test_each_validation_and_its_translations_are_there(whole: Path, small_data: PreparedData) -> None:
@@ -148,8 +186,8 @@ def test_time_is_multiplied_by_the_devices_and_rate_of_each_call() -> None:
 
 def test_settings_that_differ_from_the_papers_are_marked(whole: Path) -> None:
     found = page(whole)
-    assert found.row("model.d_model") == ["model.d_model", "16", "paper's base model: 512"]
-    assert found.row("training.label_smoothing") == ["training.label_smoothing", "0.1", ""]
+    assert found.row("model.d_model") == ["model.d_model", "16", "512"]
+    assert found.row("training.label_smoothing") == ["training.label_smoothing", "0.1"]
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2, 7, 20])
@@ -189,7 +227,7 @@ def test_text_stays_text_whatever_is_in_it(text: str, whole: Path, tmp_path: Pat
     found = page(run)
     table = next(table for table in found.tables if ["source", "s " + text] in table)
     assert table[2] == ["update 12", text or "empty"]
-    assert "script" not in found.tags
+    assert found.tags.count("script") == 1
 
 
 def test_what_went_wrong_is_said(whole: Path, tmp_path: Path) -> None:
@@ -200,11 +238,11 @@ def test_what_went_wrong_is_said(whole: Path, tmp_path: Path) -> None:
             '{"event": "memory", "step": 12, "max_tokens": 1500}\n{"event": "rollback", "step": 8, "undone": 11}\n'
         )
     write_report(run)
-    assert page(run).row("went back")[1] == "from update 11 to 8, after bad gradients"
+    assert "Went back from update 11 to 8, after bad gradients." in page(run).texts
     with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"event": "memory", "step": 9, "max_tokens": 1500}\n')
     write_report(run)
-    assert page(run).row("memory ran out")[1] == "micro-batches have at most 1,500 tokens a side"
+    assert "Memory ran out: micro-batches have at most 1,500 tokens a side." in page(run).texts
 
 
 def test_outputs_that_stay_the_same_are_said_once(whole: Path, tmp_path: Path) -> None:
@@ -215,8 +253,10 @@ def test_outputs_that_stay_the_same_are_said_once(whole: Path, tmp_path: Path) -
             record = {"event": "samples", "step": step, "sources": ["s"], "references": ["r"], "translations": [output]}
             file.write(json.dumps(record) + "\n")
     write_report(run)
-    (table,) = [table for table in page(run).tables if ["source", "s"] in table]
-    assert table[2:] == [["update 4,000", "a"], ["update 3,000", "b"], ["updates 1,000 to 2,000", "a"]]
+    tables = page(run).tables
+    (number,) = [number for number, table in enumerate(tables) if ["source", "s"] in table]
+    assert tables[number][2:] == [["update 4,000", "a"]]
+    assert tables[number + 1] == [["update 3,000", "b"], ["updates 1,000 to 2,000", "a"]]  # folded
 
 
 def test_without_its_data_the_page_says_so(whole: Path, tmp_path: Path) -> None:
@@ -228,6 +268,55 @@ def test_without_its_data_the_page_says_so(whole: Path, tmp_path: Path) -> None:
     found = page(run)
     assert any("no longer exists" in text for text in found.texts)
     assert manifest["data_sha256"] in " ".join(found.texts)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "licence"),
+    [
+        ("multi30k-en-de", "research use; its repository has no licence"),
+        ("opus:TED2020/v1", "see opus.nlpl.eu"),
+        (None, "not known here: that of the text files"),
+        ("renamed-since", "not known here: that of the text files"),
+    ],
+)
+def test_the_corpus_is_named_with_its_licence(corpus: str | None, licence: str, whole: Path, tmp_path: Path) -> None:
+    run, prepared = tmp_path / "run", tmp_path / "prepared"
+    shutil.copytree(whole, run, symlinks=True)
+    manifest = json.loads((run / "manifest.json").read_bytes())
+    content = json.loads((Path(manifest["data"]) / "manifest.json").read_bytes())
+    prepared.mkdir()
+    (prepared / "manifest.json").write_text(json.dumps({**content, "corpus": corpus}), encoding="utf-8")
+    sha256 = hashlib.sha256((prepared / "manifest.json").read_bytes()).hexdigest()
+    (run / "manifest.json").write_text(json.dumps({**manifest, "data": str(prepared), "data_sha256": sha256}))
+    found = Page(report_html(run))
+    assert found.row("corpus")[1] == (corpus or "text files of your own")
+    assert found.row("licence")[1] == licence
+
+
+def test_several_runs_stand_side_by_side(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(whole, other, symlinks=True)
+    recipe = (other / "recipe.yaml").read_text(encoding="utf-8")
+    (other / "recipe.yaml").write_text(recipe.replace("dropout: 0.2", "dropout: 0.3"), encoding="utf-8")
+    target = tmp_path / "both.html"
+    assert main(["train", "--report", str(whole), "--report", str(other), "--out", str(target)]) == 0
+    assert target.name in capsys.readouterr().out
+    found = Page(target.read_text(encoding="utf-8"))
+    best = [record for record in read_metrics(whole / "metrics.jsonl") if record.get("best")][-1]
+    assert found.row("best validation BLEU")[1:] == 2 * [f"{best['bleu']:.2f}"]
+    assert [cell.strip() for cell in found.tables[0][0]] == ["", str(whole), str(other)]
+    assert found.tables[1][1:] == [["model.dropout", "0.2", "0.3"]]
+    assert found.tags.count("svg") == 7
+    assert sum(text.strip().startswith("update") for table in found.tables[2:] for text, *_ in table[2:]) >= 2
+
+
+def test_the_report_of_a_run_can_be_renewed(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (whole / "report.html").unlink()
+    assert main(["train", "--report", str(whole)]) == 0
+    assert capsys.readouterr().out.split() == ["html", *str(whole / "report.html").split()]
+    assert (whole / "report.html").is_file()
+    assert main(["train", "--report", str(whole / "checkpoints")]) == 1
+    assert "is not the folder of a run" in capsys.readouterr().err
 
 
 def test_a_page_half_written_never_replaces_a_whole_one(

@@ -50,7 +50,7 @@ def _weights(weights: Tensor) -> dict[str, object]:
 def attention_page(title: str, examples: Sequence[str]) -> str:
     """The page for examples that encode_example() wrote, at least one."""
     data = f"[{', '.join(examples)}]".replace("<", "\\u003c")  # no text may end the script
-    return render_page("attention.html", title=title, data=data)
+    return render_page("attention.html", "attention.js", title=title, data=data)
 
 
 def draw_attention(
