@@ -3,7 +3,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const byId = id => document.getElementById(id);
 const [sentence, kind, layer, heads, picture] = ["sentence", "kind", "layer", "heads", "picture"].map(byId);
 const NS = "http://www.w3.org/2000/svg";
-const ROW = [22, 27], CHARACTER = 8, PERCENT = 44, GAP = [70, 240], CELL = [7, 30];  // pixels; least and most
+const ROW = [22, 27], CHARACTER = 8, PERCENT = 44, GAP = [70, 240], CELL = [9, 30];  // pixels; least and most
 const FAINTEST = 0.02;  // a weight that is drawn
 const LONGEST_PNG = 16384;  // pixels; browsers give up on larger ones without a word
 const NOT_IN_XML = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]/g;  // one of these, and no PNG
@@ -179,7 +179,7 @@ function drawHeat(room) {
   const cell = Math.floor(between(CELL[0], (room - left - 8) / to.length, CELL[1]));
   const width = left + cell * to.length + 8, height = top + cell * from.length + 8;
   const fill = active.length === 1 ? colour(active[0], count) : theme.accent, size = {width: cell - 1, height: cell - 1};
-  const font = {"font-size": Math.min(13, cell + 2)};
+  const font = {"font-size": Math.min(13, cell)};
   from.forEach((_, row) => to.forEach((_, column) => {
     const value = mean(row, column), at = {x: left + cell * column, y: top + cell * row, ...size, rx: Math.min(3, cell / 6)};
     if (value >= FAINTEST / 2) parts.push(element("rect", {...at, fill, "fill-opacity": Math.sqrt(value).toFixed(3)}));

@@ -1,6 +1,7 @@
 "use strict";
 // A cursor that all charts share, at the point nearest to the mouse, the finger or the last arrow key.
 const NS = "http://www.w3.org/2000/svg";
+const TOP = 42, BOTTOM = 32;  // room around the plot, as in curves.py
 const charts = [...document.querySelectorAll(".charts svg")].map(svg => {
   const lines = [...svg.querySelectorAll("path[data-points]")].map(path => {
     const places = path.getAttribute("d").slice(1).split("L").map(place => place.split(" ").map(Number));
@@ -31,7 +32,7 @@ function put(tag, text, parent, name = "") {
 function mark({svg, lines, cursor, dots, tip}, x, isPointed) {
   const found = lines.map(line => ({line, point: nearest(line.points, point => Math.abs(point.x - x))}));
   const first = nearest(found, each => Math.abs(each.point.x - x)).point, {width, height} = svg.viewBox.baseVal;
-  cursor.setAttribute("d", `M${first.left} 42V${height - 32}`);
+  cursor.setAttribute("d", `M${first.left} ${TOP}V${height - BOTTOM}`);
   dots.replaceChildren(...found.map(({line, point}) => {
     const dot = document.createElementNS(NS, "circle");
     for (const [key, value] of [["cx", point.left], ["cy", point.top], ["r", 3.5], ["class", `dot-${line.number}`]]) {
@@ -49,9 +50,10 @@ function mark({svg, lines, cursor, dots, tip}, x, isPointed) {
     row.append(` ${line.name} ${point.value}` + (point.x === first.x ? "" : ` at ${point.x.toLocaleString("en")}`));
     tip.append(row);
   }
-  const scale = svg.clientWidth / width, isRight = first.left > width / 2;
-  tip.style.left = `${first.left * scale + (isRight ? -12 - tip.offsetWidth : 14)}px`;
-  tip.style.top = `${50 * scale}px`;
+  const scale = svg.clientWidth / width, left = first.left * scale;
+  const place = first.left > width / 2 ? left - 12 - tip.offsetWidth : left + 14;
+  tip.style.left = `${Math.max(Math.min(place, svg.parentElement.clientWidth - tip.offsetWidth - 4), 4)}px`;
+  tip.style.top = `${(TOP + 8) * scale}px`;
 }
 
 function show(chart, x) {
@@ -69,10 +71,12 @@ function hide() {
 
 for (const chart of charts) {
   const {svg, lines, xs} = chart, points = lines.flatMap(line => line.points);
-  svg.addEventListener("pointermove", event => {
+  const follow = event => {
     const box = svg.getBoundingClientRect(), left = (event.clientX - box.left) * svg.viewBox.baseVal.width / box.width;
     show(chart, nearest(points, point => Math.abs(point.left - left)).x);
-  });
+  };
+  svg.addEventListener("pointermove", follow);
+  svg.addEventListener("pointerdown", follow);  // a finger's tap
   svg.addEventListener("pointerleave", event => { if (event.pointerType === "mouse") hide(); });
   svg.addEventListener("blur", hide);
   svg.addEventListener("keydown", event => {
