@@ -23,7 +23,7 @@ from aiayn_cli.train.report import run_report
 from aiayn_cli.translate.aids.attention_page import attention_page, encode_example
 
 WIDTHS = (1280, 390)
-PICTURE = {"width": 1200, "height": 690}  # for the README: headline and first curves
+PICTURE = {"width": 1200, "height": 680}  # for the README: headline and first curves
 
 
 def made_up_attention(path: Path) -> Path:
