@@ -161,12 +161,7 @@ class ScoreResult:
         return "\n".join(rows)
 
     def page(self, parts: Sequence[PartScores], lines: Sequence[ScoredLine]) -> str:
-        """A page that shows one system or compares two: scores, parts, and every line with what differs.
-
-        Args:
-            parts: rows of the table of parts.
-            lines: all lines of the test set.
-        """
+        """A page that shows one system or compares two: scores, parts, and every line with what differs."""
         names = [system.hypotheses for system in self.systems]
         return render_page(
             "score.html",

@@ -42,11 +42,7 @@ def write_report(run: Path) -> None:
 
 
 def run_report(runs: Sequence[Path], out: Path | None) -> Path:
-    """Write a page on one run (default: its report.html) or several (default: compare.html next to the first).
-
-    Raises:
-        AiaynError: a folder holds no run, or the page cannot be written.
-    """
+    """Write a page on one run (default: its report.html) or several (default: compare.html next to the first)."""
     for run in runs:
         if not ((run / "manifest.json").is_file() and (run / "recipe.yaml").is_file()):
             raise AiaynError(f"{run} is not the folder of a run", "name one that `aiayn train` has written")
