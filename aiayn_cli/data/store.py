@@ -20,7 +20,6 @@ Tokens = npt.NDArray[np.integer[Any]]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 SIDES: tuple[Side, Side] = ("src", "tgt")
-SHARD_PAIRS = 1_000_000
 _LENGTHS_AT_ONCE = 1 << 17  # pairs, 1 MB of offsets a side
 _IDS_AT_ONCE = 1 << 18  # half a megabyte, which stays in a processor's cache between two looks
 _AGAIN = "remove the folder, and run `aiayn prepare` again"
@@ -28,11 +27,8 @@ _HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
 
 
 class TokenStore:
-    """Reads the pairs of one split, memory-mapped.
+    """Reads the pairs of one split ("train", "valid" or "test") of prepared data, memory-mapped.
 
-    Args:
-        folder: prepared data.
-        split: "train", "valid" or "test".
     Raises:
         DataError: a shard is missing or damaged; its file is named.
     """
@@ -75,11 +71,7 @@ class TokenStore:
         return self._find(indices, side)[2].astype(np.int32)
 
     def check_ids(self, vocab_size: int) -> None:
-        """Make sure that every id is in the vocabulary; this reads all files, at the speed of memory.
-
-        Raises:
-            DataError: one is not; with its file, the first such id and its pair.
-        """
+        """Raise DataError if an id is not in the vocabulary. This reads all files, at the speed of memory."""
         for number, shard in enumerate(self._shards):
             for side in SIDES:
                 for first in range(0, len(shard.tokens[side]), _IDS_AT_ONCE):
@@ -88,11 +80,8 @@ class TokenStore:
                         continue
                     place = first + int(np.flatnonzero((ids < 0) | (ids >= vocab_size))[0])
                     pair = int(np.searchsorted(shard.offsets[side], place, side="right")) - 1
-                    raise _damaged(
-                        self.folder / _file_name(self.split, number, side),
-                        f"pair {pair:,} holds the id {shard.tokens[side][place]:,}, but the vocabulary has "
-                        f"{vocab_size:,} sub-words",
-                    )
+                    why = f"pair {pair:,} holds the id {shard.tokens[side][place]:,}, but the vocabulary has "
+                    raise _damaged(self.folder / _file_name(self.split, number, side), f"{why}{vocab_size:,} sub-words")
 
     def pair(self, i: int) -> tuple[Tokens, Tokens]:
         """The ids of one pair, source and target, as views of the files."""
@@ -147,7 +136,7 @@ class TokenStore:
 
 @dataclass(frozen=True)
 class _Shard:
-    """Up to SHARD_PAIRS pairs, memory-mapped."""
+    """Some pairs, memory-mapped."""
 
     tokens: dict[Side, Tokens]
     offsets: dict[Side, npt.NDArray[np.int64]]
@@ -159,19 +148,19 @@ class _Shard:
         offsets: dict[Side, npt.NDArray[np.int64]] = {}
         for side in SIDES:
             tokens[side] = _map(folder / _file_name(split, number, side))
-            offsets_path = folder / _file_name(split, number, side, ".offsets")
-            offsets[side] = _map(offsets_path)
-            if offsets[side].dtype != np.int64:
-                raise _damaged(offsets_path, f"its offsets are {offsets[side].dtype}, not int64")
-            if len(offsets[side]) == 0 or offsets[side][0] != 0 or offsets[side][-1] != len(tokens[side]):
-                raise _damaged(offsets_path, f"its offsets do not end at {len(tokens[side]):,} tokens")
-            if len(back := np.flatnonzero(offsets[side][1:] < offsets[side][:-1])):
-                begin, end = offsets[side][back[0] : back[0] + 2]
-                raise _damaged(offsets_path, f"pair {back[0]:,} begins at token {begin:,} and ends at {end:,}")
-        pairs = [len(offsets[side]) - 1 for side in SIDES]
-        if pairs[0] != pairs[1]:
-            raise _damaged(offsets_path, f"{pairs[0]:,} source sides, but {pairs[1]:,} target sides")
-        return cls(tokens, offsets, pairs[0])
+            path = folder / _file_name(split, number, side, ".offsets")
+            found = offsets[side] = _map(path)
+            if found.dtype != np.int64:
+                raise _damaged(path, f"its offsets are {found.dtype}, not int64")
+            if len(found) == 0 or found[0] != 0 or found[-1] != len(tokens[side]):
+                raise _damaged(path, f"its offsets do not end at {len(tokens[side]):,} tokens")
+            if len(back := np.flatnonzero(found[1:] < found[:-1])):
+                begin, end = found[back[0] : back[0] + 2]
+                raise _damaged(path, f"pair {back[0]:,} begins at token {begin:,} and ends at {end:,}")
+        n_src, n_tgt = (len(offsets[side]) - 1 for side in SIDES)
+        if n_src != n_tgt:
+            raise _damaged(path, f"{n_src:,} source sides, but {n_tgt:,} target sides")
+        return cls(tokens, offsets, n_src)
 
 
 def _map(path: Path) -> npt.NDArray[Any]:
@@ -197,71 +186,40 @@ def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:
 
 
 class TokenStoreWriter:
-    """Writes the pairs of one split, shard by shard; memory holds the lengths of one shard, but not its ids.
+    """Writes a shard of one split; memory holds the lengths of its pairs, but not their ids.
 
     `n_pairs`, `n_tokens` (by side) and `paths` say what has been written so far. `dtype` is that of ids (Vocab.dtype).
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        split: str,
-        dtype: np.dtype[np.integer[Any]],
-        shard_pairs: int = SHARD_PAIRS,
-        first_shard: int = 0,
-    ) -> None:
+    def __init__(self, folder: Path, split: str, dtype: np.dtype[np.integer[Any]], shard: int = 0) -> None:
         self.n_pairs = 0
         self.n_tokens: dict[Side, int] = {"src": 0, "tgt": 0}
-        self.paths: list[Path] = []
-        self._folder, self._split, self._dtype = folder, split, dtype
-        self._shard_pairs, self._first_shard = shard_pairs, first_shard
+        self.paths = [folder / _file_name(split, shard, side, what) for side in SIDES for what in ("", ".offsets")]
+        self._dtype = dtype
         self._files: dict[Side, BinaryIO] = {}
-        self._lengths: dict[Side, list[Int32s]] = {}
-        self._open_shard()
+        self._lengths: dict[Side, list[Int32s]] = {"src": [], "tgt": []}
+        for side, path in zip(SIDES, self.paths[::2], strict=True):
+            self._files[side] = path.open("wb", 1 << 20)
+            self._files[side].write(bytes(_HEADER_BYTES))
 
     def add(self, src: Tokens, src_lengths: Int32s, tgt: Tokens, tgt_lengths: Int32s) -> None:
-        """Append pairs.
-
-        Args:
-            src: ids of all source sides one after the other: [source tokens].
-            src_lengths: tokens of each: [pairs].
-            tgt: ids of all target sides one after the other: [target tokens].
-            tgt_lengths: tokens of each: [pairs].
-        """
-        n = len(src_lengths)
-        if len(tgt_lengths) != n:
-            raise ValueError(f"{n} source sides, but {len(tgt_lengths)} target sides")
-        stop = 0
-        while (start := stop) < n:
-            if self.n_pairs and self.n_pairs % self._shard_pairs == 0:
-                self.close()
-                self._open_shard()
-            stop = min(n, start + self._shard_pairs - self.n_pairs % self._shard_pairs)
-            for side, tokens, lengths in zip(SIDES, (src, tgt), (src_lengths, tgt_lengths), strict=True):
-                first, last = int(lengths[:start].sum()), int(lengths[:stop].sum())
-                self._files[side].write(tokens[first:last].astype(self._dtype, copy=False).tobytes())
-                self._lengths[side].append(lengths[start:stop].astype(np.int32))
-                self.n_tokens[side] += last - first
-            self.n_pairs += stop - start
-
-    def _open_shard(self) -> None:
-        number = self._first_shard + self.n_pairs // self._shard_pairs
-        for side in SIDES:
-            self.paths += [self._folder / _file_name(self._split, number, side, what) for what in ("", ".offsets")]
-            self._files[side] = (self._folder / _file_name(self._split, number, side)).open("wb", 1 << 20)
-            self._files[side].write(bytes(_HEADER_BYTES))
-            self._lengths[side] = []
+        """Append pairs: the ids of all sides one after the other [tokens], and how many each side has [pairs]."""
+        if len(src_lengths) != len(tgt_lengths):
+            raise ValueError(f"{len(src_lengths)} source sides, but {len(tgt_lengths)} target sides")
+        for side, tokens, lengths in zip(SIDES, (src, tgt), (src_lengths, tgt_lengths), strict=True):
+            self._files[side].write(tokens.astype(self._dtype, copy=False).tobytes())
+            self._lengths[side].append(lengths.astype(np.int32))
+            self.n_tokens[side] += len(tokens)
+        self.n_pairs += len(src_lengths)
 
     def close(self) -> None:
-        """Finish the last shard."""
-        number = self._first_shard + max(self.n_pairs - 1, 0) // self._shard_pairs
-        for side in SIDES:
+        """Write the offsets, and the headers, which hold the numbers of tokens."""
+        for side, path in zip(SIDES, self.paths[1::2], strict=True):
             lengths = np.concatenate([np.zeros(1, np.int32), *self._lengths[side]])
-            offsets = np.cumsum(lengths, dtype=np.int64)
-            np.save(self._folder / _file_name(self._split, number, side, ".offsets"), offsets.astype("<i8"))
+            np.save(path, np.cumsum(lengths, dtype=np.int64).astype("<i8"))
             with self._files[side] as file:
                 file.seek(0)
-                header = {"descr": self._dtype.str, "fortran_order": False, "shape": (int(offsets[-1]),)}
+                header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.n_tokens[side],)}
                 np.lib.format.write_array_header_1_0(file, header)
                 if file.tell() != _HEADER_BYTES:
                     raise RuntimeError(f"numpy wrote a header of {file.tell()} bytes, not {_HEADER_BYTES}")

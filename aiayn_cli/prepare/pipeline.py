@@ -372,7 +372,7 @@ def _encode_shard(
     steps: Steps, shard: int, n_origins: int, chunks: Iterable[tuple[Piece, EncodedChunk]], progress: logs.Progress
 ) -> None:
     dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
-    writer = TokenStoreWriter(steps.folder, "train", dtype, shard_pairs=1 << 62, first_shard=shard)
+    writer = TokenStoreWriter(steps.folder, "train", dtype, shard)
     totals: Counter[str] = Counter()
     dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
     kept = [0] * n_origins

@@ -181,9 +181,11 @@ def test_memory_of_planning_does_not_grow_with_the_corpus(tmp_path: Path) -> Non
         folder.mkdir()
         lengths = (np.arange(n) % 3).astype(np.int32)
         tokens = np.full(lengths.sum(), 7, np.uint16)
-        writer = TokenStoreWriter(folder, "train", np.dtype("<u2"), shard_pairs=200_000)
-        writer.add(tokens, lengths, tokens, lengths)
-        writer.close()
+        for shard in range(n // 200_000):
+            writer = TokenStoreWriter(folder, "train", np.dtype("<u2"), shard)
+            here = lengths[shard * 200_000 : (shard + 1) * 200_000]
+            writer.add(tokens[: here.sum()], here, tokens[: here.sum()], here)
+            writer.close()
         tracemalloc.start()
         store = TokenStore(folder, "train")
         updates = list(islice(plan_updates(store, 4_096, 1, Position(0, n - 70_000)), 40))
