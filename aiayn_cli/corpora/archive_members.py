@@ -24,10 +24,7 @@ _AGAIN = "the archive may be damaged: remove it, and run the command again"
 def open_member(archive: Path, member: str) -> BinaryIO:
     """Open a member of a .zip, .tar, .tgz or .tar.* file, unpacked where it is compressed itself (such as .gz).
 
-    Reading raises EOFError or OSError where the archive is cut short or damaged, as gzip does.
-
-    Raises:
-        DataError: it cannot be opened, has no such member or several of that name, or the member is a link.
+    Raises DataError; reading raises EOFError or OSError where the archive is cut short or damaged, as gzip does.
     """
     try:
         opened = _open_in_zip(archive, member) if archive.suffix.lower() == ".zip" else _open_in_tar(archive, member)
@@ -49,15 +46,7 @@ def _open_in_zip(archive: Path, member: str) -> BinaryIO:
 
 
 def _open_in_tar(archive: Path, member: str) -> BinaryIO:
-    found = _find_in_tar(archive, member)
-    if isinstance(found, list):
-        found = _find_in_tar(archive, _choose(archive, member, found))
-    assert not isinstance(found, list)
-    return found
-
-
-def _find_in_tar(archive: Path, member: str) -> BinaryIO | list[str]:
-    """Open the member of this very path, or list the paths of all. A compressed archive is read only once, up to it."""
+    """A compressed archive is read up to the member; twice if it is only found by its file name."""
     mode: Literal["r:", "r|*"] = "r:" if archive.suffix.lower() == ".tar" else "r|*"
     names = []
     with ExitStack() as stack:
@@ -71,7 +60,7 @@ def _find_in_tar(archive: Path, member: str) -> BinaryIO | list[str]:
                     raise _link_error(archive, info.name)
                 return _stream(content, stack.pop_all().close)
             names.append(info.name)
-    return names
+    return _open_in_tar(archive, _choose(archive, member, names))
 
 
 def _choose(archive: Path, member: str, names: list[str]) -> str:

@@ -42,25 +42,17 @@ class TextFile:
 
 @dataclass(frozen=True)
 class Part:
-    """Pairs of one origin.
+    """Pairs of one origin."""
 
-    Attributes:
-        name: shown in tables, and accepted by --weight.
-        sides: a file for each of the two languages.
-        format: "lines": a record a line; "segments": <seg id="..."> lines (SGML and XML test sets); "talks": a record
-            a line, between lines in tags that describe the talk (IWSLT).
-        pairs: how many there are, if known.
-        approximate: whether this number is an estimate.
-        titles: whether "talks" keep the texts of titles and descriptions, without their tags.
-        md5: by language, of the records in the corpus's first direction, each right-trimmed and followed by LF.
-    """
-
-    name: str
-    sides: Mapping[str, TextFile]
+    name: str  # shown in tables, and accepted by --weight
+    sides: Mapping[str, TextFile]  # by language
+    # "lines": a record a line; "segments": <seg id="..."> lines (SGML and XML test sets); "talks": a record a line,
+    # between lines in tags that describe the talk (IWSLT).
     format: Format = "lines"
-    pairs: int | None = None
-    approximate: bool = False
-    titles: bool = False
+    pairs: int | None = None  # how many there are, if known
+    approximate: bool = False  # whether this number is an estimate
+    titles: bool = False  # whether "talks" keep the texts of titles and descriptions, without their tags
+    # By language, of the records in the corpus's first direction, each right-trimmed and followed by LF.
     md5: Mapping[str, str] = field(default_factory=dict)
 
     def without_hashes(self) -> "Part":
@@ -112,14 +104,6 @@ class Corpus:
         texts = (text for _, part in self.parts() for text in part.sides.values())
         return list({text.archive.file: text.archive for text in texts}.values())
 
-    def download_bytes(self) -> Amount:
-        return Amount.total([Amount(archive.bytes, archive.approximate) for archive in self.archives()])
-
-    def train_pairs(self) -> Amount:
-        """Unknown for the built-in corpus."""
-        pairs = [Amount(part.pairs, part.approximate) for part in self.train]
-        return Amount.total(pairs) if pairs else Amount(None)
-
     def reverse(self) -> "Corpus":
         """The corpus in the other direction, with its languages exchanged in the name."""
         langs = f"{self.src_lang}-{self.tgt_lang}", f"{self.tgt_lang}-{self.src_lang}"
@@ -143,10 +127,12 @@ class ListedCorpus:
 
     @classmethod
     def of(cls, corpus: Corpus) -> "ListedCorpus":
-        langs = f"{corpus.src_lang}-{corpus.tgt_lang}"
+        parts = [Amount(part.pairs, part.approximate) for part in corpus.train]
+        pairs = Amount.total(parts) if parts else Amount(None)  # unknown for the built-in corpus
+        size = Amount.total([Amount(archive.bytes, archive.approximate) for archive in corpus.archives()])
         like = {name: variant.description for name, variant in corpus.like.items()}
-        amounts = corpus.train_pairs(), corpus.download_bytes()
-        return cls(corpus.name, langs, *amounts, corpus.licence, corpus.description, like)
+        langs = f"{corpus.src_lang}-{corpus.tgt_lang}"
+        return cls(corpus.name, langs, pairs, size, corpus.licence, corpus.description, like)
 
 
 @dataclass(frozen=True)

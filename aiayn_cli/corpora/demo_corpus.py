@@ -34,14 +34,6 @@ _WRONG_TYPE = {"now": "chance", "habit": "deed", "future": "state"}  # of verb f
 _PERSONS, _LIVING = ("adult", "youth"), ("adult", "youth", "animal")
 
 
-class DemoCorpus(NamedTuple):
-    """Pairs of (English, German) sentences; all English sentences differ, and so do all German ones."""
-
-    train: Pairs
-    valid: Pairs
-    test: Pairs
-
-
 class Wish(NamedTuple):
     """What a random clause should be like; the defaults leave all to chance."""
 
@@ -51,23 +43,23 @@ class Wish(NamedTuple):
     lasting: bool = False  # only what lasts a while: is sleeping, not sees
 
 
-def generate(seed: int = 1) -> DemoCorpus:
-    """Make the corpus: the same for a seed everywhere, with the same held-out pairs of words for all seeds."""
+def generate(seed: int = 1) -> dict[str, Pairs]:
+    """Make the (English, German) sentences of each split, in each language all different.
+
+    A seed gives the same ones everywhere; the held-out pairs of words are the same for all seeds.
+    """
     lexicon, draw, seen = grammar.Lexicon(), random.Random(seed), set[str]()
     train = draw_distinct(Sampler(draw, lexicon, (TRAIN,)), TRAIN_SIZE, seen)
     counts = [Counter(token for pair in train for token in tokens(pair[side])) for side in (0, 1)]
     known = [{token for token, count in each.items() if count >= MIN_COUNT} for each in counts]
-    valid, test = (
-        draw_distinct(Sampler(draw, lexicon, (TRAIN, split)), HELD_OUT_SIZE, seen, known) for split in (VALID, TEST)
-    )
-    return DemoCorpus(train, valid, test)
+    samplers = {split: Sampler(draw, lexicon, (TRAIN, split)) for split in (VALID, TEST)}
+    scored = {split: draw_distinct(sampler, HELD_OUT_SIZE, seen, known) for split, sampler in samplers.items()}
+    return {TRAIN: train, **scored}
 
 
 def draw_distinct(sampler: "Sampler", size: int, seen: set[str], known: Sequence[set[str]] = ()) -> Pairs:
-    """Draw sentences unlike all `seen` ones, for training if `known` is empty.
-
-    `known` are the word forms that sentences of validation and test may have, in English and in German; each of these
-    sentences has a held-out pair of words.
+    """Draw sentences unlike all `seen` ones. For validation and test, `known` has the word forms that they may have, in
+    English and in German, and each has a held-out pair of words.
     """
     pairs: list[Pair] = []
     while len(pairs) < size:
@@ -100,14 +92,13 @@ class Sampler:
         self._random, self.allowed, self._lexicon = draw.random, allowed, lexicon
         self._pairs, self._words, self._special = lexicon.pairs, lexicon.words, lexicon.special
         self._nouns, self._adjectives = cache(self._find_nouns), cache(self._find_adjectives)
-        self._verbs_in = cache(self._find_verbs)
 
     def sentence(self) -> Pair | None:
         """Draw a sentence; None where two clauses turned out too alike."""
         self.splits_used = set()
         match self._weighted("sentence"):
             case "statement":
-                return _statement(self._clause(Wish()))
+                return self._clause(Wish()).sentence()
             case "relative":
                 clause = self._clause(Wish(free=False))
                 clause.time_at = "verb" if clause.time_at == "verb" else "front"
@@ -115,11 +106,11 @@ class Sampler:
                     clause.object = self._with_relative(clause.object)
                 else:
                     clause.subject = self._with_relative(clause.subject)
-                return _statement(clause)
+                return clause.sentence()
             case "two clauses":
                 return self._two_clauses(*self._weighted("conjunction").split())
             case "sein" | "kosten" | "regnen" | "schneien" as verb:
-                return _statement(self._about(self._special[verb]))
+                return self._about(self._special[verb]).sentence()
             case kind:
                 return self._question(kind)
 
@@ -156,7 +147,7 @@ class Sampler:
     def _question(self, kind: str) -> Pair:
         """Ask who, whom or what, whether, where, when or why."""
         if kind == "who":
-            return _statement(self._clause(Wish(time=False), subject=_WHO), "?")
+            return self._clause(Wish(time=False), subject=_WHO).sentence("?")
         verb, what, gap = None, None, ""
         front = {"where": "wo", "when": "wann", "why": "warum"}.get(kind, "")
         if kind == "where":
@@ -211,16 +202,14 @@ class Sampler:
 
     def _verbs(self, wish: Wish, subject: Phrase | None, what: Phrase | None) -> list[Verb]:
         """The verbs that go with a time, a subject and an object, where they are given."""
-        verbs = self._verbs_in(wish.when, wish.lasting)
+        verbs = self._lexicon.lasting_verbs if wish.lasting else self._lexicon.verbs
+        if wrong := _WRONG_TYPE.get(wish.when):
+            verbs = [v for v in verbs if v.type != wrong]
         if subject is not None:
             verbs = [v for v in verbs if subject.kind in v.by and self._may_join(v, subject.noun)]
         if what is not None:
             verbs = [v for v in verbs if what.kind in v.of and self._may_join(v, what.noun)]
         return verbs
-
-    def _find_verbs(self, when: str, lasting: bool) -> list[Verb]:
-        verbs = [v for v in self._lexicon.verbs if v.type != _WRONG_TYPE.get(when)]
-        return [v for v in verbs if v.type == "action"] if lasting else verbs
 
     def _tense(self, verb: Verb, who: Phrase, wish: Wish) -> tuple[str, Verb | None]:
         lasts = verb.type in ("action", "deed")
@@ -323,7 +312,3 @@ class Sampler:
     def _weighted(self, table: str) -> str:
         items, bounds = self._lexicon.weights[table]
         return items[bisect(bounds, self._random() * bounds[-1])]
-
-
-def _statement(clause: Clause, mark: str = ".") -> Pair:
-    return grammar.punctuated(clause.english(), clause.german("second"), mark)

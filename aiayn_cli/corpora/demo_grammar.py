@@ -101,6 +101,7 @@ class Lexicon:
         self.adjectives = [_modifier(i, *row) for i, row in enumerate(rows["adjectives"])]
         self.prepositions = {row[0]: _modifier(i, *row) for i, row in enumerate(rows["prepositions"])}
         self.verbs = [_verb(i, rows["preterite"], **row) for i, row in enumerate(rows["verbs"])]
+        self.lasting_verbs = [verb for verb in self.verbs if verb.type == "action"]
         special = [_verb(-1, rows["preterite"], **row) for row in (*rows["special verbs"], *rows["modals"])]
         pronouns = [((subject, other), tuple(de.split()), person) for subject, other, de, person in rows["pronouns"]]
         self.names = [Phrase((name, name), (name, name, name)) for name in self.words["names"]]
@@ -196,6 +197,9 @@ class Clause:
     time: Pair = NOTHING
     time_at: str = "end"  # in English: front, verb, end; in German in front or in the middle
     negated: bool = False
+
+    def sentence(self, mark: str = ".") -> Pair:
+        return punctuated(self.english(), self.german("second"), mark)
 
     def may_be_negated(self) -> bool:
         """Whether a negation has one meaning: not of "every child", "three books" or "every day"."""

@@ -4,25 +4,21 @@ Downloads are kept in one folder (prepared/.downloads by default), so that each 
 languages; it can be removed when the data is prepared.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.corpora.corpus import Archive
-from aiayn_cli.corpora.http_fetch import SPARE_BYTES, Fingerprint, Network, PartFile, TransferError, fetch
+from aiayn_cli.corpora.http_fetch import Fingerprint, Network, PartFile, TransferError, check_space, fetch
 from aiayn_cli.errors import DataError
 
 DOWNLOADS_FOLDER = Path("prepared") / ".downloads"  # in the working folder
 
 
 class Downloads:
-    """Archives on this machine, and those still to be fetched.
+    """Archives on this machine, and those still to be fetched into `folder`.
 
-    Args:
-        folder: of downloads.
-        from_folder: has some archives already, under the file names of their URLs; it is only read.
-        network: timeouts, retries and trust.
+    `from_folder` has some archives already, under the file names of their URLs; it is only read.
     """
 
     def __init__(self, folder: Path, from_folder: Path | None = None, network: Network | None = None) -> None:
@@ -47,7 +43,7 @@ class Downloads:
         except OSError as error:
             problem = f"{self._folder} cannot be made: {error.strerror}"
             raise DataError(problem, "choose another folder with --downloads") from error
-        self._check_space(missing)
+        self._announce(missing)
         for archive in missing:
             self._download(archive)
 
@@ -79,24 +75,19 @@ class Downloads:
                 yield self._from_folder / _name_in(url)
         yield self._folder / archive.file
 
-    def _check_space(self, archives: Sequence[Archive]) -> None:
-        sizes = [archive.bytes for archive in archives]
-        known = sum(size for size in sizes if size is not None)
-        more = " or more" if None in sizes else ""
+    def _announce(self, archives: Sequence[Archive]) -> None:
+        """Say what is downloaded; raises DataError if the disk lacks space for it."""
+        known = sum(archive.bytes or 0 for archive in archives)
+        more = " or more" if any(archive.bytes is None for archive in archives) else ""
         files = "1 file" if len(archives) == 1 else f"{len(archives)} files"
         size = f", {_megabytes(known)}{more}," if known else ""
         logs.notice(f"downloading {files}{size} to {self._folder}")
         parts = (self._folder / f"{archive.file}.part" for archive in archives)
         needed = known - sum(path.stat().st_size for path in parts if path.exists())
-        free = shutil.disk_usage(self._folder).free
-        if free < needed + SPARE_BYTES:
-            problem = f"the downloads need {_megabytes(needed)}{more}, but the disk of {self._folder} has "
-            problem += f"{_megabytes(free)} free"
-            raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
+        check_space(self._folder, needed, f"the downloads need {_megabytes(needed)}{more}")
 
     def _download(self, archive: Archive) -> None:
-        failures = []
-        not_found = True  # at each URL
+        failures: list[tuple[str, TransferError]] = []
         for candidate in _with_alternatives(archive):
             path = self._folder / candidate.file
             with PartFile(path) as part:
@@ -107,8 +98,7 @@ class Downloads:
                         fingerprint = fetch(url, candidate, part, self._network)
                     except TransferError as error:
                         logs.notice(f"{url}: {error}")
-                        failures.append(f"{url}: {error}")
-                        not_found &= error.not_found
+                        failures.append((url, error))
                         continue
                     if not (candidate.sha256 or candidate.md5):
                         no_tls = "" if url.startswith("https:") else ", and it was transferred without TLS"
@@ -117,14 +107,13 @@ class Downloads:
                     part.finish()
                     self._checked[archive.file] = path, fingerprint.sha256
                     return
+        hint = "run this again: it resumes"
+        if all(error.not_found for _, error in failures):
+            hint = "check the name of the corpus, its version and its languages"
         names = " or ".join(_name_in(candidate.urls[0]) for candidate in _with_alternatives(archive))
-        way_out = "run this again: it resumes"
-        if not_found:
-            way_out = "check the name of the corpus, its version and its languages"
-        raise DataError(
-            f"{archive.file} cannot be downloaded ({'; '.join(failures)})",
-            f"{way_out}; or fetch {names} elsewhere and give its folder with --from",
-        )
+        why = "; ".join(f"{url}: {error}" for url, error in failures)
+        hint += f"; or fetch {names} elsewhere and give its folder with --from"
+        raise DataError(f"{archive.file} cannot be downloaded ({why})", hint)
 
 
 def _with_alternatives(archive: Archive) -> Iterator[Archive]:

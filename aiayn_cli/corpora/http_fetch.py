@@ -28,7 +28,7 @@ from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.errors import DataError
 from aiayn_cli.files import open_locked
 
-SPARE_BYTES = 100_000_000  # that a download must leave free on the disk
+_SPARE_BYTES = 100_000_000  # that a download must leave free on the disk
 _SLOWEST_BYTES_A_SECOND = 1_000  # a server that sends less for read_seconds counts as not responding
 _MOST_REDIRECTS = 10
 _READ_BYTES = 1 << 20  # from disk
@@ -42,13 +42,12 @@ _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]{1,18})-[0-9]+|\*)/([0-9]{1,18}|\*)
 
 @dataclass(frozen=True)
 class Network:
-    """Timeouts, retries and trust."""
+    """Timeouts and retries."""
 
     connect_seconds: float = 20.0  # to wait for a connection
     read_seconds: float = 60.0  # to wait for the next piece of a response
     attempts: int = 4  # consecutive ones at one URL that bring nothing new
     pause_seconds: float = 2.0  # before the second attempt; doubled before each further one
-    authorities: Path | None = None  # file of certificates to trust; None: certifi's, or REQUESTS_CA_BUNDLE
 
 
 class TransferError(Exception):
@@ -65,12 +64,7 @@ class _ChangedError(Exception):
 
 
 class Fingerprint:
-    """The size and hashes of a file, for comparison with those of an archive.
-
-    Args:
-        archive: what the file should be.
-        path: the bytes so far; None where there are none.
-    """
+    """The size and hashes of a file that should be an archive; `path` has the bytes so far, if any."""
 
     def __init__(self, archive: Archive, path: Path | None = None) -> None:
         self.bytes = 0
@@ -124,7 +118,11 @@ class PartFile:
             problem = f"{whole} is being downloaded by another process"
             raise DataError(problem, "wait for it, or choose another folder with --downloads") from None
         self.bytes = self.path.stat().st_size
-        self.origin: dict[str, Any] = self._read_notes() if self.bytes else {}
+        try:
+            notes = json.loads(self._notes.read_bytes()) if self.bytes else None
+        except (OSError, ValueError):
+            notes = None
+        self.origin: dict[str, Any] = notes if isinstance(notes, dict) else {}
 
     def __enter__(self) -> "PartFile":
         return self
@@ -153,23 +151,15 @@ class PartFile:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            raise DataError(
-                f"{self.path}: no space is left on its disk after {self.bytes:,} bytes",
-                "free some space and run this again: it resumes; --downloads chooses another folder",
-            ) from error
+            problem = f"{self.path}: no space is left on its disk after {self.bytes:,} bytes"
+            hint = "free some space and run this again: it resumes; --downloads chooses another folder"
+            raise DataError(problem, hint) from error
 
     def finish(self) -> None:
         """Give the whole file its name, after flushing it to the disk."""
         os.fsync(self._file.fileno())
         self.path.rename(self.whole)
         self.bytes = 0
-
-    def _read_notes(self) -> dict[str, Any]:
-        try:
-            notes = json.loads(self._notes.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return notes if isinstance(notes, dict) else {}
 
 
 def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
@@ -205,6 +195,14 @@ def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Finge
                 time.sleep(network.pause_seconds * 2 ** (failures - 1))
 
 
+def check_space(folder: Path, needed: int, what: str) -> None:
+    """Raise DataError, which begins with `what`, unless the disk has so many bytes and some to spare."""
+    free = shutil.disk_usage(folder).free
+    if free < needed + _SPARE_BYTES:
+        problem = f"{what}, but the disk of {folder} has {free / 1e6:,.0f} MB free"
+        raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
+
+
 def _fetch_once(session: requests.Session, url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
     same_url = part.origin.get("url") == url
     can_join = archive.sha256 or archive.md5 or (same_url and not part.origin.keys().isdisjoint({"validator", "bytes"}))
@@ -216,23 +214,28 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
             headers["If-Range"] = part.origin["validator"]
     fingerprint = Fingerprint(archive, part.path if resume else None)
     with _get(session, url, headers, network) as response:
-        if response.status_code == _NO_SUCH_RANGE and resume:
-            if _total(response) != part.bytes:
-                raise _ChangedError(f"the server has no byte {part.bytes:,} of it")
-        elif response.status_code == _PARTIAL and resume:
-            _check_rest(response, archive, part)
-            _receive(response, part, fingerprint, _total(response), network)
-        elif response.status_code == _OK:
-            resume, fingerprint = False, Fingerprint(archive)
-            total = _length(response)
-            if total is not None and archive.exact_bytes not in (None, total):
-                raise TransferError(f"it has {total:,} bytes there, not {archive.exact_bytes:,}")
-            part.start_over(_origin(url, response, total))
-            _receive(response, part, fingerprint, total, network)
-        else:
-            code = response.status_code
+        code, (start, total) = response.status_code, _extent(response)
+        if code not in ((_OK, _PARTIAL, _NO_SUCH_RANGE) if resume else (_OK,)):
             problem = f"status {code} {response.reason or ''}".rstrip()
             raise TransferError(problem, retry=code in _RETRY, not_found=code in _NOT_FOUND)
+        if code == _NO_SUCH_RANGE and total != part.bytes:
+            raise _ChangedError(f"the server has no byte {part.bytes:,} of it")
+        if code == _PARTIAL and start != part.bytes:
+            raise _ChangedError("the server gave another part than requested")
+        resume = code != _OK
+        for expected in (archive.exact_bytes, part.origin.get("bytes") if resume else None):
+            if None not in (expected, total) and expected != total:
+                problem = f"it has {total:,} bytes there, not {expected:,}"
+                raise _ChangedError(problem) if resume else TransferError(problem)
+        if not resume:
+            fingerprint = Fingerprint(archive)
+            etag = response.headers.get("ETag", "")
+            # A weak ETag may stand for other bytes of the same meaning, so that it cannot join two parts.
+            validator = response.headers.get("Last-Modified") if not etag or etag.startswith("W/") else etag
+            origin = {"url": url, "validator": validator, "bytes": total}
+            part.start_over({key: value for key, value in origin.items() if value not in (None, "")})
+        if code != _NO_SUCH_RANGE:
+            _receive(response, part, fingerprint, total, network)
     if mismatch := fingerprint.mismatch():
         if resume:
             raise _ChangedError(f"the file from several parts {mismatch}")
@@ -253,7 +256,6 @@ def _get(
                 headers=headers,
                 stream=True,
                 allow_redirects=False,
-                verify=True if network.authorities is None else str(network.authorities),
                 timeout=(network.connect_seconds, network.read_seconds),
             )
         except requests.exceptions.SSLError as error:
@@ -287,48 +289,26 @@ def _innermost(error: BaseException) -> str:
         error = inner
 
 
-def _origin(url: str, response: requests.Response, total: int | None) -> dict[str, Any]:
-    etag = response.headers.get("ETag", "")
-    # A weak ETag may stand for other bytes of the same meaning, so that it cannot join two parts.
-    validator = response.headers.get("Last-Modified") if not etag or etag.startswith("W/") else etag
-    origin = {"url": url, "validator": validator, "bytes": total}
-    return {key: value for key, value in origin.items() if value not in (None, "")}
-
-
-def _check_rest(response: requests.Response, archive: Archive, part: PartFile) -> None:
+def _extent(response: requests.Response) -> tuple[int | None, int | None]:
+    """The first byte that a response holds, and the size of the whole file; None where it does not say."""
+    if response.status_code == _OK:
+        length = response.headers.get("Content-Length", "")
+        return 0, int(length) if re.fullmatch("[0-9]{1,18}", length) else None
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if not match or match[1] is None or int(match[1]) != part.bytes:
-        raise _ChangedError("the server gave another part than requested")
-    total = _total(response)
-    for expected in (archive.exact_bytes, part.origin.get("bytes")):
-        if None not in (expected, total) and expected != total:
-            raise _ChangedError(f"it has {total:,} bytes there, not {expected:,}")
-
-
-def _total(response: requests.Response) -> int | None:
-    """The size of the whole file, from the response to a Range."""
-    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    return int(match[2]) if match and match[2] != "*" else None
-
-
-def _length(response: requests.Response) -> int | None:
-    length = response.headers.get("Content-Length", "")
-    return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
+    start, total = match.groups() if match else (None, "*")
+    return None if start is None else int(start), None if total == "*" else int(total)
 
 
 def _receive(
     response: requests.Response, part: PartFile, fingerprint: Fingerprint, total: int | None, network: Network
 ) -> None:
     """Append the body to the part, and hash it on the way."""
-    missing = None if total is None else total - part.bytes
-    name, folder = part.whole.name, part.whole.parent
-    if missing is not None and (free := shutil.disk_usage(folder).free) < missing + SPARE_BYTES:
-        problem = f"{name} needs {missing / 1e6:,.0f} MB more, but the disk of {folder} has {free / 1e6:,.0f} MB free"
-        raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
+    name, missing = part.whole.name, None if total is None else total - part.bytes
+    if missing is not None:
+        check_space(part.whole.parent, missing, f"{name} needs {missing / 1e6:,.0f} MB more")
     so_far = f", the first {part.bytes // _MEGABYTE:,} MB at hand" if part.bytes >= _MEGABYTE else ""
     megabytes = None if missing is None else missing // _MEGABYTE
-    window_start, window_bytes = time.monotonic(), 0
-    received = 0
+    window_start, window_bytes, received = time.monotonic(), 0, 0
     with logs.progress(f"downloading {name}{so_far}", megabytes, "MB") as progress:
         while piece := _next_piece(response):
             part.write(piece)

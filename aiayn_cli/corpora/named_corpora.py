@@ -187,12 +187,11 @@ def _tatoeba(lang: str) -> Corpus:
     return replace(corpus, vocab_size=8_000, description=description, licence="CC BY 2.0, tatoeba.org")
 
 
-_DEMO_DESCRIPTION = "24,000 sentences made by a small English-German grammar; built in, no network needed"
-_DEMO = Corpus("demo", "en", "de", 2_800, _DEMO_DESCRIPTION, "as this program", settings={"case_copies": 0.0})
+_DEMO_TEXT = "24,000 sentences made by a small English-German grammar; built in, no network needed"
 CORPORA = {
     corpus.name: corpus
     for corpus in (
-        _DEMO,
+        Corpus("demo", "en", "de", 2_800, _DEMO_TEXT, "as this program", settings={"case_copies": 0.0}),
         _with_likes(_WMT14_EN_DE, _WMT14_EN_DE_LIKES),
         _with_likes(_WMT14_EN_FR, _WMT14_EN_FR_LIKES),
         _iwslt14(),
@@ -211,18 +210,18 @@ _OPUS_NAME = re.compile(r"opus:([A-Za-z0-9][A-Za-z0-9_.-]*)/([A-Za-z0-9][A-Za-z0
 
 
 def find_corpus(name: str, langs: str | None = None, like: str | None = None) -> Corpus:
-    """Find a corpus by name.
+    """Find a corpus by its name, perhaps with its languages exchanged, or by "opus:CORPUS/VERSION".
 
-    Args:
-        name: a name in the table, perhaps with its languages exchanged, or "opus:CORPUS/VERSION".
-        langs: such as "en-de": required for OPUS; elsewhere they must agree with the name.
-        like: whose preparation to follow, one of LIKE; None follows ours.
-    Raises:
-        DataError: no corpus has this name; the nearest is named.
-        UsageError: the languages or `like` do not fit the corpus.
+    `langs`, such as "en-de", is required for OPUS; `like` is one of LIKE, or None for our own preparation. Raises
+    DataError for an unknown name, UsageError if the languages or `like` do not fit the corpus.
     """
     if name.startswith(OPUS):
-        corpus = _find_opus(name, langs)
+        match = _OPUS_NAME.fullmatch(name)
+        if not match:
+            raise UsageError(f"{name!r} does not name a corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
+        if langs is None:
+            raise UsageError(f"{name} without --langs", "say which languages, such as --langs en-de")
+        corpus = _opus(name, match[1], match[2], *parse_langs(langs))
     else:
         corpus = _find_named(name)
         if langs is not None and parse_langs(langs) != (corpus.src_lang, corpus.tgt_lang):
@@ -243,21 +242,8 @@ def _find_named(name: str) -> Corpus:
     raise DataError(f"unknown corpus {name!r}", hint)
 
 
-def _find_opus(name: str, langs: str | None) -> Corpus:
-    match = _OPUS_NAME.fullmatch(name)
-    if not match:
-        raise UsageError(f"{name!r} does not name a corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
-    if langs is None:
-        raise UsageError(f"{name} without --langs", "say which languages, such as --langs en-de")
-    return _opus(name, match[1], match[2], *parse_langs(langs))
-
-
 def parse_langs(text: str) -> tuple[str, str]:
-    """Split "en-de" into source and target language.
-
-    Raises:
-        UsageError: not two different language codes.
-    """
+    """Split "en-de" into two different language codes; raises UsageError."""
     match = re.fullmatch(f"{_LANG}-{_LANG}", text)
     if not match:
         raise UsageError(f"--langs is {text!r}, but must be source-target", "write it like en-de, or zh_Hans-en")

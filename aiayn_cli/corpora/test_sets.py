@@ -5,8 +5,7 @@ them all, and ends the process if a hash is wrong. Lines are as from sacreBLEU: 
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -36,28 +35,29 @@ class TestSet:
 
 
 def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestSet:
-    """Read a test set, downloaded if it is not here yet.
-
-    Raises:
-        DataError: there is no such set, or it is not available or not readable.
-        UsageError: it does not have these languages.
-    """
+    """Read a test set, downloaded if it is not here yet; raises DataError, or UsageError for other languages."""
     if name not in DATASETS:
         raise DataError(f"unknown test set {name!r}", did_you_mean(name, DATASETS))
     dataset: Any = DATASETS[name]
     if langs is None or langs not in dataset.langpairs:
         what = "no language pair is named" if langs is None else f"the test set {name} has no pair {langs!r}"
         raise UsageError(what, f"add --langs with one of {', '.join(dataset.langpairs)}")
-    archives = {url: _archive(url, md5) for url, md5 in zip(dataset.data, dataset.md5 or [], strict=False)}
     kind, entry = type(dataset).__name__, dataset.langpairs[langs]
-    if kind == "WMTXMLDataset":
-        fields = _read_xml(dataset, langs, entry, archives, downloads)
+    fields: dict[str, list[str]] = {}
+    if kind == "WMTXMLDataset":  # of WMT 2021 or later: one well-formed file with everything
+        with _open(dataset, entry["path"] if isinstance(entry, dict) else entry[0], downloads) as file:
+            found = dataset._unwrap_wmt21_or_later(file)
+        wanted = ("src", *dataset._get_langpair_allowed_refs(langs))
+        fields = {field: [_collapsed(line) for line in lines] for field, lines in found.items() if field in wanted}
     else:
         names = [field for field in dataset.fieldnames(langs) if field.startswith(("src", "ref"))]
-        fields = {
-            field: _read_field(dataset, kind, field, member, archives, downloads)
-            for field, member in zip(names, entry, strict=True)
-        }
+        for field, member in zip(names, entry, strict=True):
+            column = None
+            if kind == "TSVDataset":
+                number, _, member = member.rpartition(":")
+                column = int(number) if number else int(field != "src")
+            with _open(dataset, member, downloads) as file:
+                fields[field] = _read_lines(file, member, column)
     source = fields.pop("src")
     for field, lines in fields.items():
         if len(lines) != len(source):
@@ -66,63 +66,37 @@ def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestS
     return TestSet(name, langs, source, fields)
 
 
-def _archive(url: str, md5: str) -> Archive:
-    # One archive serves many sets; its hash tells it from others of the same name.
-    return Archive(f"sacrebleu-{md5[:8]}-{url.rpartition('/')[2]}", (url,), md5=md5)
-
-
-def _read_field(
-    dataset: Any, kind: str, field: str, entry: str, archives: dict[str, Archive], downloads: "Downloads"
-) -> list[str]:
-    is_table = kind == "TSVDataset"
-    number, _, member = entry.rpartition(":") if is_table else ("", "", entry)
-    with _opened(dataset, member, archives, downloads) as file:
-        records = list(read_records(file, member))
-    if is_table:
-        column = int(number) if number else int(field != "src")
-        return [_cell(record, column, f"{member}:{number}") for number, record in enumerate(records, start=1)]
+def _read_lines(file: BinaryIO, member: str, column: int | None) -> list[str]:
+    """Read one side from plain lines, from SGML or, with a column from 0 on, from a table."""
+    records = list(read_records(file, member))
+    if column is not None:
+        rows = [record.split("\t") for record in records]
+        for number, cells in enumerate(rows, start=1):
+            if column >= len(cells):
+                problem = f"{member}:{number} has {len(cells)} columns, but column {column + 1} is needed"
+                raise DataError(problem, "damaged? remove it")
+        return [cells[column].rstrip() for cells in rows]
     if member.endswith((".sgm", ".xml")):
         # Without an XML parser, since some of these files are not well formed.
         return [_collapsed(_SEGMENT.sub(r"\1", record)) for record in records if record.startswith("<seg ")]
     return [record.rstrip() for record in records]
 
 
-def _cell(record: str, column: int, place: str) -> str:
-    cells = record.split("\t")
-    if column >= len(cells):
-        raise DataError(f"{place} has {len(cells)} columns, but column {column + 1} is needed", "damaged? remove it")
-    return cells[column].rstrip()
-
-
-def _read_xml(
-    dataset: Any, langs: str, entry: Any, archives: dict[str, Archive], downloads: "Downloads"
-) -> dict[str, list[str]]:
-    """Read a set of WMT 2021 or later: one well-formed file with everything."""
-    member = entry["path"] if isinstance(entry, dict) else entry[0]
-    with _opened(dataset, member, archives, downloads) as file:
-        found = dataset._unwrap_wmt21_or_later(file)
-    wanted = dataset._get_langpair_allowed_refs(langs)
-    return {field: [_collapsed(line) for line in lines] for field, lines in found.items() if field in ("src", *wanted)}
-
-
-@contextmanager
-def _opened(dataset: Any, member: str, archives: dict[str, Archive], downloads: "Downloads") -> Iterator[BinaryIO]:
+def _open(dataset: Any, member: str, downloads: "Downloads") -> BinaryIO:
     """Open what sacreBLEU's table calls `member`: a file inside one of the set's archives, or a download itself."""
+    archives = {}
+    for url, md5 in zip(dataset.data, dataset.md5 or [], strict=False):
+        # One archive serves many sets; its hash tells it from others of the same name.
+        archives[url] = Archive(f"sacrebleu-{md5[:8]}-{url.rpartition('/')[2]}", (url,), md5=md5)
     alone = [url for url in archives if dataset._get_tarball_filename(url) == member]
     folder = member.partition("/")[0]
     # Sets with an archive for each language pair name it after the folder inside.
     own = [url for url in archives if Path(url).name.partition(".")[0] == folder]
-    urls = alone or own or [url for url in archives if url.endswith(_ARCHIVES)]
-    downloads.fetch([archives[url] for url in urls])
+    chosen = [archives[url] for url in alone or own or [url for url in archives if url.endswith(_ARCHIVES)]]
+    downloads.fetch(chosen)
+    paths = [downloads.path(archive) for archive in chosen]
     if alone:
-        opened = open_text_bytes(downloads.path(archives[urls[0]]))
-    else:
-        opened = _open_in_one([downloads.path(archives[url]) for url in urls], member)
-    with opened:
-        yield opened
-
-
-def _open_in_one(paths: list[Path], member: str) -> BinaryIO:
+        return open_text_bytes(paths[0])
     for path in paths[:-1]:
         with suppress(DataError):
             return open_member(path, member)

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from aiayn_cli.corpora import demo_corpus
-from aiayn_cli.corpora.demo_corpus import TEST, TRAIN, VALID, DemoCorpus, Sampler, generate, split_of, tokens
-from aiayn_cli.corpora.demo_grammar import NOTHING, Clause, Lexicon, Phrase, after, noun_phrase, punctuated
+from aiayn_cli.corpora.demo_corpus import TEST, TRAIN, VALID, Pairs, Sampler, generate, split_of, tokens
+from aiayn_cli.corpora.demo_grammar import NOTHING, Clause, Lexicon, Phrase, after, noun_phrase
 
 WORDS = Lexicon()
 NOUN = {noun.en: noun for noun in WORDS.nouns}
@@ -23,12 +23,12 @@ ANNA = next(name for name in WORDS.names if name.en[0] == "Anna")
 
 
 @pytest.fixture(scope="module")
-def corpus() -> DemoCorpus:
+def corpus() -> dict[str, Pairs]:
     return generate(1)
 
 
-def test_the_same_seed_gives_the_same_corpus_in_any_process(corpus: DemoCorpus) -> None:
-    found = hashlib.sha256(repr(tuple(corpus)).encode()).hexdigest()
+def test_the_same_seed_gives_the_same_corpus_in_any_process(corpus: dict[str, Pairs]) -> None:
+    found = hashlib.sha256(repr(tuple(corpus.values())).encode()).hexdigest()
     assert found == "6297a21360954bebae36bfc67a8d850eec943b77a2a125749c84f34988cf5d2d"  # changes with the grammar only
     script = (
         "import random; from aiayn_cli.corpora.demo_corpus import Sampler, draw_distinct\n"
@@ -38,17 +38,17 @@ def test_the_same_seed_gives_the_same_corpus_in_any_process(corpus: DemoCorpus) 
     # Sets of strings are ordered as in no other run of the tests.
     environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)}
     result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
-    assert result.stdout.decode().strip() == ascii(corpus.train[:500])
+    assert result.stdout.decode().strip() == ascii(corpus[TRAIN][:500])
 
 
-def test_it_has_the_promised_sizes_and_all_sentences_differ_in_each_language(corpus: DemoCorpus) -> None:
-    assert (len(corpus.train), len(corpus.valid), len(corpus.test)) == (demo_corpus.TRAIN_SIZE, 500, 500)
-    pairs = corpus.train + corpus.valid + corpus.test
+def test_it_has_the_promised_sizes_and_all_sentences_differ_in_each_language(corpus: dict[str, Pairs]) -> None:
+    assert (len(corpus[TRAIN]), len(corpus[VALID]), len(corpus[TEST])) == (demo_corpus.TRAIN_SIZE, 500, 500)
+    pairs = corpus[TRAIN] + corpus[VALID] + corpus[TEST]
     assert len({english for english, _ in pairs}) == len({german for _, german in pairs}) == len(pairs) == 25_000
 
 
-def test_sentences_are_plain_text(corpus: DemoCorpus) -> None:
-    for text in (text for pair in corpus.train + corpus.valid + corpus.test for text in pair):
+def test_sentences_are_plain_text(corpus: dict[str, Pairs]) -> None:
+    for text in (text for pair in corpus[TRAIN] + corpus[VALID] + corpus[TEST] for text in pair):
         assert text.isprintable()
         assert re.fullmatch(r"[A-ZÄÖÜ0-9][^.?]*[.?]", re.sub(r"(\d)\. ", r"\1 ", text)), text  # "am 3. Mai"
         assert not re.search(r"  | [,.?]|,,|,[.?]|MY|True|None", text), text
@@ -86,9 +86,8 @@ def held_out(split: str) -> set[str]:
     }
 
 
-def test_held_out_adjectives_and_nouns_meet_in_their_split_only(corpus: DemoCorpus) -> None:
-    texts = {TRAIN: corpus.train, VALID: corpus.valid, TEST: corpus.test}
-    found = {split: " ".join(english for english, _ in pairs) for split, pairs in texts.items()}
+def test_held_out_adjectives_and_nouns_meet_in_their_split_only(corpus: dict[str, Pairs]) -> None:
+    found = {split: " ".join(english for english, _ in pairs) for split, pairs in corpus.items()}
     for own, other in ((VALID, TEST), (TEST, VALID)):
         phrases = re.compile(rf"\b({'|'.join(held_out(own))})\b")
         assert not phrases.findall(found[TRAIN] + found[other])
@@ -102,10 +101,10 @@ def test_every_word_keeps_most_of_its_partners_in_training() -> None:
         assert sum(split_of(word, noun) == TRAIN for noun in nouns) >= len(nouns) / 2, word
 
 
-def test_every_word_form_of_validation_and_test_is_well_known_from_training(corpus: DemoCorpus) -> None:
+def test_every_word_form_of_validation_and_test_is_well_known_from_training(corpus: dict[str, Pairs]) -> None:
     for language in (0, 1):
-        known = Counter(token for pair in corpus.train for token in tokens(pair[language]))
-        for pair in corpus.valid + corpus.test:
+        known = Counter(token for pair in corpus[TRAIN] for token in tokens(pair[language]))
+        for pair in corpus[VALID] + corpus[TEST]:
             assert min(known[token] for token in tokens(pair[language])) >= demo_corpus.MIN_COUNT, pair
 
 
@@ -128,9 +127,9 @@ PHENOMENA = {  # a pattern of the German sentence and the least share of sentenc
 
 
 @pytest.mark.parametrize("phenomenon", PHENOMENA)
-def test_every_split_has_its_share_of_every_phenomenon(corpus: DemoCorpus, phenomenon: str) -> None:
+def test_every_split_has_its_share_of_every_phenomenon(corpus: dict[str, Pairs], phenomenon: str) -> None:
     pattern, least = PHENOMENA[phenomenon]
-    for pairs in corpus:
+    for pairs in corpus.values():
         assert sum(bool(re.search(pattern, german)) for _, german in pairs) / len(pairs) >= least
 
 
@@ -171,7 +170,7 @@ STATEMENTS = [
 
 @pytest.mark.parametrize(("english", "german", "tree"), STATEMENTS)
 def test_a_statement_is_said_as_by_hand(english: str, german: str, tree: Clause) -> None:
-    assert punctuated(tree.english(), tree.german("second"), ".") == (english, german)
+    assert tree.sentence() == (english, german)
 
 
 def test_questions_and_subordinate_clauses_move_the_verbs() -> None:

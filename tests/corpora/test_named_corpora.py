@@ -5,7 +5,7 @@ import re
 import pytest
 
 from aiayn_cli.config import DataConfig
-from aiayn_cli.corpora.corpus import Amount, Archive, Corpus
+from aiayn_cli.corpora.corpus import Amount, Archive, Corpus, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE, find_corpus, parse_langs
 from aiayn_cli.errors import DataError, UsageError
 
@@ -21,7 +21,7 @@ def test_the_demo_is_english_to_german_and_small() -> None:
     demo = find_corpus("demo")
     assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_800)
     assert demo.archives() == []
-    assert (demo.download_bytes(), demo.train_pairs()) == (Amount(0), Amount(None))
+    assert (ListedCorpus.of(demo).download_bytes, ListedCorpus.of(demo).pairs) == (Amount(0), Amount(None))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_each_archive_has_one_name_and_secure_addresses_come_first() -> None:
 def test_wmt14_is_what_the_paper_scores() -> None:
     corpus = find_corpus("wmt14-en-de")
     assert corpus.vocab_size == 37_000
-    assert corpus.train_pairs() == Amount(4_520_620)
-    assert corpus.download_bytes() == Amount(657_632_379 + 918_311_367 + 80_418_416 + 38_654_961)
+    assert ListedCorpus.of(corpus).pairs == Amount(4_520_620)
+    assert ListedCorpus.of(corpus).download_bytes == Amount(657_632_379 + 918_311_367 + 80_418_416 + 38_654_961)
     assert [(part.name, part.pairs) for part in (*corpus.valid, *corpus.test)] == [
         ("newstest2013", 3_000),
         ("newstest2014", 3_003),
     ]
     assert find_corpus("wmt14-en-fr").vocab_size == 32_000
-    assert find_corpus("wmt14-en-fr").train_pairs() == Amount(40_842_357, approximate=True)
+    assert ListedCorpus.of(find_corpus("wmt14-en-fr")).pairs == Amount(40_842_357, approximate=True)
 
 
 def test_a_corpus_is_known_in_the_other_direction_too() -> None:
@@ -141,7 +141,7 @@ def test_any_corpus_of_opus_can_be_named(langs: str) -> None:
         "en": "TED2020.de-en.en",
         "de": "TED2020.de-en.de",
     }
-    assert corpus.train_pairs() == corpus.download_bytes() == Amount(None)
+    assert ListedCorpus.of(corpus).pairs == ListedCorpus.of(corpus).download_bytes == Amount(None)
 
 
 @pytest.mark.parametrize(

@@ -476,14 +476,13 @@ def test_unequal_files_stop_with_both_counts(here: Path) -> None:
 def test_the_demo_needs_nothing_but_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from aiayn_cli.corpora.demo_corpus import DemoCorpus
     from aiayn_cli.prepare import plan
 
     seeds = []
 
-    def generate(seed: int) -> DemoCorpus:
+    def generate(seed: int) -> dict[str, Sequence[Pair]]:
         seeds.append(seed)
-        return DemoCorpus(tuple(make_pairs(6_100, 5)), tuple(VALID), tuple(TEST))
+        return {"train": make_pairs(6_100, 5), "valid": VALID, "test": TEST}
 
     monkeypatch.setattr(plan, "generate", generate)
     result = run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4}))
