@@ -68,10 +68,11 @@ def make_checkpoint(
 
 
 def translations(
-    paths: list[Path], lines: list[str], decoding: DecodingConfig = DECODING, n_best: int = 1
+    paths: list[Path], lines: list[str], decoding: DecodingConfig | None = DECODING, n_best: int = 1
 ) -> list[list[Translation]]:
-    """What the Translator itself says."""
+    """What the Translator itself says; decoding None = the first model's own."""
     models = []
+    decoding = decoding or load_checkpoint(paths[0]).decoding
     for checkpoint in map(load_checkpoint, paths):
         models.append(build_model(checkpoint.model, checkpoint.vocab_size).eval())
         checkpoint.load_into(models[-1])

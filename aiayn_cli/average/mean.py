@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -53,19 +54,22 @@ def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult
     choice = choose(paths, options)
     if not options.ema:
         names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
-        return save_average(choice, mean_weights(choice.checkpoints), names)
+        known = [each.low_confidence for each in choice.checkpoints if each.low_confidence is not None]
+        return save_average(choice, mean_weights(choice.checkpoints), names, fmean(known) if known else None)
     newest = choice.checkpoints[-1]
     if not (weights := newest.moving_average()):
         raise CheckpointError(
             f"{newest.path} holds no moving average",
             "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
         )
-    return save_average(choice, weights, (f"{newest.path.name}/ema",))
+    return save_average(choice, weights, (f"{newest.path.name}/ema",), newest.low_confidence)
 
 
-def save_average(choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...]) -> AverageResult:
+def save_average(
+    choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...], low_confidence: float | None
+) -> AverageResult:
     newest = choice.checkpoints[-1]
-    result = replace(newest, path=choice.target, parents=parents)
+    result = replace(newest, path=choice.target, parents=parents, low_confidence=low_confidence)
     save_checkpoint(result, weights, newest.vocab_path)
     return AverageResult(result.path, parents)
 

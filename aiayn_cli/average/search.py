@@ -25,6 +25,7 @@ from aiayn_cli.recipe import load_recipe
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import bootstrap_p
 from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 _SIGNIFICANT = 0.05
 _ALL_UP_TO = 6  # windows of 1 to this number of checkpoints are all tried; longer ones grow by about a third
@@ -44,11 +45,13 @@ def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
     codec, device = prepared.codec(), choose_device(options.device)
     logs.notice(device.explanation)
     trials, alone, winner, best_weights = list[Trial](), None, None, dict[str, Tensor]()
+    threshold: float | None = None
     for name, checkpoints, weights in _candidates(choice.run, choice.checkpoints):
         model = build_empty(newest.model, newest.vocab_size).eval()
         put_into(model, weights)
         translator = Translator([model], codec, device, newest.decoding, trained_length=newest.max_length)
-        [statistics] = metric.statistics([translator.translate(sources)])
+        outputs = [best for best, *_ in translator.translate_n_best(sources)]
+        [statistics] = metric.statistics([[output.text for output in outputs]])
         trial = Trial(name, checkpoints, metric.score(statistics).score)
         logs.detail(f"{name}: BLEU {trial.bleu:.2f}")
         if alone is None:
@@ -59,8 +62,9 @@ def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
         trials.append(trial)
         if winner is None or trial.bleu > winner.bleu:
             winner, best_weights = trial, weights
+            threshold = confidence_threshold(map(confidence, outputs))
     assert winner is not None
-    saved = save_average(choice, best_weights, winner.checkpoints)
+    saved = save_average(choice, best_weights, winner.checkpoints, threshold)
     return replace(saved, trials=tuple(trials), verdict=verdict(winner, newest.path.name, len(sources)))
 
 

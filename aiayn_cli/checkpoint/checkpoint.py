@@ -58,6 +58,9 @@ class Checkpoint:
     text: TextConfig = field(default_factory=TextConfig)  # done before splitting into sub-words, and undone after
     max_length: int = 250  # sub-words of the longest side in training (DataConfig.max_length)
     parents: tuple[str, ...] = ()  # names of the checkpoints that it averages; empty for a trained one
+    # Outputs with a lower mean natural log p per token, end token included, are flagged; 99 % of the validation set's
+    # have a higher one. None if that is unknown.
+    low_confidence: float | None = None
     # SHA-256 of every other file of the directory, by its name inside; filled in as it is saved
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 

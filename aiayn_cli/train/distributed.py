@@ -112,13 +112,13 @@ class Worker:
         received = self.exchange([int(signal == name) for name in SIGNALS])
         return next((name for name, *counts in zip(SIGNALS, *received, strict=True) if any(counts)), "")
 
-    def gather(self, texts: list[str]) -> list[list[str]]:
-        """On rank 0 the texts of every process, in the order of ranks; elsewhere nothing."""
+    def gather(self, items: list[T]) -> list[list[T]]:
+        """On rank 0 the items of every process, in the order of ranks; elsewhere nothing."""
         if self.world_size == 1:
-            return [texts]
-        gathered: list[list[str]] | None = [[]] * self.world_size if self.rank == 0 else None
+            return [items]
+        gathered: list[list[T]] | None = [[]] * self.world_size if self.rank == 0 else None
         with _collective():
-            dist.gather_object(texts, gathered)
+            dist.gather_object(items, gathered)
         return gathered or []
 
     def share(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,14 +95,14 @@ class TrainingState:
 
 def load_newest(
     run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
-) -> tuple[TrainingState, dict[str, Tensor]] | None:
+) -> tuple[TrainingState, dict[str, Tensor], float | None] | None:
     """Read a run's newest whole checkpoint; with `touch`, damaged ones after it are set aside.
 
     Args:
         weights: float32, overwritten by the checkpoint's.
         n_pairs: of the training data.
     Returns:
-        The run's state and the optimizer's moments; None if there is no checkpoint yet.
+        The run's state, the optimizer's moments, and Checkpoint.low_confidence; None if there is no checkpoint yet.
     Raises:
         CheckpointError: all checkpoints are damaged; the newest is named.
     """
@@ -122,7 +122,7 @@ def load_newest(
         for bad in damaged:
             kept = f", and it is kept as {set_aside_damaged(bad).name}" if touch else ""
             logs.warning(f"the checkpoint {bad.name} is damaged: {path.name} takes its place{kept}")
-        return state, dict(snapshot.moments)
+        return state, dict(snapshot.moments), found.low_confidence
     if first is not None:
         raise first
     return None

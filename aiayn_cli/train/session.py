@@ -166,6 +166,7 @@ class Session:
         self._valid = data.valid if data.valid is not None and len(data.valid) else None
         self._longest = longest_validated(data, recipe)
         self._bleu: ValidationBleu | None = None
+        self._low_confidence: float | None = None  # of the checkpoint that was loaded
 
     def train(self, *, tensorboard: bool = False) -> TrainResult:
         config = self._recipe.training
@@ -245,7 +246,7 @@ class Session:
             loaded = load_newest(self._run, self._optimizer.weights(), len(self._data.train), touch=touch)
             if loaded is None:
                 return {"state": None}
-            state, moments = loaded
+            state, moments, self._low_confidence = loaded
             return {"state": state.to_json()}
 
         content = self._worker.from_rank_0(on_rank_0)["state"]
@@ -296,6 +297,7 @@ class Session:
 
     def _write_checkpoint(self, state: TrainingState, best: bool, regular: bool) -> None:
         path = checkpoint_path(self._run, state.step) if regular else interrupted_path(self._run, state.step)
+        measured = None if self._bleu is None else self._bleu.low_confidence
         checkpoint = Checkpoint(
             path=path,
             step=state.step,
@@ -309,6 +311,7 @@ class Session:
             run_id=self._run_id,
             text=self._data.text,
             max_length=self._data.max_length,
+            low_confidence=self._low_confidence if measured is None else measured,
         )
         snapshot = TrainingSnapshot(state.to_json(), self._optimizer.moments())
         save_checkpoint(checkpoint, self._optimizer.weights(), self._data.vocab_path, snapshot)

@@ -29,6 +29,7 @@ from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 _AT_ONCE = 64  # sentences that a process translates before it asks the others whether they received a signal
 _SAMPLES = 6  # sentences whose translations the report shows
@@ -89,7 +90,13 @@ def too_long(store: TokenStore, longest: int) -> int:
 
 
 class ValidationBleu:
-    """Translates `wanted` sentences, spread over the validation set, with a model's weights, and scores them."""
+    """Translates `wanted` sentences, spread over the validation set, with a model's weights, and scores them.
+
+    Attributes:
+        low_confidence: of the last score(), as in Checkpoint; on rank 0 only.
+    """
+
+    low_confidence: float | None = None
 
     def __init__(
         self,
@@ -112,9 +119,11 @@ class ValidationBleu:
     def score(self, interrupted: ReceivedSignal) -> float:
         """BLEU of the translations, the same on every process; raises Interrupted if a signal comes before."""
         shares = self._worker.gather(self._translate_share(interrupted))
-        translations = [""] * len(self._sources)
+        outputs = [("", math.nan)] * len(self._sources)
         for rank, share in enumerate(shares):
-            translations[rank :: self._worker.world_size] = share
+            outputs[rank :: self._worker.world_size] = share
+        translations = [text for text, _ in outputs]
+        self.low_confidence = confidence_threshold(value for _, value in outputs)
         shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
         self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
@@ -123,7 +132,8 @@ class ValidationBleu:
         )
         return float(score["bleu"])
 
-    def _translate_share(self, interrupted: ReceivedSignal) -> list[str]:
+    def _translate_share(self, interrupted: ReceivedSignal) -> list[tuple[str, float]]:
+        """This process's translations, each with its confidence."""
         translator = Translator(
             [self._model], self._codec, self._device, self._decoding,
             setup=SearchSetup(stop=interrupted), trained_length=self._data.max_length,
@@ -132,13 +142,14 @@ class ValidationBleu:
         mine = self._sources[self._worker.rank :: ranks]
         longest_share = -(-len(self._sources) // ranks)
         at_once = longest_share if ranks == 1 else _AT_ONCE
-        translations: list[str] = []
+        outputs: list[tuple[str, float]] = []
         for start in range(0, longest_share + at_once, at_once):  # one past the end, where all agree once more
             if signal := self._worker.agree(interrupted()):
                 raise Interrupted(signal)
             with suppress(Stopped), without_graphs(self._model):
-                translations += translator.translate(mine[start : start + at_once])
-        return translations
+                found = translator.translate_n_best(mine[start : start + at_once])
+                outputs += [(best.text, confidence(best)) for best, *_ in found]
+        return outputs
 
     def new_samples(self) -> dict[str, list[str]]:
         """Sources, references and translations of the last score(), once; empty if there was no score() since."""

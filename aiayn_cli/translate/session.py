@@ -177,9 +177,12 @@ class _Worker:
         self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if markup else loaded.translator
         self._forced = ForcedDecoder(loaded.translator)
         self._trees = TreeText(first.text) if first.text.trees else None
+        # Draws are less probable than what the search finds, from which the thresholds are.
+        thresholds = [] if options.search.sampling else [each.low_confidence for each in loaded.checkpoints]
         checks = OutputChecks(
-            first.src_lang, first.tgt_lang, trees=self._trees, glossary=loaded.glossary, markup=markup
-        )
+            first.src_lang, first.tgt_lang,
+            trees=self._trees, glossary=loaded.glossary, markup=markup, thresholds=thresholds,
+        )  # fmt: skip
         self._judge = Judge(self._translator, checks, options.output.on_suspect, is_text=self._trees is None)
 
     def __call__(self, task: Task) -> Answer:

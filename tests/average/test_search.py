@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from translation_models import translate_options
 
 from aiayn_cli.app import main
+from aiayn_cli.average import search as search_module
 from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.mean import AverageResult, Trial, run_average
 from aiayn_cli.average.search import run_search, verdict, window_sizes
@@ -100,6 +101,19 @@ def test_the_winner_is_kept_with_its_parents(
     winner = max(searched.trials, key=lambda trial: trial.bleu)
     assert searched.checkpoints == winner.checkpoints == load_checkpoint(searched.model).parents
     assert bleu_of(searched.model, trained[1], tmp_path) == pytest.approx(winner.bleu, abs=1e-9)
+
+
+def test_the_threshold_of_confidence_is_measured_on_the_validation_set(
+    trained: tuple[Path, PreparedData], searched: AverageResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, data = trained
+    assert all((load_checkpoint(path).low_confidence or 0.0) < 0 for path in list_checkpoints(run))
+    source = str(data.folder / "valid.en")
+    options = translate_options([searched.model], source=source, path=tmp_path / "hyp", device="cpu")
+    assert "low_confidence" not in run_translate(options).flags
+    monkeypatch.setattr(search_module, "confidence_threshold", lambda outputs: -float(len(list(outputs))))
+    found = run_search([run], AverageOptions(search=True, last=1, device="cpu", out=tmp_path / "out"))
+    assert load_checkpoint(found.model).low_confidence == -40.0
 
 
 def test_the_table_has_a_p_value_for_each_but_the_last_checkpoint(searched: AverageResult) -> None:

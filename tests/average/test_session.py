@@ -113,6 +113,18 @@ def test_the_number_of_the_last_or_a_range_of_updates_can_be_given(
     assert_mean(run_average([run], AverageOptions(**options)).model, steps, small_data)
 
 
+@pytest.mark.parametrize(
+    ("options", "threshold"), [({"last": 4}, -0.4), ({"last": 1}, -0.5), ({"steps": "9-10"}, None)]
+)
+def test_the_threshold_of_confidence_is_the_mean_of_those_known(
+    options: dict[str, Any], threshold: float | None, saved: Callable[..., Path], tmp_path: Path
+) -> None:
+    for step, known in ((9, None), (10, None), (98, -0.2), (99, -0.5), (100, -0.5)):
+        saved(step, low_confidence=known)
+    found = run_average([tmp_path / "runs" / "small"], AverageOptions(**options))
+    assert load_checkpoint(found.model).low_confidence == pytest.approx(threshold)
+
+
 def test_fewer_than_asked_for_are_averaged_with_a_notice(
     run: Path, small_data: PreparedData, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,23 +63,26 @@ def test_the_umask_decides_who_may_read_a_checkpoint(saved: Callable[..., Path])
     assert set(modes.values()) == {0o640}, modes
 
 
-def test_parents_processing_of_text_and_a_second_vocabulary_come_back(tmp_path: Path, vocab: Path) -> None:
+def test_parents_processing_of_text_a_threshold_and_a_second_vocabulary_come_back(tmp_path: Path, vocab: Path) -> None:
     vocab.with_name("vocab.tgt.model").write_bytes(b"target")
     text, parents = TextConfig(moses_tokenise=True), ("step-00000002", "step-00000004")
-    saved = save_checkpoint(replace(described(tmp_path / "two"), text=text, parents=parents), some_weights(), vocab)
+    changed = replace(described(tmp_path / "two"), text=text, parents=parents, low_confidence=-0.59)
+    saved = save_checkpoint(changed, some_weights(), vocab)
     found = load_checkpoint(saved.path)
     assert found == saved
-    assert (found.text, found.parents) == (text, parents)
+    assert (found.text, found.parents, found.low_confidence) == (text, parents, -0.59)
     assert (saved.path / "vocab.tgt.model").read_bytes() == b"target"
     assert not (saved.path / "training").exists()
 
 
-def test_a_checkpoint_that_says_nothing_of_text_is_one_of_raw_text(saved: Callable[..., Path]) -> None:
+def test_a_checkpoint_that_says_nothing_of_text_or_a_threshold_is_one_of_raw_text_without_one(
+    saved: Callable[..., Path],
+) -> None:
     path = saved()
     content = json.loads((path / "model.json").read_text(encoding="utf-8"))
-    del content["text"]
+    del content["text"], content["low_confidence"]
     (path / "model.json").write_text(json.dumps(content), encoding="utf-8")
-    assert load_checkpoint(path).text == TextConfig()
+    assert (load_checkpoint(path).text, load_checkpoint(path).low_confidence) == (TextConfig(), None)
 
 
 def test_views_of_one_tensor_and_other_types_are_stored_as_float32_by_themselves(tmp_path: Path, vocab: Path) -> None:
@@ -289,6 +292,7 @@ def remove(name: str) -> Callable[[Path], None]:
         (model_json(parents=7), "is not a checkpoint's"),
         (model_json(step="x"), "is not a checkpoint's: step is 'x'"),
         (model_json(vocab_size=9.5), "is not a checkpoint's: vocab_size is 9.5"),
+        (model_json(low_confidence="low"), "is not a checkpoint's: low_confidence is 'low'"),
         (model_json(model={"d_model": "wide"}), "is not a checkpoint's: d_model is 'wide'"),
         (model_json(model=[]), "is not a checkpoint's"),
         (model_json(decoding={"alpha": [0.6]}), r"is not a checkpoint's: alpha is \[0.6\]"),

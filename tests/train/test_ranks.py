@@ -13,12 +13,13 @@ import torch
 from ranks import Ended, Ranks
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.checkpoint import load_training
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train import distributed
 from aiayn_cli.train import gradient as gradient_module
+from aiayn_cli.translate.trust import flags
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 
@@ -129,8 +130,10 @@ def test_a_rank_that_hangs_is_named(start: Start, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_validation_divided_over_processes_gives_what_one_gives(
-    start: Start, command: Callable[..., list[str]], tmp_path: Path
+    start: Start, command: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(flags, "_FEWEST_OUTPUTS", 7)
+
     def validation(run: str) -> list[dict[str, Any]]:
         records = read_metrics(tmp_path / run / "metrics.jsonl")
         return [
@@ -149,6 +152,9 @@ def test_a_validation_divided_over_processes_gives_what_one_gives(
     assert main(command(*settings, run="one")) == 0
     assert validation("run") == validation("one")
     assert len(validation("run")) == 2
+    thresholds = [load_checkpoint(list_checkpoints(tmp_path / run)[-1]).low_confidence for run in ("run", "one")]
+    assert thresholds[0] is not None
+    assert thresholds[0] == thresholds[1]
 
 
 def test_a_rank_that_runs_out_of_memory_makes_all_divide_further_and_lose_nothing(start: Start, tmp_path: Path) -> None:

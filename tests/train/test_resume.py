@@ -12,11 +12,12 @@ from training_runs import Killed, Train, ending_after, result_of, train_command,
 
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
-from aiayn_cli.checkpoint.run_checkpoints import newest_resumable
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, update_of
 from aiayn_cli.data.batches import split_update
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import Terminated
 from aiayn_cli.train import gradient as gradient_module
+from aiayn_cli.train import validation as validation_module
 from aiayn_cli.train.optimizer import MasterAdam
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
@@ -38,6 +39,26 @@ def test_a_run_stopped_by_a_signal_at_any_update_goes_on_exactly(
     train()
     assert result_of(run) == unbroken
     assert f"going on with {run} from update {stop}" in capsys.readouterr().err
+
+
+def test_a_checkpoint_carries_the_threshold_of_confidence_of_the_newest_validation(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def threshold(path: Path | None) -> float | None:
+        assert path is not None
+        return load_checkpoint(path).low_confidence
+
+    measured = iter([-1.5, -1.0, -0.5])
+    monkeypatch.setattr(validation_module, "confidence_threshold", lambda _: next(measured))
+    settings = ("save_every_steps=2", "validate_every_saves=2", "keep_checkpoints=9")
+    with ending_after(7, "SIGTERM"), pytest.raises(Terminated):
+        train(*settings)
+    assert threshold(newest_resumable(tmp_path / "run")) == -1.5
+    train(*settings)
+    found = {update_of(path): threshold(path) for path in list_checkpoints(tmp_path / "run")}
+    assert found == {2: None, 4: -1.5, 6: -1.5, 8: -1.0, 10: -1.0, 12: -0.5}
+    train("validation_bleu_pairs=0", "best_metric=loss", "max_updates=4", name="without")
+    assert threshold(newest_resumable(tmp_path / "without")) is None
 
 
 def test_a_run_in_bf16_goes_on_exactly_from_its_float32_weights(train: Train, tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from record.record import FIXTURES
 from translation_models import LINES, best, feed_stdin, run, translations
 
 from aiayn_cli.app import main
 from aiayn_cli.translate.aids.markup import find_markup
+from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 
 def test_a_report_and_a_summary_tell_which_lines_not_to_trust(
@@ -58,6 +61,32 @@ def test_on_suspect_fail_stops_there_and_keeps_what_was_before(
     assert "--on-suspect retry" in err
     assert "translated 3 lines in " in err
     assert (tmp_path / "report.unfinished").read_text().count("\n") == 3
+
+
+def test_outputs_that_a_trained_model_finds_unlikely_are_flagged_but_not_those_for_text_like_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained, report = tmp_path / "model", tmp_path / "report"
+    shutil.copytree(FIXTURES / "run" / "averaged", trained)
+    own = (FIXTURES / "text" / "test.en").read_bytes()
+    nonsense = b"the the the the the the\nXXXXXX YYYYY\nzzzzzz\n"
+
+    def flagged(*options: str) -> list[int]:
+        run(trained, ["--report", str(report), *options], own + nonsense, monkeypatch, capsys)
+        records = map(json.loads, report.read_text(encoding="utf-8").splitlines())
+        return [record["line"] for record in records if "low_confidence" in record["flags"]]
+
+    assert flagged() == []  # a checkpoint of an earlier version has no threshold
+    translated = translations([trained], (FIXTURES / "text" / "valid.en").read_text().splitlines(), None)
+    known = json.loads((trained / "model.json").read_bytes())
+    known["low_confidence"] = confidence_threshold(confidence(best) for best, *_ in translated)
+    (trained / "model.json").write_text(json.dumps(known), encoding="utf-8")
+    assert flagged() == [41, 42, 43]
+    assert flagged("--sample", "--seed", "1") == []
+    assert flagged("-m", str(FIXTURES / "run" / "averaged")) == []  # an ensemble, of which one model has no threshold
+    feed_stdin(monkeypatch, nonsense)
+    assert main(["translate", "-m", str(trained), "--precision", "fp32", "--on-suspect", "fail"]) == 1
+    assert "low confidence (the model gives it a lower log p per token than 99 %" in capsys.readouterr().err
 
 
 def test_a_page_draws_where_the_model_looked(

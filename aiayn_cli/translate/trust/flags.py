@@ -1,12 +1,13 @@
-"""Signs that a translation is wrong, found by comparing it with its source without a model.
+"""Signs that a translation is wrong: what differs from its source, and whether the model found it unlikely.
 
 A flag is a reason to look, not a proof: a number can be spelled out, a name can be copied.
 """
 
+import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from aiayn_cli.translate.translator import Translation
 
 FLAGS = {
     "empty": "nothing came out",
+    "low_confidence": "the model gives it a lower log p per token than 99 % of its outputs for the validation set",
     "too_long": "the source is too long for the model and cannot be cut, so that it was left out",
     "looping": "the same sub-words come again and again, and in the source they do not",
     "copied": "the source itself came out",
@@ -42,6 +44,7 @@ _LONG_SOURCE = 12  # sub-words of a source; its output is suspect if very short
 _FEW_LETTERS = 4  # too few to tell a script by
 _COPIED_WORDS = 5  # words of an output; it is suspect if most are copied
 _COPIED_SHARE = 0.75
+_FEWEST_OUTPUTS = 20  # that a threshold is taken from; with fewer, more than 5 % of such text would be below it
 
 
 class OutputChecks:
@@ -51,6 +54,7 @@ class OutputChecks:
         src_lang, tgt_lang: codes such as "de" or "zh_Hans".
         trees: reads outputs that are trees, which are only checked for cuts, unknown symbols and repairs.
         markup: whether to look for tags and placeholders.
+        thresholds: Checkpoint.low_confidence of each model; the lowest counts, none if a model has none.
     """
 
     def __init__(
@@ -61,11 +65,13 @@ class OutputChecks:
         trees: TreeText | None = None,
         glossary: Glossary | None = None,
         markup: bool = False,
+        thresholds: Sequence[float | None] = (),
     ) -> None:
         self._glossary, self._markup, self._trees = glossary, markup, trees
         scripts, self._letters = scripts_of(tgt_lang), find_letters()
         self._expected = find_members(scripts) if scripts else None
         self._languages_differ = _base(src_lang) != _base(tgt_lang)
+        self._least = min((-math.inf if each is None else each for each in thresholds), default=-math.inf)
 
     def flags(self, source: str, output: Translation) -> tuple[str, ...]:
         """The flags to raise, in the order of FLAGS; none for a blank source."""
@@ -76,6 +82,7 @@ class OutputChecks:
         if is_blank(output.text):
             return ("empty",)
         found = {
+            "low_confidence": confidence(output) < self._least,
             "truncated": any(
                 part.is_cut or part.word or (self._trees is None and _is_short(part.src, part.tgt))
                 for part in output.parts
@@ -105,6 +112,24 @@ class OutputChecks:
         codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
         letters = codes[self._letters[codes]]
         return len(letters) >= _FEW_LETTERS and 2 * int(self._expected[letters].sum()) < len(letters)
+
+
+def confidence(output: Translation) -> float:
+    """Mean natural log p of an output's tokens, with an end token for each part; NaN if no model wrote it."""
+    tokens = sum(len(part.tgt) + 1 for part in output.parts if not part.word)
+    return output.log_prob / tokens if tokens else math.nan
+
+
+def confidence_threshold(outputs: Iterable[float]) -> float | None:
+    """The 1st percentile of the confidence of outputs, for Checkpoint.low_confidence; None for fewer than 20.
+
+    The k-th lowest of n estimates the quantile k / (n + 1), so that of fewer than 100 the lowest is taken. It is
+    rounded down, so that no order of sums decides.
+    """
+    known = [each for each in outputs if math.isfinite(each)]
+    if len(known) < _FEWEST_OUTPUTS:
+        return None
+    return math.floor(100 * np.quantile(known, 0.01, method="weibull")) / 100
 
 
 def _is_short(src: Sequence[int], tgt: Sequence[int]) -> bool:

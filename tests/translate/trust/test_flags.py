@@ -10,7 +10,15 @@ from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.translate.translator import ModelPass, Translation
-from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks, is_looping, lost_addresses, lost_numbers
+from aiayn_cli.translate.trust.flags import (
+    FLAGS,
+    OutputChecks,
+    confidence,
+    confidence_threshold,
+    is_looping,
+    lost_addresses,
+    lost_numbers,
+)
 
 
 def translation(
@@ -76,6 +84,60 @@ def test_of_what_is_no_text_only_cuts_unknown_symbols_and_repairs_are_looked_at(
     assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
     assert checks.flags("since 1984", translation("")) == ("empty",)
     assert checks.flags("since 1984", Translation("", -math.inf, -math.inf, is_left_out=True)) == ("too_long",)
+
+
+@pytest.mark.parametrize(
+    ("passes", "log_prob", "expected"),
+    [
+        ([ModelPass((5,), (8, 9), is_cut=False)], -1.5, -0.5),
+        ([ModelPass((5,), (8, 9), is_cut=False), ModelPass((6,), (7,), is_cut=False)], -10.0, -2.0),  # two end tokens
+        ([ModelPass((5,), (), is_cut=False), ModelPass((), (), is_cut=False, word="x" * 999)], -3.0, -3.0),
+    ],
+)
+def test_confidence_is_the_mean_over_all_tokens_and_the_end_of_each_part(
+    passes: list[ModelPass], log_prob: float, expected: float
+) -> None:
+    assert confidence(Translation("x", log_prob, 0.0, tuple(passes))) == pytest.approx(expected)
+
+
+def test_what_no_model_wrote_has_no_confidence() -> None:
+    word = ModelPass((), (), is_cut=False, word="x" * 999)
+    for output in (Translation("", 0.0, 0.0), Translation("x", 0.0, 0.0, (word,)), Translation("", -math.inf, 0.0)):
+        assert math.isnan(confidence(output))
+        assert "low_confidence" not in OutputChecks("en", "de", thresholds=[0.0]).flags("two dogs", output)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "threshold"),
+    [
+        (19, None),  # too few
+        (20, -20.0),  # the lowest
+        (99, -99.0),
+        (199, -198.0),  # the second lowest
+        (1_099, -1_089.0),  # ten have less
+    ],
+)
+def test_the_threshold_is_the_first_percentile_and_of_fewer_than_100_the_lowest(
+    outputs: int, threshold: float | None
+) -> None:
+    values = [-float(number) for number in range(1, outputs + 1)]
+    assert confidence_threshold([math.nan, *values, -math.inf]) == pytest.approx(threshold, abs=0.011)
+
+
+def test_a_threshold_is_rounded_down_so_that_it_flags_no_output_that_it_was_taken_from() -> None:
+    assert confidence_threshold([-0.123456] * 20) == -0.13
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "is_flagged"),
+    [([], False), ([None], False), ([-0.4], False), ([-0.3], True), ([-0.2, -0.4], False), ([-0.1, None], False)],
+)
+def test_an_output_is_flagged_below_the_lowest_threshold_of_all_models(
+    thresholds: list[float | None], is_flagged: bool
+) -> None:
+    output = translation("Zwei Hunde spielen.")  # log p -1 of three tokens
+    flags = OutputChecks("en", "de", thresholds=thresholds).flags("Two dogs play.", output)
+    assert flags == (("low_confidence",) if is_flagged else ())
 
 
 def loops_by_definition(ids: list[int]) -> bool:

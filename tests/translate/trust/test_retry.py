@@ -100,6 +100,13 @@ def test_of_attempts_that_all_look_wrong_the_one_with_the_fewest_flags_is_kept()
     assert (judged.flags, judged.first_flags, judged.helped) == (("looping",), ("looping", "truncated"), "no_repeat")
 
 
+def test_an_output_of_low_confidence_gives_way_to_a_more_probable_one() -> None:
+    translator = ScriptedTranslator({"no_repeat": {}, "larger_beam": {"a": replace(GOOD, log_prob=-0.9)}, "split": {}})
+    checks = OutputChecks("en", "de", thresholds=[-0.5])  # GOOD has -2 / 3
+    [judged] = Judge(translator, checks, "retry").judge(["a"], [[GOOD]])  # type: ignore[arg-type]
+    assert (judged.first_flags, judged.flags, judged.helped) == (("low_confidence",), (), "larger_beam")
+
+
 def test_a_prefix_holds_for_every_attempt() -> None:
     _, translator = judge("retry", NONE, ["a", "b"], [GOOD, LOOP], ["p", "q"])
     assert translator.prefixes == [["q"], ["q"], ["q"]]
