@@ -19,6 +19,13 @@ _SEEN_PAST = ~_HIDDEN_FUTURE[None, None]
 _TGT_PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True] * 1])
 
 
+_SHAPES = pytest.mark.parametrize(
+    ("norm", "bias", "is_token"),
+    [("post", False, None), ("post", True, _SRC_IS_TOKEN), ("pre", True, None), ("pre", False, _SRC_IS_TOKEN)],
+    ids=["post", "post padded", "pre", "pre padded"],
+)
+
+
 def _randomise(module: nn.Module) -> None:
     """Give norms and biases values of their own too: with 1 and 0 two of them could change places unseen."""
     for parameter in module.parameters():
@@ -80,9 +87,7 @@ def _torch_decoder_layer(ours: DecoderLayer, norm: str) -> nn.TransformerDecoder
     return theirs
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("is_token", [None, _SRC_IS_TOKEN], ids=["full", "padded"])
+@_SHAPES
 def test_an_encoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor | None) -> None:
     ours = EncoderLayer(_config(norm, bias)).double()
     _randomise(ours)
@@ -96,9 +101,7 @@ def test_an_encoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor
     torch.testing.assert_close(torch.autograd.grad(out, x, grad), torch.autograd.grad(expected, x, grad))
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("is_token", [None, _SRC_IS_TOKEN], ids=["full", "padded"])
+@_SHAPES
 def test_a_decoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor | None) -> None:
     ours = DecoderLayer(_config(norm, bias)).double()
     _randomise(ours)
@@ -156,14 +159,12 @@ def _torch_stacks(ours: Transformer, norm: Norm) -> tuple[nn.TransformerEncoder,
     return encoder, decoder
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
+@_SHAPES
 @torch.no_grad()
-def test_the_whole_model_equals_torchs_encoder_and_decoder(norm: Norm, bias: bool, padded: bool) -> None:
+def test_the_whole_model_equals_torchs_encoder_and_decoder(norm: Norm, bias: bool, is_token: Tensor | None) -> None:
     ours = _model(norm, bias)
     src, tgt_in = torch.randint(23, (3, 6)), torch.randint(23, (3, _TGT_LEN))
-    is_token = _SRC_IS_TOKEN if padded else None
+    padded = is_token is not None
     hidden_src, hidden_tgt = (~_SRC_IS_TOKEN, _TGT_PADDING) if padded else (None, None)
 
     encoder, decoder = _torch_stacks(ours, norm)

@@ -66,7 +66,7 @@ def test_every_path_equals_the_written_out_equation(path: Callable[..., Tensor],
     torch.testing.assert_close(out.double(), _by_the_equation(q, k, v, mask), rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 40), st.integers(1, 9), st.integers(1, 9)),
     kind=st.sampled_from(_KINDS),
@@ -101,7 +101,7 @@ def test_both_paths_are_as_exact_as_bf16_allows(kind: str) -> None:
             assert error < 4 * 2**-8  # bf16 keeps 8 bits; the weights and the products are each rounded
 
 
-@pytest.mark.parametrize("length", [3, 90, 200, 1100])
+@pytest.mark.parametrize("length", [3, 90, 1100])
 @pytest.mark.parametrize("kind", ["none", "padding", "causal window"])
 def test_the_result_does_not_depend_on_the_length_at_which_the_path_changes(length: int, kind: str) -> None:
     q, k, v = _qkv(2, 1, length, length, 4, 8)
@@ -140,9 +140,10 @@ def test_in_a_step_few_sentences_are_fused_and_read_like_many(monkeypatch: pytes
     assert spy.call_count == 2
 
 
-@pytest.mark.parametrize("length", [6, 200])
-@pytest.mark.parametrize("kind", ["padding", "causal", "window", "causal window", "padding and window"])
-@pytest.mark.parametrize("path", [written_out_attention, functional.scaled_dot_product_attention])
+@pytest.mark.parametrize(
+    ("path", "length"), [(written_out_attention, 6), (functional.scaled_dot_product_attention, 200)]
+)
+@pytest.mark.parametrize("kind", _KINDS[1:])
 def test_what_a_mask_hides_is_not_read_and_gets_no_gradient_and_what_it_shows_does(
     path: Callable[..., Tensor], kind: str, length: int
 ) -> None:

@@ -10,8 +10,6 @@ from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.transformer import Transformer
 
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
-
 _VOCAB = 19
 
 
@@ -66,9 +64,9 @@ class _Search:
         assert len(self.cache.lengths) == len(sentences)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("window", [0, 3])
+@pytest.mark.parametrize(
+    ("norm", "positions", "window"), [("post", "sinusoidal", 0), ("pre", "learned", 0), ("post", "learned", 3)]
+)
 @torch.no_grad()
 def test_every_step_equals_the_full_pass(norm: Norm, positions: Positions, window: int) -> None:
     search = _Search(_model(norm, positions, window), src_lengths=[6, 1, 4], n_beams=2)
@@ -95,15 +93,6 @@ def test_steps_through_the_fused_path_equal_the_full_pass(monkeypatch: pytest.Mo
     search.step()
 
 
-@torch.no_grad()
-def test_long_outputs_equal_the_full_pass() -> None:
-    search = _Search(_model(window=0), src_lengths=[7, 5], n_beams=1)
-    for i in range(75):
-        search.step()
-        if i % 10 == 0:
-            search.reorder(n_beams=1 + i % 3)
-
-
 _OPERATIONS = st.one_of(
     st.tuples(st.just("step"), st.integers(1, 3)),
     st.tuples(st.just("reorder"), st.integers(1, 4)),
@@ -111,7 +100,7 @@ _OPERATIONS = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     operations=st.lists(_OPERATIONS, min_size=1, max_size=8),
     n_beams=st.integers(1, 3),
@@ -174,8 +163,7 @@ def test_a_choice_among_hypotheses_moves_no_keys_and_values() -> None:
     assert [layer._k.data_ptr() for layer in cache.layers] == before
 
 
-@pytest.mark.parametrize("window", [0, 3])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize(("positions", "window"), [("sinusoidal", 3), ("learned", 0)])
 @torch.no_grad()
 def test_sentences_that_take_the_places_of_others_are_decoded_as_if_alone(positions: Positions, window: int) -> None:
     model = _model(positions=positions, window=window)
@@ -193,7 +181,7 @@ def test_sentences_that_take_the_places_of_others_are_decoded_as_if_alone(positi
     assert first.cache.lengths == [1, 20, 2]
     owners = [(third, 1), (first, 1), (second, 0)]
     prefixes = [owner.prefixes[2 * sentence : 2 * sentence + 2] for owner, sentence in owners]
-    for turn in range(30):
+    for turn in range(12):
         tokens = torch.randint(_VOCAB, (6, 1))
         logits = model.step(tokens, first.cache)
         parents = (torch.arange(3)[:, None] * 2 + torch.randint(2, (3, 2))).flatten()

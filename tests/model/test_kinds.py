@@ -17,8 +17,6 @@ from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel, count_parameters
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID
 
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
-
 VOCAB = 19
 KINDS: dict[ModelKind, type[TranslationModel]] = {
     "transformer": Transformer,
@@ -41,11 +39,6 @@ def some_sources(lengths: list[int]) -> tuple[Tensor, Tensor]:
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     src = torch.randint(N_SPECIAL_TOKENS, VOCAB, mask.shape).masked_fill(~mask, PAD_ID)
     return src, mask
-
-
-@every_kind
-def test_the_config_says_which_kind_is_built(kind: ModelKind) -> None:
-    assert type(make(kind)) is KINDS[kind]
 
 
 @every_kind
@@ -158,9 +151,9 @@ def test_the_rivals_learn_to_copy(kind: ModelKind) -> None:
     torch.manual_seed(3)
     shape = {"d_model": 48, "d_ff": 96, "n_heads": 4, "d_k": 12, "d_v": 12, "kernel_size": 3}
     model = make(kind, **shape).float()
-    optimiser = torch.optim.Adam(model.parameters(), lr=4e-3, betas=(0.9, 0.98))
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
     losses = []
-    for _ in range(120):
+    for _ in range(60):
         src, mask = some_sources(torch.randint(2, 6, (32,)).tolist())
         src[torch.arange(32), mask.sum(dim=1) - 1] = EOS_ID
         logits = model(src, mask, functional.pad(src[:, :-1], (1, 0), value=BOS_ID))

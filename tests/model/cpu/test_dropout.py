@@ -8,7 +8,7 @@ from aiayn_cli.model.cpu.dropout import dropout, dropout_add
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
-_COUNT = 4_000_003  # not a multiple of the elements that share a random number
+_COUNT = 1_000_003  # not a multiple of the elements that share a random number
 
 
 @pytest.mark.parametrize("probability", [0.001, 0.1, 0.3, 0.9])
@@ -33,15 +33,6 @@ def test_elements_are_lost_independently_of_those_of_the_next_call(distance: int
     first, second = ((dropout(torch.ones(_COUNT), 0.3) == 0).double() - 0.3 for _ in range(2))
     correlation = (first[distance:] * second[: _COUNT - distance]).mean().item() / (0.3 * 0.7)
     assert abs(correlation) < 4 / _COUNT**0.5
-
-
-def test_another_seed_loses_other_elements() -> None:
-    masks = []
-    for seed in (1, 2, 1):
-        torch.manual_seed(seed)
-        masks.append(dropout(torch.ones(999), 0.5))
-    assert torch.equal(masks[0], masks[2])
-    assert 0.4 < (masks[0] != masks[1]).double().mean() < 0.6
 
 
 @pytest.mark.parametrize("probability", [0.05, 0.3, 0.7])
