@@ -9,8 +9,6 @@ from aiayn_cli.app import main
 from aiayn_cli.config import TextConfig
 from aiayn_cli.text.codec import Codec
 
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
-
 
 def score_against(
     model: Path, folder: Path, targets: str, options: list[str], monkeypatch: pytest.MonkeyPatch,

@@ -14,8 +14,6 @@ from aiayn_cli.translate.load_models import load_models
 
 CPU: dict[str, Any] = {"device": "cpu", "precision": "fp32"}
 
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
-
 
 def test_without_a_model_the_newest_run_is_taken_and_named(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

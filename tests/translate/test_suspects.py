@@ -104,15 +104,6 @@ def test_a_page_draws_where_the_model_looked(
         assert (each["cross"]["layers"], each["encoder"]["layers"], each["decoder"]["heads"]) == (2, 1, 2)
 
 
-def test_a_page_that_cannot_be_written_is_said_before_any_work(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    feed_stdin(monkeypatch, b"hund\n")
-    assert main(["translate", "-m", str(model), "--attention", str(tmp_path / "nowhere" / "page.html")]) == 1
-    out, err = capsys.readouterr()
-    assert (out, "cannot write" in err) == ("", True)
-
-
 def test_a_glossary_is_obeyed_and_its_misses_are_reported(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiayn_cli.config import DecodingConfig
@@ -50,6 +50,7 @@ def test_of_terms_that_overlap_the_first_and_longest_and_the_one_in_that_case_co
     assert [term.source for term in glossary(ärger="x").find("a\u0308rger")] == ["ärger"]  # as two characters
 
 
+@settings(max_examples=30)
 @given(text=st.text(), terms=st.lists(st.text(min_size=1, max_size=4), max_size=9))
 def test_any_text_can_be_searched_for_any_terms(text: str, terms: list[str]) -> None:
     found = Glossary([Term(term, ("x",), ()) for term in terms]).find(text)
@@ -176,7 +177,7 @@ def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
 def test_a_term_that_comes_very_often_in_a_line_takes_no_time_to_speak_of() -> None:
     terms = glossary(bank="Bank|Geldhaus", tree="Baum", **{"a": "a a"})
     started = time.process_time()
-    found = terms.missing("bank tree " * 40_000, "Bank Bankbaum Baum " * 39_999)
-    assert time.process_time() - started < 20  # it grew with the square of the length, to minutes here
+    found = terms.missing("bank tree " * 20_000, "Bank Bankbaum Baum " * 19_999)
+    assert time.process_time() - started < 10  # it grew with the square of the length, to minutes here
     assert [term.source for term in found] == ["bank", "tree"]
     assert [term.source for term in terms.missing("a a a", "a a a a a")] == ["a"]  # none overlaps itself

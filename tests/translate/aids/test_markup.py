@@ -59,17 +59,16 @@ def test_a_very_long_word_takes_no_time_to_speak_of(word: str) -> None:
     find_markup(word + word[-1] * 200_000)
 
 
-@pytest.mark.parametrize("blank", [" ", ""])
-@pytest.mark.parametrize("item", ["{n}", "<br/>", "<b>a</b>"])
+@pytest.mark.parametrize(("item", "blank"), [("{n}", " "), ("<br/>", ""), ("<b>a</b>", " ")])
 def test_a_line_of_very_many_words_and_items_takes_no_time_to_speak_of(item: str, blank: str) -> None:
     started = time.process_time()
-    text = f"a{blank}b{blank}{item}{blank}" * 40_000
+    text = f"a{blank}b{blank}{item}{blank}" * 10_000
     plain, items = take_out(text, placeholders=True)
     words = len(plain.split(" "))
-    assert len(items) == 40_000
+    assert len(items) == 10_000
     for links in (tuple((i, i) for i in range(words)), ((0, 0),)):
         assert find_markup(put_back(plain, items, plain, links)) == find_markup(text)
-    assert time.process_time() - started < 20  # it grew with the square of the length, to minutes here
+    assert time.process_time() - started < 5  # it grew with the square of the length, to minutes here
 
 
 @pytest.mark.parametrize("depth", [1, 49, 50, 51, 3_000])

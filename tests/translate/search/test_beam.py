@@ -65,7 +65,7 @@ tables = st.builds(
 
 
 @given(table=tables, max_lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3), alpha=alphas, data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_beam_that_holds_every_output_finds_what_exhaustive_search_finds(
     table: NextLogProbs, max_lengths: list[int], alpha: float, data: st.DataObject
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_beam_that_holds_every_output_finds_what_exhaustive_search_finds(
     alpha=alphas,
     data=st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_batched_search_with_early_stop_equals_a_plain_search_without(
     table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, data: st.DataObject
 ) -> None:
@@ -106,7 +106,7 @@ def test_batched_search_with_early_stop_equals_a_plain_search_without(
     no_repeat_ngram=st.integers(0, 4),
     data=st.data(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
     table: NextLogProbs, max_lengths: list[int], beam: int, alpha: float, no_repeat_ngram: int, data: st.DataObject
 ) -> None:
@@ -252,7 +252,7 @@ def test_the_penalty_is_that_of_wu_et_al() -> None:
 
 
 @given(vocab=st.integers(1, 900), k=st.integers(1, 9), seed=st.integers(0, 999), zeros=st.booleans())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_the_k_best_are_found_without_sorting_the_vocabulary(vocab: int, k: int, seed: int, zeros: bool) -> None:
     k = min(k, vocab)
     scores = torch.randn(3, 5, vocab, generator=torch.Generator().manual_seed(seed))

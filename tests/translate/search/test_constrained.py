@@ -57,7 +57,7 @@ def exhaustive_search(
 
 
 @given(table=tables, phrase=st.sampled_from([(4,), (4, 5), (6, 6)]), alpha=st.sampled_from([0.0, 0.6, 2.0]))
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_with_known_words_half_of_a_phrases_cost_counts_and_that_of_its_place(
     table: NextLogProbs, phrase: Prefix, alpha: float
 ) -> None:
@@ -108,7 +108,7 @@ def assert_same(found: list[Hypothesis], expected: list[tuple[Prefix, float]]) -
     n_best=st.integers(1, 3),
     continuations=st.sampled_from([set(), {7}]),
 )
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_a_beam_that_holds_everything_finds_what_exhaustive_search_finds(
     table: NextLogProbs,
     sentences: list[tuple[int, list[Constraint]]],
@@ -135,7 +135,7 @@ def test_a_beam_that_holds_everything_finds_what_exhaustive_search_finds(
     sentences=st.lists(st.tuples(st.integers(6, 12), st.sampled_from(CONSTRAINTS)), min_size=1, max_size=4),
     beam=st.integers(4, 8),
 )
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_outputs_are_distinct_and_neighbours_change_nothing(
     table: NextLogProbs, sentences: list[tuple[int, list[Constraint]]], beam: int
 ) -> None:
@@ -158,7 +158,7 @@ def test_outputs_are_distinct_and_neighbours_change_nothing(
 
 @pytest.mark.parametrize("constraints", CONSTRAINTS)
 @given(seed=st.integers(0, 2**32), beam=st.integers(4, 8))
-@settings(max_examples=15)
+@settings(max_examples=6)
 def test_where_nothing_is_impossible_a_small_beam_finds_every_phrase(
     constraints: list[Constraint], seed: int, beam: int
 ) -> None:
@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_missing_and_the_output_still_there() -> None:
 
 
 @given(table=tables, no_repeat_ngram=st.integers(0, 3), prefix=st.lists(st.sampled_from([5, 6]), max_size=3))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_restrictions_hold(table: NextLogProbs, no_repeat_ngram: int, prefix: list[int]) -> None:
     restrictions = Restrictions([3], [prefix], no_repeat_ngram)
     [outputs] = constrained_search(

@@ -69,7 +69,7 @@ def test_tokens_are_drawn_as_often_as_their_probability_says(sampling: Sampling)
 
 
 @given(table=tables, sampling=samplings, data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_an_output_depends_on_its_own_sentence_and_the_seed_alone(
     table: NextLogProbs, sampling: Sampling, data: st.DataObject
 ) -> None:
@@ -89,7 +89,7 @@ def test_an_output_depends_on_its_own_sentence_and_the_seed_alone(
 
 
 @given(table=tables, sampling=samplings, no_repeat_ngram=st.integers(0, 2), data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_outputs_obey_the_restrictions_and_have_the_scorers_own_log_p(
     table: NextLogProbs, sampling: Sampling, no_repeat_ngram: int, data: st.DataObject
 ) -> None:

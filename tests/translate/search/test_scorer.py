@@ -1,13 +1,10 @@
 from collections.abc import Callable
 
-import pytest
 import torch
 
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.translate.search.scorer import ModelScorer
-
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
