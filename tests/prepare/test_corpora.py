@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Answer, Loopback
+from loopback import Loopback
 from made_pairs import Pair, decoded, lines, make_pairs, src, tgt, write_pairs
 
 from aiayn_cli.app import main
@@ -204,24 +204,6 @@ def test_the_other_direction_scores_against_its_own_references(
     assert decoded(data, "train")[:120] == [(t, s) for s, t in EUROPARL]
     assert data.read_text("test", "src") == [f"{t} src" for t in tgt(TEST)]
     assert data.read_text("test", "tgt") == [f"{s} ref" for s in src(TEST)]
-
-
-def test_a_download_that_broke_off_goes_on_in_the_next_call(
-    here: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archives = wmt14_archives()
-    put_on(server, monkeypatch, "wmt14-en-de", archives)
-    body = archives["wmt13-training-parallel-commoncrawl.tgz"]
-    path = "/wmt13-training-parallel-commoncrawl.tgz"
-    server.put(path, Answer(body, cut_after=1_000), Answer(status=404))
-    with pytest.raises(DataError, match=r"commoncrawl\.tgz cannot be downloaded"):
-        prepare("wmt14-en-de")
-    assert not Path("prepared/wmt14-en-de").exists()
-    server.put(path, body)
-    server.asked.clear()
-    prepare("wmt14-en-de")
-    assert server.ranges(path) == ["bytes=1000-"]
-    assert "/wmt13-training-parallel-europarl-v7.tgz" not in [asked for asked, _ in server.asked]
 
 
 def test_archives_at_hand_make_the_network_needless(

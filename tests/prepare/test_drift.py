@@ -40,8 +40,7 @@ def test_text_in_step_gives_no_alarm_in_any_order() -> None:
         assert alarm(*zip(*some, strict=True)) is None
 
 
-@pytest.mark.parametrize("lost_at", [0, 100, 1_000, 2_345, 4_444])
-@pytest.mark.parametrize("lost", [1, 3, 40])
+@pytest.mark.parametrize(("lost_at", "lost"), [(0, 1), (100, 3), (1_000, 1), (2_345, 40), (4_444, 3)])
 def test_lines_lost_on_one_side_are_found_soon_and_placed_well(lost_at: int, lost: int) -> None:
     rest = TGT[:lost_at] + TGT[lost_at + lost :]
     for src, tgt, where in ((SRC, rest, "earlier"), (rest, SRC, "later")):

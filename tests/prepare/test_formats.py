@@ -76,7 +76,7 @@ def test_bad_bytes_stop_unless_they_are_to_be_dropped(tmp_path: Path) -> None:
         read_files(paths)
 
 
-@pytest.mark.parametrize(("n_src", "n_tgt"), [(3, 2), (2, 3), (0, 1), (25_000, 10_000), (10_000, 10_001)])
+@pytest.mark.parametrize(("n_src", "n_tgt"), [(3, 2), (0, 1), (25_000, 10_000), (10_000, 10_001)])
 def test_unequal_numbers_of_records_stop_with_both_counts(tmp_path: Path, n_src: int, n_tgt: int) -> None:
     paths = write(tmp_path, b"a\n" * n_src, b"b\n" * n_tgt)
     with pytest.raises(DataError) as caught:

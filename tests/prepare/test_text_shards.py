@@ -2,7 +2,6 @@
 the rules on length claim."""
 
 import random
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -89,14 +88,6 @@ def test_copies_that_the_rules_claim_are_left_out_without_a_count(vocab_folder: 
     assert (len(encoded.src_lengths), encoded.n_upper, encoded.n_title) == (3, 1, 1)
 
 
-def test_scored_pairs_are_all_kept(vocab_folder: Path) -> None:
-    encoded = encode_chunk(
-        load_vocabs(vocab_folder), LengthRules(inf, inf), PairsWithCopies(["a" * 99, "", "b"], ["a", "c", ""], 0, 0)
-    )
-    assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([100, 0, 2], [2, 2, 0])
-    assert (encoded.too_many_tokens, encoded.length_ratio) == (0, 0)
-
-
 def test_unknown_tokens_are_counted_in_what_is_kept(vocab_folder: Path) -> None:
     text = PairsWithCopies(["xa", "a", "x" + "a" * 50], ["b", "yby", "z"], 0, 0)
     encoded = encode_chunk(load_vocabs(vocab_folder), RULES, text)
@@ -118,14 +109,6 @@ def test_the_number_of_processes_changes_nothing(
         for (piece, found_chunk), wanted, chunk in zip(found, pieces, expected, strict=True):
             assert piece is wanted
             assert same(found_chunk, chunk)
-
-
-def test_each_side_has_its_own_vocabulary_where_there_are_two(vocab_folder: Path) -> None:
-    src, tgt = Vocab.load(vocab_folder / "vocab.model"), Vocab(train_vocab({"xyz": 3}, 9), "tgt.model")
-    encoded = encode_chunk((src, tgt), RULES, PairsWithCopies(["abc"], ["zyx"], 0, 0))
-    assert src.decode([encoded.src.tolist()]) == ["abc"]
-    assert tgt.decode([encoded.tgt.tolist()]) == ["zyx"]
-    assert encoded.unknown == 0
 
 
 # ---- copies
