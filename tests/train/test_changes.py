@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from training_runs import Train, ending_after
 
-from aiayn_cli.average.choice import AverageOptions
-from aiayn_cli.average.mean import run_average
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.errors import CheckpointError, Terminated
 
@@ -38,13 +36,6 @@ def test_a_changed_metric_begins_its_own_count_of_the_best(train: Train, tmp_pat
     assert validations[-1]["bleu"] < min(record["loss"] for record in validations)
     assert validations[-1]["best"]
     assert (tmp_path / "run" / "checkpoints" / "best").readlink() == Path("step-00000012")
-
-
-def test_checkpoints_before_and_after_a_changed_dropout_can_be_averaged(train: Train, tmp_path: Path) -> None:
-    with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
-        train()
-    train("model.dropout=0.1", "max_updates=8")
-    assert run_average([tmp_path / "run"], AverageOptions()).checkpoints == ("step-00000004", "step-00000008")
 
 
 def test_what_would_make_another_experiment_of_a_run_is_refused_by_name(train: Train, tmp_path: Path) -> None:

@@ -74,11 +74,10 @@ def test_two_processes_learn_what_one_does_and_stop_together(
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("few_shapes", [False, True])
 def test_1x4_and_2x2_and_4x1_learn_the_same_with_dropout(
-    few_shapes: bool, tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: few_shapes)
+    monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)  # as on GPUs
     store = store_of(90)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
@@ -117,21 +116,11 @@ def test_the_worker_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert Worker.from_environment() == Worker(rank=0, world_size=1, local_rank=0)
-    for name, value in (
-        ("RANK", "5"),
-        ("WORLD_SIZE", "8"),
-        ("LOCAL_RANK", "1"),
-        *ADDRESS,
-        ("TORCHELASTIC_RESTART_COUNT", "3"),
-    ):
+    world = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TORCHELASTIC_RESTART_COUNT": "3"}
+    for name, value in (world | dict(ADDRESS)).items():
         monkeypatch.setenv(name, value)
     assert Worker.from_environment() == Worker(rank=5, world_size=8, local_rank=1, attempt=3)
-
-
-def test_a_rank_without_a_world_is_not_the_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Other programs set RANK too; there is one process, so its number is 0.
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setenv("RANK", "3")
+    monkeypatch.delenv("WORLD_SIZE")  # other programs set RANK too; there is one process, so its number is 0
     assert Worker.from_environment() == Worker()
 
 
@@ -170,17 +159,14 @@ def test_what_ranks_exchange_comes_to_all(tmp_path: Path) -> None:
     assert [e.code for e in ended] == [0, 0, 0], ended
 
 
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_process_that_dies_while_rank_0_works_ends_all(
-    killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_while_rank_0_works_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "_ROLL_CALL_SECONDS", 2.0)
 
     def work(rank: int) -> int:
         worker = Worker.from_environment()
         try:
             with worker.together():
-                if rank == killed:
+                if rank == 1:
                     os.kill(os.getpid(), signal.SIGKILL)
                 worker.from_rank_0(lambda: time.sleep(1) or {})
                 worker.wait()
@@ -190,8 +176,8 @@ def test_a_process_that_dies_while_rank_0_works_ends_all(
         return 0
 
     ended = Ranks(work, 2, tmp_path / "written").wait(60)
-    assert [e.code for e in ended] == ([-9, 1] if killed == 0 else [1, -9]), ended
-    assert f"error: rank {killed} on " in ended[1 - killed].err
+    assert [e.code for e in ended] == [1, -9], ended
+    assert "error: rank 1 on " in ended[0].err
 
 
 def test_an_error_of_rank_0_at_work_alone_ends_all(tmp_path: Path) -> None:

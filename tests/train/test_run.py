@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from training_runs import Train, result_of, train_command
@@ -13,7 +12,6 @@ from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.data.store import TokenStore, TokenStoreWriter
 from aiayn_cli.errors import ConfigError, DataError
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train.session import TrainOptions, run_train
@@ -110,18 +108,6 @@ def test_without_validation_data_training_says_so(
     assert not (tmp_path / "run" / "checkpoints" / "best").exists()
 
 
-def test_empty_validation_data_is_none(
-    train: Train, tmp_path: Path, small_data: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = TokenStoreWriter(tmp_path, "valid", np.dtype("<u2"))
-    writer.close()
-    store = TokenStore(tmp_path, "valid")
-    load = PreparedData.load
-    empty = PreparedData(**{**load(small_data.folder).__dict__, "valid": store})
-    monkeypatch.setattr(PreparedData, "load", lambda _: empty)
-    assert train("max_updates=2").best_value is None
-
-
 def test_the_recipes_corpus_is_looked_for_in_the_working_folder(
     small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +167,3 @@ def test_options_are_settings(small_recipe: Path, small_data: PreparedData, tmp_
     recipe = (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
     for line in ("seed: 7", "precision: bf16", "compile: off", "max_updates: 1\n"):
         assert line in recipe.replace('"', "")
-
-
-def test_a_setting_out_of_range_names_itself(train: Train) -> None:
-    with pytest.raises(ConfigError, match=r"training\.label_smoothing is 1"):
-        train("label_smoothing=1.5")

@@ -23,14 +23,6 @@ def test_fresh_sets_the_old_run_aside(train: Train, tmp_path: Path, capsys: pyte
     assert len({load_checkpoint(list_checkpoints(run)[-1]).run_id for run in tmp_path.glob("run*")}) == 3
 
 
-def test_fresh_moves_nothing_that_is_no_run(train: Train, tmp_path: Path) -> None:
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
-    with pytest.raises(DataError, match="thesis exists and is not a run"):
-        train(name="thesis", resume=False)
-    assert (tmp_path / "thesis" / "chapter.tex").read_text() == "mine"
-
-
 def test_fresh_moves_nothing_if_training_cannot_start(train: Train, tmp_path: Path) -> None:
     train("max_updates=1")
     with pytest.raises(AiaynError, match="unknown device"):

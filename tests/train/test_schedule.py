@@ -28,18 +28,6 @@ def test_rate_is_the_papers_equation(step: int) -> None:
     assert learning_rate(step, 512, 400, scale=2.5) == pytest.approx(2.5 * expected, rel=1e-12)
 
 
-def test_rate_rises_evenly_and_then_falls_with_the_root_of_the_step() -> None:
-    rising = [learning_rate(step, 64, 50) for step in range(1, 51)]
-    assert rising == pytest.approx([step * rising[0] for step in range(1, 51)])
-    assert learning_rate(200, 64, 50) == pytest.approx(rising[-1] / 2)
-    assert learning_rate(51, 64, 50) == pytest.approx(rising[-1], rel=0.02)  # no jump
-
-
-def test_without_a_rise_the_first_step_is_the_peak() -> None:
-    assert learning_rate(1, 16, 1) == pytest.approx(0.25)
-    assert learning_rate(4, 16, 1) == pytest.approx(0.125)
-
-
 def config_of(**changes: Any) -> TrainingConfig:
     values = {"max_updates": 12, "save_every_steps": 4, "validate_every_saves": 2, "log_every_steps": 3}
     return TrainingConfig(**{**values, **changes})  # type: ignore[arg-type]

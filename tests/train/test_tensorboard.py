@@ -1,14 +1,10 @@
 """TensorBoard gets the numbers of each record; without its package one line says how to get it."""
 
-import importlib
 from pathlib import Path
-from typing import Any
 
-import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from aiayn_cli.checkpoint.metrics_log import MetricsLog, TensorBoardLog, load_tensorboard
-from aiayn_cli.errors import AiaynError
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, TensorBoardLog
 
 
 def drawn(folder: Path) -> EventAccumulator:
@@ -39,13 +35,3 @@ def test_a_continued_run_takes_back_what_was_drawn_of_lost_updates(tmp_path: Pat
             board.write({"event": "train", "time": 1.0 + step, "step": step, "loss": float(step)})
         board.write({"event": "checkpoint", "time": 99.0, "step": steps[-1]})
     assert [e.step for e in drawn(tmp_path).Scalars("train/loss")] == [5, 8]
-
-
-def test_without_the_package_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(AiaynError, match="--tensorboard needs a package") as error:
-        load_tensorboard()
-    assert "pip install 'aiayn-cli[tensorboard]'" in error.value.hint
