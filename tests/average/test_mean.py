@@ -12,8 +12,6 @@ from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError
 
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
-
 
 @pytest.fixture
 def total(monkeypatch: pytest.MonkeyPatch) -> "Total":

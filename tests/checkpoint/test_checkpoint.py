@@ -39,7 +39,7 @@ from aiayn_cli.checkpoint.run_checkpoints import (
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import CheckpointError
 
-PACKAGE = Path(__file__).parent.parent / "aiayn_cli"
+PACKAGE = Path(__file__).parents[2] / "aiayn_cli"
 
 
 pytestmark = pytest.mark.usefixtures("no_flush")
@@ -405,7 +405,9 @@ def test_weights_of_another_model_are_refused_by_name(saved: Callable[..., Path]
 
 
 def test_nothing_in_the_package_unpickles() -> None:
-    for path in PACKAGE.rglob("*.py"):
+    paths = list(PACKAGE.rglob("*.py"))
+    assert paths
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             where = f"{path.name}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Import):
