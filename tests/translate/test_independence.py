@@ -92,7 +92,7 @@ def test_translations_do_not_depend_on_batch_size_order_or_neighbours(
     wide: Path, tmp_path: Path, translated: Callable[..., Records], options: dict[str, Any]
 ) -> None:
     numbers = range(len(LINES))
-    if "alignments" not in options:
+    if "sampling" not in options:
         numbers = [*range(SHORT), *range(SHORT + 1, len(LINES))]  # the long line takes as long as all others
     if options.pop("glossary", False):
         numbers = numbers[8:]
