@@ -77,8 +77,7 @@ def unbroken_of(
     ("what", "n_ranks", "to", "number"),
     [
         ("loss", 1, 0, signal.SIGTERM),
-        ("loss", 2, 1, signal.SIGINT),
-        ("bleu", 2, 1, signal.SIGTERM),
+        ("bleu", 2, 1, signal.SIGINT),
     ],
 )
 def test_a_signal_within_a_validation_is_obeyed_at_once_and_the_run_goes_on_exactly(
