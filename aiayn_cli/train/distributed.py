@@ -29,7 +29,8 @@ from aiayn_cli.errors import AiaynError, SaidElsewhere
 
 T = TypeVar("T")
 
-SIGNALS = ("SIGTERM", "SIGINT")
+# By the number that processes exchange; if they receive different ones, the higher counts.
+SIGNALS = ("", "SIGINT", "SIGTERM")
 ReceivedSignal = Callable[[], str]  # gives the name of the signal that this process has received, or ""
 SAME_ON_ALL = "give all processes the same command, and all machines the same prepared data"  # a hint
 _ROLL_CALL_SECONDS = 10.0  # for the others to notice a failed operation too; those that have not by then are named
@@ -109,8 +110,7 @@ class Worker:
 
     def agree(self, signal: str) -> str:
         """The signal that any process has received, or "", so that all stop at the same place."""
-        received = self.exchange([int(signal == name) for name in SIGNALS])
-        return next((name for name, *counts in zip(SIGNALS, *received, strict=True) if any(counts)), "")
+        return SIGNALS[max(number for [number] in self.exchange([SIGNALS.index(signal)]))]
 
     def gather(self, items: list[T]) -> list[list[T]]:
         """On rank 0 the items of every process, in the order of ranks; elsewhere nothing."""
@@ -120,9 +120,6 @@ class Worker:
         with _collective():
             dist.gather_object(items, gathered)
         return gathered or []
-
-    def share(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return self.from_rank_0(lambda: values)
 
     def from_rank_0(self, work: Callable[[], Mapping[str, Any] | None]) -> dict[str, Any]:
         """The values of rank 0's work, such as writing a checkpoint; the others wait, timeout_seconds at most."""
@@ -134,7 +131,7 @@ class Worker:
 
     def check_same(self, what: Mapping[str, str]) -> None:
         """Check that all processes have the same values, such as {"data": "3f2a..."}."""
-        expected = self.share(what)
+        expected = self.from_rank_0(lambda: what)
         for name, value in what.items():
             if value != expected[name]:
                 problem = f"rank {self.rank} has another {name} than rank 0: {value}, not {expected[name]}"

@@ -95,15 +95,13 @@ class GradientOfUpdates:
         pairs = largest_batch(self._store, max_tokens)
         out = self._passes([(0, pairs)], torch.zeros((), device=self._device), 1.0, step=0, accumulate=False)
         self._optimizer.clear()
-        return not any(flags[0] for flags in self._worker.exchange([int(out)]))
+        return not any(flags[0] for flags in self._worker.exchange([out]))
 
     def of(
         self, update: Update, state: TrainingState, interrupted: ReceivedSignal, time_is_up: bool
     ) -> tuple[Agreement, Tensor]:
-        """Leave this process's part of an update's gradient in the optimizer.
+        """Leave this process's part of an update's gradient in the optimizer; `state` is that before the update.
 
-        Args:
-            state: before the update.
         Returns:
             What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
         """
@@ -114,8 +112,7 @@ class GradientOfUpdates:
         nll = torch.zeros((), device=self._device)
         out = self._passes(mine, nll, update.tgt_tokens, step)
         place = [step, len(update.pairs), update.tgt_tokens, max_tokens, division]
-        signal = interrupted()
-        said = self._worker.exchange([*place, int(out), int(time_is_up), *(int(signal == name) for name in SIGNALS)])
+        said = self._worker.exchange([*place, out, time_is_up, SIGNALS.index(interrupted())])
         for rank, (its_step, its_pairs, *rest) in enumerate(said):
             if [its_step, its_pairs, *rest[:3]] != place:
                 raise AiaynError(
@@ -123,10 +120,8 @@ class GradientOfUpdates:
                     f"rank {self._worker.rank} at update {step:,} of {len(update.pairs):,}",
                     SAME_ON_ALL,
                 )
-        outs, times, *received = list(zip(*said, strict=True))[len(place) :]
-        if self._worker.world_size > 1:
-            signal = next((name for name, ranks in zip(SIGNALS, received, strict=True) if any(ranks)), "")
-        return Agreement(any(outs), signal, bool(times[0])), nll
+        outs, times, signals = list(zip(*said, strict=True))[len(place) :]
+        return Agreement(any(outs), SIGNALS[max(signals)], bool(times[0])), nll
 
     def _passes(
         self, parts: list[tuple[int, Indices]], nll: Tensor, tgt_tokens: float, step: int, *, accumulate: bool = True

@@ -6,7 +6,6 @@ its norm is one operation.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,9 +34,6 @@ class MasterAdam:
     most (1 + n) / (10 + n), so that the initial weights are soon forgotten (TensorFlow's ExponentialMovingAverage with
     num_updates).
 
-    Attributes:
-        usual_norm: running mean of the norms of gradients that were applied; a float32 scalar, 0 before the first.
-
     Args:
         model: its parameters become views of one flat tensor; call after moving it to its device and dtype.
         weights: float32 values to start from, by parameter name; None takes the model's own.
@@ -47,25 +43,20 @@ class MasterAdam:
         named = dict(model.named_parameters())  # shared parameters once
         device, self._dtype = next((p.device, p.dtype) for p in named.values())
         self._named, self._sizes = named, [p.numel() for p in named.values()]
-        source = {name: p.detach() for name, p in named.items()} if weights is None else weights
-        flat = torch.cat([source[name].to(device, torch.float32).flatten() for name in named])
-        self._master = nn.Parameter(flat)
-        self._master.grad = torch.zeros_like(flat)
+        source = named if weights is None else weights
+        flat = torch.cat([source[name].detach().to(device, torch.float32).flatten() for name in named])
+        self._master, self._gradient = flat, torch.zeros_like(flat)
         self._outdated = False  # whether the gradient is that of an earlier step, to be overwritten
-        self._computed = self._master.detach() if self._dtype is torch.float32 else flat.to(self._dtype)
+        self._computed = flat.to(self._dtype)  # in float32 the master weights themselves
         for name, value in self._by_name(self._computed).items():
             named[name].data = value
-        self._settings: dict[str, Any] = {
-            "beta1": config.adam_beta1, "beta2": config.adam_beta2, "eps": config.adam_eps, "weight_decay": 0.0,
-            "amsgrad": False, "maximize": False,
-        }  # fmt: skip
+        self._config = config
         self._mean, self._mean_of_squares = torch.zeros_like(flat), torch.zeros_like(flat)
         self._steps = torch.zeros((), device=device if device.type == "cuda" else "cpu")  # where the kernel wants it
         self._skipped: Tensor | None = None  # 1 or 0 for the next step; None = always take it
-        self._ema_decay = config.ema_decay
         self._average = flat.clone() if config.ema_decay else None
         self._average_updates = 0
-        self.usual_norm = torch.zeros((), device=device)
+        self.usual_norm = torch.zeros((), device=device)  # running mean of those that were applied; 0 before the first
         if self._dtype is torch.float32:
             for name, part in self._by_name(self.gradient).items():
                 named[name].grad = part
@@ -78,11 +69,10 @@ class MasterAdam:
     @property
     def gradient(self) -> Tensor:
         """Float32 [parameters]: the sum of the gradients of all backward passes since the last step."""
-        assert self._master.grad is not None
         if self._outdated:
-            self._master.grad.zero_()
+            self._gradient.zero_()
             self._outdated = False
-        return self._master.grad
+        return self._gradient
 
     def accumulate(self) -> None:
         """Add the gradients of a backward pass; call after each one."""
@@ -126,21 +116,22 @@ class MasterAdam:
         # What torch.optim.Adam calls; creating one takes more than a second, since it loads parts of torch.compile.
         # found_inf is how torch's GradScaler tells a fused optimizer to skip a step.
         adam(
-            [self._master.detach()], [self.gradient], [self._mean], [self._mean_of_squares], [], [self._steps],
-            lr=learning_rate, fused=True, found_inf=self._skipped, **self._settings,
+            [self._master], [self.gradient], [self._mean], [self._mean_of_squares], [], [self._steps],
+            lr=learning_rate, beta1=self._config.adam_beta1, beta2=self._config.adam_beta2, eps=self._config.adam_eps,
+            weight_decay=0.0, amsgrad=False, maximize=False, fused=True, found_inf=self._skipped,
         )  # fmt: skip
         self._skipped = None
         if self._average is not None:
-            decay = min(self._ema_decay, (1 + self._average_updates) / (10 + self._average_updates))
-            self._average.lerp_(self._master.detach(), 1 - decay)
+            decay = min(self._config.ema_decay, (1 + self._average_updates) / (10 + self._average_updates))
+            self._average.lerp_(self._master, 1 - decay)
             self._average_updates += 1
         if self._dtype is not torch.float32:
-            self._computed.copy_(self._master.detach())
+            self._computed.copy_(self._master)
         self.clear()
 
     def is_finite(self) -> bool:
         """Whether all weights and moments are finite; waits for the device."""
-        return all(bool(t.detach().isfinite().all()) for t in (self._master, self._mean, self._mean_of_squares))
+        return all(bool(t.isfinite().all()) for t in (self._master, self._mean, self._mean_of_squares))
 
     def clear(self) -> None:
         if self._dtype is torch.float32:
@@ -153,14 +144,14 @@ class MasterAdam:
     def spread(self, worker: Worker, step: int) -> None:
         """Take rank 0's weights and moments after `step` updates; only its disk needs the run's folder."""
         moments = self.moments()
-        for tensor in (self._master.detach(), *moments.values()):
+        for tensor in (self._master, *moments.values()):
             worker.spread(tensor)
-        self._computed.copy_(self._master.detach())
+        self._computed.copy_(self._master)
         self.load_moments(moments, step)
 
     def weights(self) -> dict[str, Tensor]:
         """The float32 weights by parameter name, as views."""
-        return self._by_name(self._master.detach())
+        return self._by_name(self._master)
 
     def moments(self) -> dict[str, Tensor]:
         """Adam's running means of the gradient and of its square, float32 [parameters] each; and the moving average."""

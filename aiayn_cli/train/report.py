@@ -24,6 +24,7 @@ from aiayn_cli.model.cost import PAPER_FLOPS
 from aiayn_cli.pages.curves import Line, line_chart, without_steep_start
 from aiayn_cli.pages.page import render_page
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.train.resume import all_settings
 
 _LINES = (  # of the charts: title, name of the line, event and value
     ("loss, nats per target token", "training", "train", "loss"),
@@ -61,7 +62,7 @@ def report_html(*runs: Path) -> str:
         runs=shown,
         charts=_charts(shown),
         paper=PAPER_FLOPS,
-        defaults=_settings(Recipe()),
+        defaults=all_settings(Recipe()),
         written=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         number=lambda value, form: "not finite" if value is None else format(value, form),  # JSON has no NaN
         clock=logs.clock,
@@ -80,7 +81,7 @@ def _read_run(run: Path) -> dict[str, Any]:
     last, start = ((events[event] or [{}])[-1] for event in ("train", "start"))
     return {
         "manifest": manifest,
-        "settings": _settings(recipe),
+        "settings": all_settings(recipe),
         "data": _data_manifest(manifest),
         "events": events,
         "last": last,
@@ -91,10 +92,6 @@ def _read_run(run: Path) -> dict[str, Any]:
         "samples": _samples(events["samples"]),
         "cost": by_the_papers_method(records),
     }
-
-
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    return {f"{section}.{name}": v for section, part in vars(recipe).items() for name, v in vars(part).items()}
 
 
 def _charts(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:

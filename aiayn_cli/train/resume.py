@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +71,16 @@ class TrainingState:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: Path) -> "TrainingState":
         """The reverse of to_json(), for what was read from `source`."""
-        problem = f"{source} is not a training state"
         try:
             state = from_json(cls, {**_DEFAULTS, **content, "position": from_json(Position, content["position"])})
+            for name, value in [*vars(state).items(), *vars(state.position).items()]:
+                least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
+                if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
+                    raise TypeError(f"{name} is {value}")
+                if name in _AT_MOST_ONCE_A_STEP and (value or 0) > state.step:
+                    raise TypeError(f"{name} is {value:,} after {state.step:,} updates")
         except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{problem}: {error}", "use another checkpoint") from error
-        for name, value in [*state.__dict__.items(), *state.position.__dict__.items()]:
-            least, most = (1, _MOST_DEVICES) if name == "division" else (0, 1 << 100)
-            if isinstance(value, (int, float)) and not least <= value < most:  # NaN is in no range
-                raise CheckpointError(f"{problem}: {name} is {value}", "use another checkpoint")
-        for name in _AT_MOST_ONCE_A_STEP:
-            if (value := getattr(state, name) or 0) > state.step:
-                where = f"{name} is {value:,} after {state.step:,} updates"
-                raise CheckpointError(f"{problem}: {where}", "use another checkpoint")
+            raise CheckpointError(f"{source} is not a training state: {error}", "use another checkpoint") from error
         return state
 
     def for_devices(self, n: int) -> "TrainingState":
@@ -96,18 +94,14 @@ class TrainingState:
 def load_newest(
     run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
 ) -> tuple[TrainingState, dict[str, Tensor], float | None] | None:
-    """Read a run's newest whole checkpoint; with `touch`, damaged ones after it are set aside.
+    """Read a run's newest whole checkpoint into float32 weights; with `touch`, damaged ones after it are set aside.
 
-    Args:
-        weights: float32, overwritten by the checkpoint's.
-        n_pairs: of the training data.
     Returns:
         The run's state, the optimizer's moments, and Checkpoint.low_confidence; None if there is no checkpoint yet.
     Raises:
         CheckpointError: all checkpoints are damaged; the newest is named.
     """
-    first: CheckpointError | None = None
-    damaged = []
+    damaged: dict[Path, CheckpointError] = {}
     for path in reversed(resumable(run)):
         try:
             found = load_checkpoint(path)
@@ -116,15 +110,14 @@ def load_newest(
             for name, weight in found.weights_for(weights).items():
                 weights[name].copy_(weight)
         except CheckpointError as error:
-            first = first or error
-            damaged.append(path)
+            damaged[path] = error
             continue
         for bad in damaged:
             kept = f", and it is kept as {set_aside_damaged(bad).name}" if touch else ""
             logs.warning(f"the checkpoint {bad.name} is damaged: {path.name} takes its place{kept}")
         return state, dict(snapshot.moments), found.low_confidence
-    if first is not None:
-        raise first
+    if damaged:
+        raise next(iter(damaged.values()))
     return None
 
 
@@ -161,13 +154,13 @@ def finished(config: TrainingConfig, state: TrainingState) -> str:
 
 def changed_settings(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:
     """Settings that differ, by dotted name: (old, new)."""
-    changes = {}
-    for section in fields(Recipe):
-        before, after = getattr(old, section.name), getattr(new, section.name)
-        for name, value in vars(before).items():
-            if value != (changed := getattr(after, name)):
-                changes[f"{section.name}.{name}"] = (value, changed)
-    return changes
+    after = all_settings(new)
+    return {key: (value, after[key]) for key, value in all_settings(old).items() if value != after[key]}
+
+
+def all_settings(recipe: Recipe) -> dict[str, Any]:
+    """Every value of a recipe by dotted name, such as "training.seed"."""
+    return {f"{section}.{name}": v for section, part in vars(recipe).items() for name, v in vars(part).items()}
 
 
 def identify(run: Path, recipe: Recipe, data: PreparedData) -> tuple[str, Recipe, list[str]]:
@@ -196,10 +189,8 @@ def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[
     changes = changed_settings(old, new)
     refused = [f"{key} {before} -> {after}" for key, (before, after) in changes.items() if key in _FIXED]
     if refused:
-        raise CheckpointError(
-            f"{run} cannot go on with {'; '.join(refused)}",
-            "keep the old value, or start anew with another --out or --fresh",
-        )
+        hint = "keep the old value, or start anew with another --out or --fresh"
+        raise CheckpointError(f"{run} cannot go on with {'; '.join(refused)}", hint)
     # What prepare did is in the data already, whose hash is checked.
     applied = [f"{key} {a} -> {b}" for key, (a, b) in changes.items() if not key.startswith("data.")]
     return replace(new, data=old.data), applied
@@ -224,9 +215,8 @@ def held(run: Path) -> Iterator[None]:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(
-                f"{run} is being trained by another process", "wait for it, or give another --out"
-            ) from None
+            problem = f"{run} is being trained by another process"
+            raise DataError(problem, "wait for it, or give another --out") from None
         except OSError:  # a file system without locks
             pass
         yield
@@ -241,10 +231,8 @@ def set_aside(run: Path) -> None:
     """Rename an existing run, so that a fresh one overwrites nothing."""
     if not _is_run(run):
         return
-    number = 1
-    while (aside := run.with_name(f"{run.name}.{number}")).exists():
-        number += 1
-    run.rename(aside)
+    places = (run.with_name(f"{run.name}.{number}") for number in count(1))
+    run.rename(aside := next(place for place in places if not place.exists()))
     logs.notice(f"the run that was in {run} is now {aside}")
 
 

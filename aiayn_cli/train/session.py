@@ -174,10 +174,8 @@ class Session:
         if enough := finished(config, state):
             logs.notice(f"{self._run} {enough}")
             return self._result("already done", state)
-        if self._valid is not None and (wanted := config.validation_bleu_pairs):
-            self._bleu = ValidationBleu(
-                self._model, self._data, self._device, self._recipe.decoding, wanted, self._worker
-            )
+        if self._valid is not None and config.validation_bleu_pairs:
+            self._bleu = ValidationBleu(self._model, self._data, self._device, self._recipe, self._worker)
         if self._worker.rank == 0:
             write_run(self._run, self._run_id, self._data, self._written_recipe, self._parameters)
             listeners = [self._renew_report]
@@ -235,24 +233,22 @@ class Session:
             state = replace(state, best_value=None, worse_validations=0)  # not comparable with the next
         if any(change.startswith("training.max_tokens ") for change in self._changes):
             state = replace(state, max_tokens=0)
-        return TrainingState.from_json(self._worker.share(state.to_json()), self._run)
+        return TrainingState.from_json(self._worker.from_rank_0(state.to_json), self._run)
 
     def _load(self, *, touch: bool = True) -> TrainingState | None:
         """Put weights and moments of the newest checkpoint into every process's optimizer; return its state."""
-        moments: dict[str, Tensor] | None = None
+        loaded: tuple[TrainingState, dict[str, Tensor], float | None] | None = None
 
         def on_rank_0() -> dict[str, Any]:
-            nonlocal moments
+            nonlocal loaded
             loaded = load_newest(self._run, self._optimizer.weights(), len(self._data.train), touch=touch)
-            if loaded is None:
-                return {"state": None}
-            state, moments, self._low_confidence = loaded
-            return {"state": state.to_json()}
+            return {"state": None if loaded is None else loaded[0].to_json()}
 
         content = self._worker.from_rank_0(on_rank_0)["state"]
         state = None if content is None else TrainingState.from_json(content, self._run)
         adam_steps = 0 if state is None else state.step - state.skipped  # Adam never saw the skipped ones
-        if moments is not None:
+        if loaded is not None:
+            _, moments, self._low_confidence = loaded
             self._optimizer.load_moments(moments, adam_steps)
         self._optimizer.spread(self._worker, adam_steps)
         return state

@@ -46,10 +46,10 @@ def due(config: TrainingConfig, state: TrainingState, agreement: Agreement, *, h
     (time_is_up); and after the last update. A signal at any other update saves the place.
     """
     step, last = state.step, state.step >= config.max_updates
+    is_time, number = step % config.save_every_steps == 0, -(-step // config.save_every_steps)
     if config.save_every_minutes:
-        regular, number = last or agreement.time_is_up, state.saves + 1
-    else:
-        regular, number = last or step % config.save_every_steps == 0, -(-step // config.save_every_steps)
+        is_time, number = agreement.time_is_up, state.saves + 1
+    regular = last or is_time
     return Due(
         log=last or step % config.log_every_steps == 0,
         validate=regular and has_valid and (last or number % config.validate_every_saves == 0),
@@ -76,7 +76,7 @@ class Meter:
         self._matmul_rate = matmul_rate  # FLOP/s of large matrix products on all devices together; NaN if unknown
         self._nll, self._tokens, self._pairs, self._flops = 0.0, 0, 0, 0
         self._norm, self._rate = math.nan, math.nan
-        self._seconds, self._clock = 0.0, time.perf_counter()
+        self._seconds, self.clock = 0.0, time.perf_counter()  # of updates; when the last one ended
 
     def add(self, done: Done, nll: float, norm: float) -> None:
         self._nll += nll
@@ -85,11 +85,7 @@ class Meter:
         self._flops += done.flops
         self._norm, self._rate = norm, done.rate
         now = time.perf_counter()
-        self._seconds, self._clock = self._seconds + now - self._clock, now
-
-    def restart_clock(self) -> None:
-        """Exclude the time since the last update, which went into validation or a checkpoint."""
-        self._clock = time.perf_counter()
+        self._seconds, self.clock = self._seconds + now - self.clock, now
 
     def record(self) -> dict[str, float]:
         """Loss and perplexity per target token (nats, without smoothing), speed without padding, the last rate.
@@ -123,14 +119,14 @@ class Readback:
 
     def put(self, done: Done, numbers: Tensor) -> None:
         """Queue numbers, [n] on the device, which can change afterwards; take() returns them with `done`."""
+        copied = None
         if numbers.is_cuda:
-            host = torch.empty_like(numbers, device="cpu", pin_memory=True)
-            host.copy_(numbers, non_blocking=True)
+            host = torch.empty_like(numbers, device="cpu", pin_memory=True).copy_(numbers, non_blocking=True)
             copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             copied.record()
-            self._waiting.append((done, host, copied))
         else:
-            self._waiting.append((done, numbers.clone(), None))
+            host = numbers.clone()
+        self._waiting.append((done, host, copied))
 
     def take(self, *, wait: bool = False) -> Iterator[tuple[Done, list[float]]]:
         """Numbers that are ready, in order; with `wait` also the newest."""
@@ -211,7 +207,7 @@ class Trainer:
             if what.save:
                 if ended := self._save(validate=what.validate, regular=what.regular, signal=signal):
                     return ended
-                meter.restart_clock()
+                meter.clock = time.perf_counter()  # exclude validation and the checkpoint
             if signal and step < config.max_updates:
                 return signal
         return "max_updates"
@@ -307,10 +303,12 @@ class Trainer:
 
         Position, tokens, seconds and operations keep counting; the results of the updates since then no longer count.
         """
-        now, problem = self.state, f"the weights are not finite after update {self.state.step}"
-        if weights_are_finite:
-            in_a_row = f"{now.skipped_in_a_row} updates in a row up to {now.step}"
-            problem = f"{in_a_row} had no finite gradient, or an exploding one"
+        now = self.state
+        problem = (
+            f"{now.skipped_in_a_row} updates in a row up to {now.step} had no finite gradient, or an exploding one"
+        )
+        if not weights_are_finite:
+            problem = f"the weights are not finite after update {now.step}"
         hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
         earlier = self._hooks.load_newest()
         if earlier is None:

@@ -7,14 +7,14 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity
-from aiayn_cli.config import DecodingConfig, Recipe, TrainingConfig
+from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.batches import in_order
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
@@ -51,14 +51,13 @@ def validation_loss(
     """Loss of a model on all pairs of a store, with dropout off; each process computes its share of the batches.
 
     Args:
-        model: keeps its mode, but is in evaluation mode after Interrupted.
         max_tokens: padded tokens of one side in a batch.
-        longest: most tokens of a side with its end token; longer pairs are skipped.
+        longest: tokens of a side with its end token; longer pairs are skipped.
     Returns:
         Negative log-likelihood in nats per target token, end tokens included, without label smoothing.
     """
     was_training = model.training
-    model.eval()
+    model.eval()  # and left so after Interrupted
     batches = list(in_order(store, max_tokens, longest))
     sums = torch.zeros(len(batches), 2, dtype=torch.float64)  # of each batch: negative log-likelihood, tokens
     for first in range(0, len(batches), worker.world_size):
@@ -69,10 +68,10 @@ def validation_loss(
             _, nll = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.0)
             sums[number] = torch.tensor([float(nll), len(targets)], dtype=torch.float64)
     model.train(was_training)
-    total, tokens = 0.0, 0
+    total = tokens = 0.0
     for batch_nll, batch_tokens in worker.sum(sums).tolist():  # in the same order for any number of processes
         total += batch_nll
-        tokens += int(batch_tokens)
+        tokens += batch_tokens
     return total / max(tokens, 1)
 
 
@@ -90,28 +89,19 @@ def too_long(store: TokenStore, longest: int) -> int:
 
 
 class ValidationBleu:
-    """Translates `wanted` sentences, spread over the validation set, with a model's weights, and scores them.
+    """Translates the wanted number of sentences, spread over the validation set, with a model, and scores them."""
 
-    Attributes:
-        low_confidence: of the last score(), as in Checkpoint; on rank 0 only.
-    """
-
-    low_confidence: float | None = None
+    low_confidence: float | None = None  # of the last score(), as in Checkpoint; on rank 0 only
 
     def __init__(
-        self,
-        model: TranslationModel,
-        data: PreparedData,
-        device: Device,
-        decoding: DecodingConfig,
-        wanted: int,
-        worker: Worker,
+        self, model: TranslationModel, data: PreparedData, device: Device, recipe: Recipe, worker: Worker
     ) -> None:
         sources, references = data.read_text("valid", "src"), data.read_text("valid", "tgt")
+        wanted = recipe.training.validation_bleu_pairs
         every = max(1, len(sources) // wanted)
         self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
         self._model, self._data, self._codec = model, data, data.codec()
-        self._device, self._decoding, self._worker = device, decoding, worker
+        self._device, self._decoding, self._worker = device, recipe.decoding, worker
         self._samples: dict[str, list[str]] = {}
         # Here, so that a missing package is found before training.
         self.signature = bleu(self._references[:1], [self._references[:1]], tgt_lang=data.tgt_lang).signature
@@ -124,9 +114,9 @@ class ValidationBleu:
             outputs[rank :: self._worker.world_size] = share
         translations = [text for text, _ in outputs]
         self.low_confidence = confidence_threshold(value for _, value in outputs)
-        shown = slice(None, None, max(1, len(self._sources) // _SAMPLES))
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
-        self._samples = {name: lines[shown][:_SAMPLES] for name, lines in columns.items()}
+        every = max(1, len(self._sources) // _SAMPLES)
+        self._samples = {name: lines[::every][:_SAMPLES] for name, lines in columns.items()}
         score = self._worker.from_rank_0(
             lambda: {"bleu": bleu(translations, [self._references], tgt_lang=self._data.tgt_lang).score}
         )
@@ -157,28 +147,18 @@ class ValidationBleu:
         return samples
 
 
+@dataclass
 class Validation:
-    """Measures loss and BLEU on held-out pairs while a run trains; best_metric decides which is the best so far.
+    """Measures loss and BLEU on held-out pairs while a run trains; best_metric decides which is the best so far."""
 
-    Args:
-        bleu: ValidationBleu.score; None if no BLEU is wanted.
-        longest: most tokens, with the end token, of a pair whose loss is measured.
-    """
-
-    def __init__(
-        self,
-        model: TranslationModel,
-        store: TokenStore,
-        config: TrainingConfig,
-        worker: Worker,
-        metrics: MetricsLog,
-        bleu: Callable[[ReceivedSignal], float] | None,
-        interrupted: ReceivedSignal,
-        longest: int = 1 << 30,
-    ) -> None:
-        self._model, self._store, self._config = model, store, config
-        self._worker, self._metrics, self._bleu, self._longest = worker, metrics, bleu, longest
-        self._interrupted = interrupted
+    model: TranslationModel
+    store: TokenStore
+    config: TrainingConfig
+    worker: Worker
+    metrics: MetricsLog
+    bleu: Callable[[ReceivedSignal], float] | None  # ValidationBleu.score; None if no BLEU is wanted
+    interrupted: ReceivedSignal
+    longest: int = 1 << 30  # tokens, with the end token, of a pair whose loss is measured
 
     def judge(self, state: TrainingState) -> tuple[TrainingState, bool, str]:
         """Measure the present weights; every rank gets the same result.
@@ -188,23 +168,22 @@ class Validation:
             ("" if none did), with the state as it was.
         """
         started = time.perf_counter()
-        max_tokens = state.max_tokens or self._config.max_tokens
+        max_tokens = state.max_tokens or self.config.max_tokens
         try:
-            loss = validation_loss(self._model, self._store, max_tokens, self._worker, self._longest, self._interrupted)
-            bleu = None if self._bleu is None else self._bleu(self._interrupted)
+            loss = validation_loss(self.model, self.store, max_tokens, self.worker, self.longest, self.interrupted)
+            bleu = None if self.bleu is None else self.bleu(self.interrupted)
         except Interrupted as stopped:
             return state, False, str(stopped)
         finally:
-            self._model.train()
-        by_bleu = self._config.best_metric == "bleu" and bleu is not None
-        value = bleu if by_bleu and bleu is not None else loss
+            self.model.train()
+        value, sign = (loss, -1) if bleu is None or self.config.best_metric == "loss" else (bleu, 1)
         before = state.best_value
-        best = math.isfinite(value) and (before is None or (value > before if by_bleu else value < before))
+        best = math.isfinite(value) and (before is None or sign * value > sign * before)
         if best:
             state = replace(state, best_value=value, best_step=state.step, worse_validations=0)
         else:
             state = replace(state, worse_validations=state.worse_validations + 1)
-        self._metrics.write(
+        self.metrics.write(
             "validation",
             step=state.step,
             loss=loss,

@@ -131,7 +131,7 @@ def test_one_process_needs_no_others() -> None:
         worker.spread(tensor)
         assert tensor.tolist() == [1.5, -2.0]
         assert worker.exchange([3, 4]) == [[3, 4]]
-        assert worker.share({"step": 3}) == {"step": 3}
+        assert worker.from_rank_0(lambda: {"step": 3}) == {"step": 3}
         assert worker.agree("SIGINT") == "SIGINT"
         worker.check_same({"data": "any"})
         worker.wait()
@@ -143,7 +143,8 @@ def test_what_ranks_exchange_comes_to_all(tmp_path: Path) -> None:
         worker = Worker.from_environment()
         with worker.together():
             assert worker.exchange([rank, 10 * rank, -7]) == [[0, 0, -7], [1, 10, -7], [2, 20, -7]]
-            assert worker.share({"name": f"Zürich {rank}", "value": rank}) == {"name": "Zürich 0", "value": 0}
+            values = worker.from_rank_0(lambda: {"name": f"Zürich {rank}", "value": rank})
+            assert values == {"name": "Zürich 0", "value": 0}
             tensor = torch.full((2, 3), float(rank))
             assert worker.sum(tensor.clone()).tolist() == [[3.0] * 3] * 2
             worker.spread(tensor)
@@ -202,7 +203,7 @@ def test_a_pause_of_all_processes_is_no_failure(tmp_path: Path) -> None:
         worker = Worker.from_environment()
         with worker.together():
             end = time.monotonic() + 2
-            while worker.share({"go": time.monotonic() < end})["go"]:
+            while worker.from_rank_0(lambda: {"go": time.monotonic() < end})["go"]:
                 time.sleep(0.05)
         return 0
 

@@ -157,7 +157,7 @@ def test_weights_that_are_not_finite_are_never_saved(watched: Any, capsys: pytes
     def too_far(rate: float) -> None:
         step(rate)
         if next(count) == 3:
-            run.trainer.optimizer._master.data[5] = math.inf
+            run.trainer.optimizer._master[5] = math.inf
 
     run.trainer.optimizer.step = too_far
     assert run.trainer.train() == "max_updates"

@@ -46,7 +46,7 @@ def test_a_signal_leaves_the_validation_to_the_next_call(
 
     settings = {"save_every_steps": 2, "max_updates": 2 if last else 4, "patience": 1}
     stopped = watched(bleu=[0.0], signals=signals, **settings)
-    stopped.trainer._hooks.validation._bleu = score
+    stopped.trainer._hooks.validation.bleu = score
     assert stopped.trainer.train() == "SIGTERM"
     assert stopped.saves == [(2, False, False)]
     state = stopped.trainer.state
