@@ -15,6 +15,9 @@ USES = {
     ("model/cpu/fused_feed_forward.py", "_is_mkldnn_bf16_supported"): ("torch", "whether the next takes bf16"),
     ("model/cpu/fused_feed_forward.py", "_linear_pointwise"): ("torch", "a product with bias and ReLU in one pass"),
     ("model/cpu/packed_attention.py", "_softmax_backward_data"): ("torch", "softmax's gradient in a function of ours"),
+    ("score/comet.py", "_aggregate_and_compute"): ("sacrebleu", "what its significance tests call"),
+    ("score/comet.py", "_compute_score_from_stats"): ("sacrebleu", "what its significance tests call"),
+    ("score/metrics.py", "_aggregate_and_compute"): ("sacrebleu", "a score from the counts of some lines"),
     ("score/metrics.py", "_extract_corpus_statistics"): ("sacrebleu", "counts of each line, for resampling"),
 }
 

@@ -17,8 +17,12 @@ _WITHOUT_WORDS = {
     "th": "Thai", "tha": "Thai", "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese",
     "mya": "Burmese", "bo": "Tibetan", "bod": "Tibetan", "dz": "Dzongkha", "dzo": "Dzongkha",
 }  # fmt: skip
-_SUBWORD_MARKS = re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M)
-_TOKENISED = re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M)
+_PROBLEMS = {  # that hypotheses can have and references do not
+    re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M): "hold sub-word marks (@@ or ▁): join the pieces before scoring",
+    re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M): (
+        "look tokenised (blanks before punctuation), the references do not: detokenise before scoring"
+    ),
+}
 _SHARE = 0.2  # of the lines: less than this can be the text itself
 _COPIED = 0.5  # share of lines equal to the source
 _WINDOW = 20  # lines compared together to find a shift
@@ -82,15 +86,9 @@ def suspicions(
     """One line for each sign that a score of the hypotheses would be false; all texts have as many lines."""
     found = []
     reference_lines = [line for reference in references for line in reference]
-    marked = _share(hypotheses, _SUBWORD_MARKS)
-    if marked >= _SHARE > _share(reference_lines, _SUBWORD_MARKS):
-        found.append(f"{marked:.0%} of the hypotheses hold sub-word marks (@@ or ▁): join the pieces before scoring")
-    tokenised = _share(hypotheses, _TOKENISED)
-    if tokenised >= _SHARE > _share(reference_lines, _TOKENISED):
-        found.append(
-            f"{tokenised:.0%} of the hypotheses look tokenised (blanks before punctuation), the references do not: "
-            "detokenise before scoring"
-        )
+    for pattern, problem in _PROBLEMS.items():
+        if (share := _share(hypotheses, pattern)) >= _SHARE > _share(reference_lines, pattern):
+            found.append(f"{share:.0%} of the hypotheses {problem}")
     capitals, expected = _share_with_capitals(hypotheses), _share_with_capitals(reference_lines)
     if capitals < expected / 10 and expected >= _SHARE:
         few = "no hypothesis holds" if capitals == 0 else f"only {capitals:.0%} of the hypotheses hold"

@@ -21,12 +21,8 @@ _BATCH_LINES = 16
 
 
 class CometMetric:
-    """COMET with one reference and the source.
+    """COMET with one reference and the source; the model is a name on the hub, or a checkpoint file.
 
-    Args:
-        references: exactly one translation of the test set.
-        sources: what was translated.
-        model: name on the hub, or a checkpoint file.
     Raises:
         AiaynError: it is not installed, cannot be loaded, or lacks what it reads.
     """

@@ -82,13 +82,9 @@ class BleuScore(Score):
 
 
 class SacreMetric:
-    """One of sacreBLEU's metrics, with references.
+    """One of METRICS, with references: one or more translations of the test set, not empty, detokenised and cased.
 
-    Args:
-        name: one of METRICS.
-        references: one or more translations of the test set, with one line per sentence: detokenised and cased.
-        options: how to compute it.
-        workers: processes that count at most. They are forked, so torch must not be loaded with more than 1.
+    It counts in `workers` processes at most. They are forked, so torch must not be loaded with more than 1.
 
     Raises:
         AiaynError: an unknown tokeniser, or one that is not installed.
@@ -112,7 +108,7 @@ class SacreMetric:
 
         def count(start: int) -> list[Statistics]:
             batch = slice(start, start + _BATCH_LINES)
-            metric = _make(self._name, self._options, references=[reference[batch] for reference in self._references])
+            metric = _make(self._name, self._options, [reference[batch] for reference in self._references])
             return [metric._extract_corpus_statistics(system[batch], None) for system in systems]
 
         starts = range(0, lines, _BATCH_LINES)
@@ -154,13 +150,7 @@ def _killed(how: str) -> AiaynError:
     return AiaynError(how, "the kernel sends SIGKILL when memory runs out; nothing was written")
 
 
-def _make(
-    name: str,
-    options: MetricOptions,
-    *,
-    effective_order: bool = False,
-    references: Sequence[Sequence[str]] | None = None,
-) -> Any:
+def _make(name: str, options: MetricOptions, references: Any = None, *, effective_order: bool = False) -> Any:
     if name == "ter":
         in_characters = is_written_in_characters(options.tgt_lang)
         return TER(normalized=in_characters, asian_support=in_characters, references=references)
@@ -188,33 +178,16 @@ def _make(
         ) from error
 
 
-def bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    tokenize: str | None = None,
-    tgt_lang: str | None = None,
-) -> BleuScore:
-    """BLEU (Papineni et al. 2002) of detokenised, cased text, as `aiayn score` computes it.
-
-    Args:
-        hypotheses: one line per sentence.
-        references: one or more translations of the test set, as many lines each; not empty.
-        tokenize, tgt_lang: as in MetricOptions.
-    Raises:
-        AiaynError: the tokeniser is unknown or not installed.
-    """
-    metric = SacreMetric("bleu", references, MetricOptions(tokenize=tokenize, tgt_lang=tgt_lang))
+def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], tgt_lang: str | None = None) -> BleuScore:
+    """BLEU (Papineni et al. 2002) of detokenised, cased text, as SacreMetric and `aiayn score` compute it."""
+    metric = SacreMetric("bleu", references, MetricOptions(tgt_lang=tgt_lang))
     score = metric.score(*metric.statistics([hypotheses]))
     assert isinstance(score, BleuScore)
     return score
 
 
 def find_metrics(names: str) -> list[str]:
-    """Split "bleu,chrf" into names of METRICS or "comet", each once.
-
-    Raises:
-        AiaynError: one is unknown.
-    """
+    """Split "bleu,chrf" into names of METRICS or "comet", each once; AiaynError if one is unknown."""
     known = (*METRICS, "comet")
     found = list(dict.fromkeys(name.strip() for name in names.lower().split(",")))
     for name in found:
@@ -254,11 +227,7 @@ class CompoundSplitScore:
 
 
 def split_tokens(lines: Sequence[str], lang: str) -> list[str]:
-    """Moses tokens with hyphens split off, joined by blanks: "E-Mail" becomes "E ##AT##-##AT## Mail".
-
-    Raises:
-        AiaynError: sacremoses is not installed.
-    """
+    """Moses tokens with hyphens split off, joined by blanks: "E-Mail" becomes "E ##AT##-##AT## Mail"."""
     tokenised = MosesText(TextConfig(moses_tokenise=True), lang).apply(lines)
     return [_HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokens) for tokens in tokenised]
 

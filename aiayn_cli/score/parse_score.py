@@ -35,13 +35,10 @@ class BracketResult:
 def run_score_brackets(
     references: Sequence[Path], hypotheses: str = "-", parameters: Path | None = None
 ) -> BracketResult:
-    """Score trees against reference trees, both one per line.
+    """Score trees against one file of reference trees, both one per line.
 
     Args:
-        references: one file.
-        hypotheses: the trees: a file, or "-" for stdin.
         parameters: a parameter file of EVALB; None = as its COLLINS.prm, with ROOT and S1 ignored like TOP.
-
     Raises:
         AiaynError: a file is missing or not text, line counts differ, a parameter is unknown.
     """

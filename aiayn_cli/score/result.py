@@ -54,18 +54,8 @@ class ScoredLine:
     hypotheses: tuple[str, ...]  # of each system
 
 
-@dataclass(frozen=True)
-class Fragment:
-    """Some text of one side of a comparison: in both sides, or in this one only."""
-
-    text: str
-    is_shared: bool = True
-
-    @property
-    def is_marked(self) -> bool:
-        return not self.is_shared and bool(self.text.strip())
-
-
+# Some text of one side of a comparison, and whether the other side has it too.
+Stretch = tuple[str, bool]
 # Title, and text in stretches with their marks: "", "wrong", "gap" (words of the reference are missing), or of _LOST.
 Column = tuple[str, list[tuple[str, str]]]
 
@@ -109,7 +99,7 @@ class ScoreResult:
         for number, first in enumerate(self.systems[0].scores):
             tests = {each.system: each for each in self.comparisons if each.metric == first.metric}
             signatures = [first.signature]
-            for test in list(tests.values())[:1]:
+            for test in tests.values():
                 signatures += [test.bootstrap_signature, test.randomisation_signature]
             yield "\n".join([text_table(self._metric_rows(number, tests)), *dict.fromkeys(signatures)])
         splits = [system.compound_split for system in self.systems if system.compound_split]
@@ -161,7 +151,7 @@ class ScoreResult:
         return "\n".join(rows)
 
     def page(self, parts: Sequence[PartScores], lines: Sequence[ScoredLine]) -> str:
-        """A page that shows one system or compares two: scores, parts, and every line with what differs."""
+        """A page that shows one system or compares two: scores, a table of parts, and all lines with what differs."""
         names = [system.hypotheses for system in self.systems]
         return render_page(
             "score.html",
@@ -183,28 +173,28 @@ def _columns(line: ScoredLine, names: Sequence[str]) -> list[Column]:
     columns.append(("reference", _lost_words([ours for ours, _ in compared])))
     columns += [(f"reference {n}", [(text, "")]) for n, text in enumerate(line.references[1:], start=2)]
     for name, (_, theirs) in zip(names, compared, strict=True):
-        marks = ("wrong" if each.is_marked else "" if each.text else "gap" for each in theirs)
-        columns.append((name, [(each.text, mark) for each, mark in zip(theirs, marks, strict=True)]))
+        marks = ("" if is_shared or text.isspace() else "wrong" if text else "gap" for text, is_shared in theirs)
+        columns.append((name, [(text, mark) for (text, _), mark in zip(theirs, marks, strict=True)]))
     return columns
 
 
-def _lost_words(compared: Sequence[Sequence[Fragment]]) -> list[tuple[str, str]]:
+def _lost_words(compared: Sequence[Sequence[Stretch]]) -> list[tuple[str, str]]:
     """The reference, marked where systems lost words of it; `compared` has its differences from each system."""
-    text = "".join(each.text for each in compared[0])
-    lost = zip(*([each.is_marked for each in ours for _ in each.text] for ours in compared), strict=True)
-    stretches = groupby(zip(lost, text, strict=True), key=lambda pair: pair[0])
+    reference = "".join(text for text, _ in compared[0])
+    lost = ([not (is_shared or text.isspace()) for text, is_shared in ours for _ in text] for ours in compared)
+    stretches = groupby(zip(zip(*lost, strict=True), reference, strict=True), key=lambda pair: pair[0])
     return [("".join(character for _, character in of), _LOST.get(losers, "")) for losers, of in stretches]
 
 
-def differences(reference: str, hypothesis: str) -> tuple[list[Fragment], list[Fragment]]:
+def differences(reference: str, hypothesis: str) -> tuple[list[Stretch], list[Stretch]]:
     """Split two texts into what they share, in order, and what only one side has; joined, they are the texts again."""
     ours, theirs = _TOKEN.findall(reference), _TOKEN.findall(hypothesis)
-    found: tuple[list[Fragment], list[Fragment]] = [], []
+    found: tuple[list[Stretch], list[Stretch]] = [], []
     for kind, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if a < b:
-            found[0].append(Fragment("".join(ours[a:b]), kind == "equal"))
+            found[0].append(("".join(ours[a:b]), kind == "equal"))
         if c < d or "".join(ours[a:b]).strip():  # without text where words of the reference are missing
-            found[1].append(Fragment("".join(theirs[c:d]), kind == "equal"))
+            found[1].append(("".join(theirs[c:d]), kind == "equal"))
     return found
 
 

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.score.metrics import TOKENIZERS, bleu, is_written_in_characters, tokenizer_of
+from aiayn_cli.score.metrics import TOKENIZERS, MetricOptions, SacreMetric, bleu, is_written_in_characters, tokenizer_of
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,8 @@ def test_chinese_is_not_scored_with_13a() -> None:
     reference, hypothesis = ["我喜欢喝绿茶和咖啡。"], ["我喜欢喝红茶和咖啡。"]
     assert "tok:zh" in bleu(hypothesis, [reference], tgt_lang="zh").signature
     assert bleu(hypothesis, [reference], tgt_lang="zh").score > 40 > bleu(hypothesis, [reference]).score
-    assert "tok:13a" in bleu(hypothesis, [reference], tokenize="13a", tgt_lang="zh").signature
+    named = SacreMetric("bleu", [reference], MetricOptions(tokenize="13a", tgt_lang="zh"))
+    assert "tok:13a" in str(named.backend.get_signature())
 
 
 @pytest.mark.parametrize(("tokenizer", "language"), [("ja-mecab", "ja"), ("ko-mecab", "ko")])
@@ -40,5 +41,5 @@ def test_a_tokeniser_that_is_not_installed_says_what_to_install(
 
 def test_an_unknown_tokeniser_is_answered_with_all_names() -> None:
     with pytest.raises(AiaynError, match="unknown BLEU tokeniser '13b'") as caught:
-        bleu(["x"], [["x"]], tokenize="13b")
+        SacreMetric("bleu", [["x"]], MetricOptions(tokenize="13b"))
     assert all(name in caught.value.hint for name in TOKENIZERS)
