@@ -13,13 +13,7 @@ VOCAB, TGT_VOCAB = "vocab.model", "vocab.tgt.model"  # the second only where the
 
 
 class Codec:
-    """Lines of the source language to ids, and ids to lines of the target language.
-
-    Args:
-        src, tgt: vocabularies of the two sides, the same if shared.
-        text: processing before text is split into sub-words, undone after.
-        src_lang, tgt_lang: language codes.
-    """
+    """Lines of the source language to ids, and ids to lines of the target language; both sides can share one Vocab."""
 
     def __init__(self, src: Vocab, tgt: Vocab, text: TextConfig, src_lang: str, tgt_lang: str) -> None:
         self.text, self.tgt_lang = text, tgt_lang

@@ -81,13 +81,9 @@ class _Bytes(io.RawIOBase):
 
 
 class PipedBytes(_Bytes):
-    """Plain bytes from a source of unknown kind: compressed ones are unpacked, UTF-16 is refused.
+    """Plain bytes from a source of unknown kind, which is not read before: compressed ones are unpacked.
 
     Reading raises DataError where the bytes are UTF-16, and one of DAMAGE where a compressed file is damaged.
-
-    Args:
-        source: not read before this file is.
-        name: for messages.
     """
 
     def __init__(self, source: BinaryIO, name: str) -> None:

@@ -26,36 +26,26 @@ from aiayn_cli.text.compression import (
     read_available,
 )
 
-_LINE_BREAKS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # a record may not hold one of these
-_LINE_BREAKS_AND_LF = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# The same as UTF-8, and NUL: a chunk that holds none of them needs no second look. "in" is a fast search for bytes.
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # a record may not hold one of these
+# The others as UTF-8, and NUL: a chunk that holds none of them needs no second look. "in" is a fast search for bytes.
 _SUSPECT_BYTES = (b"\0", b"\r", b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 _BOM = b"\xef\xbb\xbf"
 
 
 class RecordReader:
-    """Reads the records of one file, in bounded memory.
+    """Reads the records of a source from `open_text_bytes`, in bounded memory.
 
-    Args:
-        source: from `open_text_bytes`.
-        name: of the file, for messages.
-        keep_going: give None for a record with bad bytes and count it, instead of stopping.
+    With keep_going it gives None for a record with bad bytes, instead of stopping.
     """
 
     def __init__(self, source: BinaryIO, name: str, *, keep_going: bool = False) -> None:
-        self.name = name
+        self.name = name  # for messages
         self.records = 0  # given so far
-        self.bad = 0  # how many of them were None
         self.mapped = 0  # characters that became a blank
-        self._source = source
-        self._keep_going = keep_going
+        self._source, self._keep_going = source, keep_going
 
     def __iter__(self) -> Iterator[str | None]:
-        """Give every record.
-
-        Raises:
-            DataError: bad bytes (unless keep_going), or a compressed file that is damaged or ends early.
-        """
+        """Give every record; DataError for bad bytes (unless keep_going) or a compressed file that is damaged."""
         for block in self.blocks():
             yield from block
 
@@ -100,7 +90,6 @@ class RecordReader:
             except UnicodeDecodeError as error:
                 if not self._keep_going:
                     raise self._bad_bytes(line, error, offset + error.start) from error
-                self.bad += 1
                 records.append(None)
             self.records += 1
             offset += len(line) + 1
@@ -134,11 +123,8 @@ def _how_to_repair(start: bytes, name: str) -> str:
 def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
     """Read bytes from `open_text_bytes` in pieces of what is available, `size` at most.
 
-    Args:
-        name: of the file, for messages.
-        where: says how far its reader is, such as "record 12".
     Raises:
-        DataError: a compressed file is damaged or ends early, or the disk fails.
+        DataError: a compressed file is damaged, or the disk fails, after where(), such as "record 12".
     """
     read = read_available(source)
     try:
@@ -153,11 +139,7 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
 
 
 def read_records(source: BinaryIO, name: str) -> Iterator[str]:
-    """Give every record of a file, in order.
-
-    Raises:
-        DataError: bytes that are not UTF-8, NUL, or a damaged compressed file, with file, line and byte.
-    """
+    """Give every record of a file; DataError with file, line and byte where it is not UTF-8, NUL, or damaged."""
     return cast(Iterator[str], iter(RecordReader(source, name)))  # None appears under keep_going only
 
 
@@ -168,17 +150,11 @@ def read_file(path: Path | str) -> list[str]:
 
 
 def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
-    """Write each record and an LF, and return their number; a line break inside a record becomes a blank.
-
-    Raises:
-        DataError: a record with a lone surrogate, which UTF-8 cannot hold.
-    """
+    """Write each record and an LF, and return their number; a line break inside a record becomes a blank."""
     count = 0
     for count, record in enumerate(records, start=1):
-        if _LINE_BREAKS_AND_LF.search(record):
-            record = _LINE_BREAKS_AND_LF.sub(" ", record)
         try:
-            sink.write(record.encode("utf-8") + b"\n")
+            sink.write(_LINE_BREAKS.sub(" ", record).encode() + b"\n")
         except UnicodeEncodeError as error:
             code = ord(record[error.start])
             problem = f"record {count} holds the lone surrogate U+{code:04X}, which UTF-8 cannot hold"
@@ -188,7 +164,7 @@ def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
 
 def map_line_breaks(text: str) -> tuple[str, int]:
     """Make a record of a text: every line break becomes a blank. Returns their number too."""
-    return _LINE_BREAKS_AND_LF.subn(" ", text)
+    return _LINE_BREAKS.subn(" ", text)
 
 
 def join_records(records: Iterable[str]) -> bytes:

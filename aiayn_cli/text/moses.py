@@ -13,21 +13,13 @@ from aiayn_cli.errors import DataError
 
 
 class MosesText:
-    """Processing of the text of one language before it is split into sub-words, undone after.
-
-    Raises:
-        DataError: it needs sacremoses, which is not installed.
-    """
+    """Processing of the text of one language before it is split into sub-words, undone after."""
 
     def __init__(self, config: TextConfig, lang: str) -> None:
-        self._normaliser: Any = None
-        self._tokeniser: Any = None
         code = primary_language(lang)  # what Moses does not know is treated like English
-        if config.normalise_punctuation:
-            self._normaliser = _sacremoses().MosesPunctNormalizer(code)
-        if config.moses_tokenise:
-            self._tokeniser = _sacremoses().MosesTokenizer(code)
-            self._detokeniser = _sacremoses().MosesDetokenizer(code)
+        self._normaliser = _sacremoses().MosesPunctNormalizer(code) if config.normalise_punctuation else None
+        self._tokeniser = _sacremoses().MosesTokenizer(code) if config.moses_tokenise else None
+        self._detokeniser = _sacremoses().MosesDetokenizer(code) if config.moses_tokenise else None
 
     def apply(self, records: Sequence[str]) -> list[str]:
         """The records as the model reads and writes them; a record that would become empty stays as it is."""
@@ -35,7 +27,7 @@ class MosesText:
 
     def undo(self, records: Sequence[str]) -> list[str]:
         """Records that the model wrote, as people write them."""
-        if self._tokeniser is None:
+        if self._detokeniser is None:
             return list(records)
         return [self._detokeniser.detokenize(record.split(" "), unescape=False) for record in records]
 

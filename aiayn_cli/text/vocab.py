@@ -34,12 +34,8 @@ def readable(record: str) -> str:
 
 
 class Vocab:
-    """A vocabulary; see `Vocab.load`.
+    """A vocabulary from a serialised SentencePiece model, whose name is for messages; see `Vocab.load`.
 
-    Args:
-        model: a serialised SentencePiece model.
-        name: its source, for messages.
-        cached_words: number of words whose ids are remembered.
     Raises:
         DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
     """
