@@ -6,8 +6,8 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,6 +61,21 @@ def remove(path: Path) -> None:
         path.unlink()
     else:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder to fill, which is flushed to disk and replaces `path` at the end; an error removes it."""
+    temporary = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        remove(temporary)
+        temporary.mkdir(parents=True)
+        yield temporary
+        for item in (*temporary.rglob("*"), temporary):
+            flush_to_disk(item)
+        replace_folder(temporary, path)
+    finally:
+        remove(temporary)
 
 
 def replace_folder(new: Path, path: Path) -> None:

@@ -1,19 +1,21 @@
 """Which checkpoints `aiayn average` averages, and where the result goes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe
 
 _STEPS = re.compile(r"(\d*)-(\d*)")
+# Dropout can change during a run.
+_NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
         run = paths[0] if paths else newest_run()
         if not paths:
             logs.notice(f"averaging the newest run, {run}")
-        choice = Choice(_related(_of_run(run, options)), options.out or run / "averaged", run)
+        choice = Choice(_related(map(load_checkpoint, _of_run(run, options))), options.out or run / "averaged", run)
     _check_target(choice.target)
     return choice
 
@@ -140,21 +142,18 @@ def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Pa
 
 
 def _named(paths: Sequence[Path], out: Path | None) -> Choice:
-    unique = list({_identity(path): path for path in paths}.values())
+    # A checkpoint, a link to it and a copy of it have the same files.
+    found = [load_checkpoint(path) for path in paths]
+    by_files = {(each.step, *each.files.items()) if each.files else each.path.resolve(): each for each in found}
+    unique = list(by_files.values())
     if len(unique) < len(paths):
         logs.notice(f"{len(paths)} checkpoints were named, of which {len(unique)} differ; each counts once")
-    folder = unique[0].resolve().parent
+    folder = unique[0].path.resolve().parent
     is_in_run = folder.name == "checkpoints"
     if out is None and not is_in_run:
-        raise UsageError(f"{unique[0]} is not in a run, so the result has no place", "add --out FOLDER")
+        raise UsageError(f"{unique[0].path} is not in a run, so the result has no place", "add --out FOLDER")
     run = folder.parent if is_in_run else None
     return Choice(_related(unique), out or folder.parent / "averaged", run)
-
-
-def _identity(path: Path) -> object:
-    """Equal for a checkpoint, a link to it and a copy of it."""
-    checkpoint = load_checkpoint(path)
-    return (checkpoint.step, *checkpoint.files.items()) if checkpoint.files else path.resolve()
 
 
 def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
@@ -170,21 +169,17 @@ def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
     return inside
 
 
-def _related(paths: Sequence[Path]) -> list[Checkpoint]:
-    """Load descriptions, in the order of their steps; they must be of one run."""
-    checkpoints = sorted((load_checkpoint(path) for path in paths), key=lambda checkpoint: checkpoint.step)
-    first, *others = checkpoints
-    for other in others:
+def _related(found: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """The checkpoints in the order of their steps; they must be of one run."""
+    checkpoints = sorted(found, key=lambda checkpoint: checkpoint.step)
+    first = checkpoints[0]
+    for other in checkpoints[1:]:
         same = {
             "runs": first.run_id == other.run_id,
             "vocabularies": first.vocab_sha256 == other.vocab_sha256,
-            "model shapes": _without_dropout(first.model) == _without_dropout(other.model),
+            "model shapes": replace(first.model, **_NO_DROPOUT) == replace(other.model, **_NO_DROPOUT),
         }
         if different := [what for what, is_same in same.items() if not is_same]:
             problem = f"{first.path} and {other.path} are of different {different[0]}"
             raise CheckpointError(problem, "average checkpoints of one run")
     return checkpoints
-
-
-def _without_dropout(model: ModelConfig) -> ModelConfig:  # which can change during a run
-    return replace(model, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)

@@ -53,9 +53,9 @@ def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult
     """Average the weights of checkpoints or one run (nothing = the newest run), without a search."""
     choice = choose(paths, options)
     if not options.ema:
-        names = tuple(checkpoint.path.name for checkpoint in choice.checkpoints)
         known = [each.low_confidence for each in choice.checkpoints if each.low_confidence is not None]
-        return save_average(choice, mean_weights(choice.checkpoints), names, fmean(known) if known else None)
+        threshold = fmean(known) if known else None
+        return save_average(choice, mean_weights(choice.checkpoints), names_of(choice.checkpoints), threshold)
     newest = choice.checkpoints[-1]
     if not (weights := newest.moving_average()):
         raise CheckpointError(
@@ -63,6 +63,10 @@ def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult
             "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
         )
     return save_average(choice, weights, (f"{newest.path.name}/ema",), newest.low_confidence)
+
+
+def names_of(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:
+    return tuple(checkpoint.path.name for checkpoint in checkpoints)
 
 
 def save_average(
@@ -86,13 +90,11 @@ def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
 class WeightSum:
     """A sum of weights in float32, whatever type they are stored in; one checkpoint is in memory at a time.
 
-    Shared matrices are stored once in a checkpoint, so they count once. Integers such as a counter have no mean: they
-    are taken from the checkpoint of the latest update.
+    Shared matrices are stored once in a checkpoint, so they count once.
     """
 
     def __init__(self) -> None:
         self._total: dict[str, Tensor] = {}
-        self._latest = -1
         self.count = 0  # checkpoints so far
 
     def add(self, checkpoint: Checkpoint) -> None:
@@ -106,19 +108,12 @@ class WeightSum:
             if name in self._total and weight.shape != self._total[name].shape:
                 shapes = f"{list(weight.shape)}, not {list(self._total[name].shape)}"
                 raise CheckpointError(f"{checkpoint.path}: {name} has shape {shapes}", "the checkpoint is damaged")
-            if not weight.is_floating_point():
-                if checkpoint.step > self._latest or name not in self._total:
-                    self._total[name] = weight.clone()
-            elif name in self._total:
+            if name in self._total:
                 self._total[name] += weight.float()
             else:
                 self._total[name] = weight.to(torch.float32, copy=True)
-        self._latest = max(self._latest, checkpoint.step)
         self.count += 1
 
     def mean(self) -> dict[str, Tensor]:
         """The mean so far; more may be added after."""
-        return {
-            name: total / self.count if total.is_floating_point() else total.clone()
-            for name, total in self._total.items()
-        }
+        return {name: total / self.count for name, total in self._total.items()}

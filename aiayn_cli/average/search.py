@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.average.choice import AverageOptions, best_by_validation, choose
-from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, save_average
+from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, names_of, save_average
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, put_into
 from aiayn_cli.checkpoint.tensor_files import read_json
 from aiayn_cli.data.prepared import PreparedData, find_prepared
@@ -77,13 +77,13 @@ def _candidates(run: Path, checkpoints: Sequence[Checkpoint]) -> Iterator[Candid
         for checkpoint in reversed(checkpoints):  # so that each window is the one before and more checkpoints
             total.add(checkpoint)
             if total.count in windows:
-                yield f"last {total.count}", _names(checkpoints[-total.count :]), total.mean()
+                yield f"last {total.count}", names_of(checkpoints[-total.count :]), total.mean()
                 progress.advance(1)
         if best:
             total = WeightSum()
             for checkpoint in reversed(best):
                 total.add(checkpoint)
-            yield f"best {len(best)}", _names(best), total.mean()
+            yield f"best {len(best)}", names_of(best), total.mean()
             progress.advance(1)
         del total
         if has_average:
@@ -133,7 +133,3 @@ def _data_of(run: Path, checkpoint: Checkpoint, data: Path | None) -> PreparedDa
     if prepared.valid is None or len(prepared.valid) == 0:
         raise DataError(f"{prepared.folder} has no validation pairs to search with", "average with --last instead")
     return prepared
-
-
-def _names(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:
-    return tuple(checkpoint.path.name for checkpoint in checkpoints)

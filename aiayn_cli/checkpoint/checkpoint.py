@@ -32,7 +32,7 @@ from aiayn_cli.checkpoint.tensor_files import (
 )
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
-from aiayn_cli.files import UNFINISHED, check_free_space, flush_to_disk, hash_of, replace_folder
+from aiayn_cli.files import check_free_space, hash_of, whole_folder
 
 FORMAT = 1
 _SPARE_BYTES = 16 << 20  # that must stay free on the disk
@@ -66,7 +66,7 @@ class Checkpoint:
 
     @property
     def vocab_path(self) -> Path:
-        return self.path / "vocab.model"
+        return self.path / _VOCAB
 
     def weights(self, *, checked: bool = True) -> dict[str, Tensor]:
         """Float32 weights by parameter name, memory-mapped; `checked` reads all: finite, and as they were written."""
@@ -129,49 +129,38 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Write a checkpoint directory at checkpoint.path, replacing one of the same name.
 
-    Args:
-        weights: by parameter name; stored as float32.
-        vocab_file: copied into the directory, with the vocab.tgt.model next to it if there is one.
+    vocab_file is copied into it, with the vocab.tgt.model next to it if there is one.
+
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is still there.
     """
     path = checkpoint.path
-    temporary = path.with_name(f"{UNFINISHED}{path.name}")
     tensors = {_WEIGHTS: weights} if training is None else {_WEIGHTS: weights, _MOMENTS: training.moments}
     vocabs = {_VOCAB: vocab_file, _TGT_VOCAB: vocab_file.with_name(_TGT_VOCAB)}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
         copied = {name: file for name, file in vocabs.items() if name == _VOCAB or file.exists()}
         needed = sum(bytes_of(some.values()) for some in tensors.values())
-        check_free_space(path.parent, _SPARE_BYTES + needed + sum(file.stat().st_size for file in copied.values()))
-        temporary.mkdir()
-        for name, file in copied.items():
-            shutil.copyfile(file, temporary / name)
-        if training is not None:
-            (temporary / _STATE).parent.mkdir()
-            write_json(temporary / _STATE, training.state)
-        for name, some in tensors.items():
-            write_tensors(temporary / name, some)
-        written = {
-            file.relative_to(temporary).as_posix(): hash_of(file) for file in temporary.rglob("*") if file.is_file()
-        }
-        checkpoint = replace(checkpoint, files=dict(sorted(written.items())))
-        content = asdict(checkpoint)
-        del content["path"]
-        write_json(temporary / "model.json", {"format": FORMAT, "aiayn": __version__, **content})
-        for item in (*temporary.rglob("*"), temporary):
-            flush_to_disk(item)
-        for name, some in tensors.items():
-            check_written(temporary / name, some)
-        replace_folder(temporary, path)
+        with whole_folder(path) as folder:
+            check_free_space(folder, _SPARE_BYTES + needed + sum(file.stat().st_size for file in copied.values()))
+            for name, file in copied.items():
+                shutil.copyfile(file, folder / name)
+            if training is not None:
+                (folder / _STATE).parent.mkdir()
+                write_json(folder / _STATE, training.state)
+            for name, some in tensors.items():
+                write_tensors(folder / name, some)
+            written = [(file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if file.is_file()]
+            checkpoint = replace(checkpoint, files={name: hash_of(file) for name, file in sorted(written)})
+            content = asdict(checkpoint)
+            del content["path"]
+            write_json(folder / "model.json", {"format": FORMAT, "aiayn": __version__, **content})
+            for name, some in tensors.items():
+                check_written(folder / name, some)
     except OSError as error:
         raise CheckpointError(
             f"cannot write the checkpoint {path}: {error.strerror or error}",
             "free some space or give another --out; the checkpoints before this one are whole",
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # whatever stopped it, Ctrl-C too
     return checkpoint
 
 

@@ -41,28 +41,30 @@ _DRAWN = {  # by TensorBoard
     "train": ("loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),
     "validation": ("loss", "perplexity", "bleu"),
 }
-_TEXTS = ("event", "path", "device", "signature")
 _LISTS = ("sources", "references", "translations")
 _COUNTS = ("step", "epoch", "pairs", "skipped", "max_tokens", "updates", "devices", "undone")
 _NUMBERS = (
     *("time", "seconds", "loss", "perplexity", "learning_rate", "gradient_norm", "tokens_per_second", "mfu", "flops"),
     *("bleu", "validation_seconds", "run_flops", "matmul_rate"),
 )
+_FITS: dict[str, Callable[[Any], bool]] = {  # whether a value can be that of its name
+    **dict.fromkeys(("event", "path", "device", "signature"), lambda v: isinstance(v, str)),
+    **dict.fromkeys(_LISTS, lambda v: isinstance(v, list) and all(isinstance(each, str) for each in v)),
+    **dict.fromkeys(_COUNTS, lambda v: type(v) is int and 0 <= v < 1 << 63),
+    **dict.fromkeys(_NUMBERS, lambda v: v is None or (type(v) in (int, float) and abs(v) < 1e300)),
+    "best": lambda v: isinstance(v, bool),
+}
 
 
 class MetricsLog:
     """The record of a run; a resumed run appends to the same file.
 
-    Args:
-        path: the file; None writes nothing (ranks other than 0).
-        listeners: called with each record after it is written.
-    Attributes:
-        latest: the newest record of each event, including those of earlier calls.
+    Without a path (ranks other than 0) nothing is written. Listeners are called with each record after it is written.
     """
 
     def __init__(self, path: Path | None, listeners: Sequence[Callable[[Record], None]] = ()) -> None:
         self._path, self._listeners = path, listeners
-        self.latest: dict[str, Record] = {}
+        self.latest: dict[str, Record] = {}  # of each event, including those of earlier calls
         if path is not None and path.is_file():
             if path.read_bytes()[-1:] not in (b"", b"\n"):
                 with path.open("a", encoding="utf-8") as file:  # else the next record would be lost with the broken one
@@ -105,22 +107,9 @@ def is_complete(record: Record) -> bool:
 
 
 def _is_ours(record: Record) -> bool:
-    event = record.get("event")
-    if not isinstance(event, str) or (event in ("resume", "rollback") and "step" not in record):
+    if "event" not in record or not all(_FITS[name](value) for name, value in record.items() if name in _FITS):
         return False
-    return all(_fits(name, value) for name, value in record.items())
-
-
-def _fits(name: str, value: object) -> bool:
-    if name in _TEXTS:
-        return isinstance(value, str)
-    if name in _LISTS:
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if name in _COUNTS:
-        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-    if name in _NUMBERS:
-        return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300)
-    return name != "best" or isinstance(value, bool)
+    return "step" in record or record["event"] not in ("resume", "rollback")
 
 
 def standing(records: Sequence[Record]) -> list[Record]:

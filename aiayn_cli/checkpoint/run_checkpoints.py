@@ -7,6 +7,7 @@ RUN/checkpoints/
 """
 
 import shutil
+from itertools import count
 from pathlib import Path
 
 from aiayn_cli import logs
@@ -17,8 +18,7 @@ from aiayn_cli.files import UNFINISHED, remove
 
 def list_checkpoints(run: Path) -> list[Path]:
     """Regular, finished checkpoints of a run, without links, in the order of their steps."""
-    found = [path for path in (run / "checkpoints").glob("step-*") if path.is_dir() and not path.is_symlink()]
-    return sorted((path for path in found if path.name[5:].isdecimal()), key=update_of)
+    return _numbered(run, "step-")
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
@@ -40,7 +40,7 @@ def resumable(run: Path) -> list[Path]:
 
     Of one update the regular one comes last: it has been validated since the run was stopped there.
     """
-    return sorted([*_interrupted(run), *list_checkpoints(run)], key=update_of)
+    return sorted([*_numbered(run, "interrupted-"), *list_checkpoints(run)], key=update_of)
 
 
 def update_of(path: Path) -> int:
@@ -49,20 +49,14 @@ def update_of(path: Path) -> int:
 
 def set_aside_damaged(path: Path) -> Path:
     """Rename a checkpoint that cannot be read, so that nothing finds it; returns its new path."""
-    number, aside = 1, path.with_name(f"damaged-{path.name}")
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"damaged-{path.name}.{number}")
-    return path.rename(aside)
+    places = (path.with_name(f"damaged-{path.name}{f'.{number}' if number > 1 else ''}") for number in count(1))
+    return path.rename(next(place for place in places if not place.exists()))
 
 
 def remove_leftovers(run: Path) -> None:
     """Remove what a crash left half written."""
     for path in (run / "checkpoints").glob(f"{UNFINISHED}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        remove(path)
 
 
 def mark_best(run: Path, path: Path) -> None:
@@ -84,7 +78,7 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
     best = link.readlink().name if link.is_symlink() else ""
     regular, newest = list_checkpoints(run), newest_resumable(run)
     removed = [path for path in regular[:-keep] if path.name != best]
-    removed += [path for path in _interrupted(run) if path != newest]
+    removed += [path for path in _numbered(run, "interrupted-") if path != newest]
     for path in removed:
         # Renamed first, so that a crash midway leaves no partial checkpoint under a complete one's name.
         doomed = path.with_name(f"{UNFINISHED}{path.name}")
@@ -94,11 +88,11 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
     return removed
 
 
-def newest_run(runs: Path = Path("runs")) -> Path:
+def newest_run() -> Path:
     """The run in the working folder's runs/ with the newest checkpoint."""
-    newest = {run: path for run in sorted(runs.glob("*")) if (path := newest_resumable(run)) is not None}
+    newest = {run: path for run in sorted(Path("runs").glob("*")) if (path := newest_resumable(run)) is not None}
     if not newest:
-        raise CheckpointError(f"no trained model in {runs}/", "train one with `aiayn train`, or name a model's folder")
+        raise CheckpointError("no trained model in runs/", "train one with `aiayn train`, or name a model's folder")
     return max(newest, key=lambda run: newest[run].stat().st_mtime_ns)
 
 
@@ -110,25 +104,23 @@ def find_model(path: Path | None = None) -> Path:
             None means the newest run of the working folder.
     """
     run = newest_run() if path is None else path
-    if (run / "model.json").is_file():
-        return run
-    interrupted = _interrupted(run)[-1:]  # for a run that was stopped before its first checkpoint
-    candidates = (run / "averaged", run / "checkpoints" / "best", *reversed(list_checkpoints(run)), *interrupted)
-    for candidate in candidates:
-        if (candidate / "model.json").is_file():
-            if candidate in interrupted:
-                logs.notice(f"{run} was stopped before its first checkpoint: using {candidate.name}")
-            if candidate.name == "averaged" and (found := list_checkpoints(run)):
-                step, newest = load_checkpoint(candidate).step, load_checkpoint(found[-1]).step
-                if newest > step:
-                    logs.warning(f"{candidate} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
-            return candidate
-    raise CheckpointError(
-        f"{run} holds no model" if run.exists() else f"there is no {run}",
-        "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints",
-    )
+    averaged, regular = run / "averaged", list_checkpoints(run)
+    interrupted = _numbered(run, "interrupted-")[-1:]  # for a run that was stopped before its first checkpoint
+    candidates = (run, averaged, run / "checkpoints" / "best", *reversed(regular), *interrupted)
+    model = next((each for each in candidates if (each / "model.json").is_file()), None)
+    if model is None:
+        problem = f"{run} holds no model" if run.exists() else f"there is no {run}"
+        raise CheckpointError(problem, "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints")
+    if model in interrupted:
+        logs.notice(f"{run} was stopped before its first checkpoint: using {model.name}")
+    if model == averaged and regular:
+        step, newest = load_checkpoint(averaged).step, load_checkpoint(regular[-1]).step
+        if newest > step:
+            logs.warning(f"{averaged} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
+    return model
 
 
-def _interrupted(run: Path) -> list[Path]:
-    found = [path for path in (run / "checkpoints").glob("interrupted-*") if path.name[12:].isdecimal()]
-    return sorted(found, key=update_of)
+def _numbered(run: Path, prefix: str) -> list[Path]:
+    """Folders with this prefix before the number of an update, in its order."""
+    found = [path for path in (run / "checkpoints").glob(f"{prefix}*") if path.is_dir() and not path.is_symlink()]
+    return sorted((path for path in found if path.name.removeprefix(prefix).isdecimal()), key=update_of)

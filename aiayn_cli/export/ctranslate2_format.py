@@ -26,12 +26,11 @@ def export(
     model: Transformer, config: ModelConfig, src_pieces: Sequence[str], tgt_pieces: Sequence[str], folder: Path,
     *, int8: bool,
 ) -> None:  # fmt: skip
-    """Write a folder that ctranslate2.Translator reads.
+    """Write what ctranslate2.Translator reads into a folder.
 
     Args:
         model: with its weights, in float32.
         src_pieces, tgt_pieces: [vocab], what each id stands for on either side.
-        folder: to create; it does not exist.
     Raises:
         AiaynError: the model has something that the format cannot express, or ctranslate2 is not installed.
     """
@@ -51,7 +50,7 @@ def export(
     spec.config.decoder_start_token = tgt_pieces[BOS_ID]
     spec.validate()
     spec.optimize(quantization="int8" if int8 else None)
-    folder.mkdir(parents=True)
+    folder.mkdir(exist_ok=True)
     spec.save(str(folder))
 
 

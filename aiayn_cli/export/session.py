@@ -3,8 +3,6 @@
 import json
 import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +13,7 @@ from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.export.ctranslate2_format import export
-from aiayn_cli.files import UNFINISHED, flush_to_disk, remove, replace_folder
+from aiayn_cli.files import whole_folder
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.special_tokens import N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
@@ -66,7 +64,6 @@ def run_export(
 
     Args:
         model: a checkpoint or run; None = the newest run of the working folder.
-        int8: store the weights in 8 bits.
         out: folder to write; None = one in the checkpoint, where `aiayn translate` looks for it.
         check: text file whose first lines are the check set; None = random sub-words.
     Raises:
@@ -83,39 +80,19 @@ def run_export(
     if not isinstance(network, Transformer):
         raise AiaynError(f"CTranslate2 has no {checkpoint.model.kind} models", "only Transformers can be exported")
     sources = [ids[: network.max_positions - 1] for ids in _check_sources(check, codec)]  # room for EOS
-    with _whole(folder) as temporary:
-        export(network, checkpoint.model, source_pieces(codec), target_pieces(codec), temporary, int8=int8)
-        result = _check(checkpoint, network, codec, temporary, int8, sources)
-        content = {
-            "format": 1,
-            "aiayn": __version__,
-            "weights_sha256": fingerprint(checkpoint),
-            **{name: value for name, value in vars(result).items() if name != "folder"},
-        }
-        (temporary / EXPORTED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return replace(result, folder=folder)
-
-
-@contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """Give the name of a folder to create, which replaces `folder` once it is whole; AiaynError if it cannot."""
-    place = Path(os.path.realpath(folder))  # a link stays one, and "." has a name
-    temporary = place.with_name(f"{UNFINISHED}{place.name}")
     try:
-        remove(temporary)
-        temporary.mkdir(parents=True)
-        temporary.rmdir()
-        yield temporary
-        for item in (*temporary.rglob("*"), temporary):
-            flush_to_disk(item)
-        replace_folder(temporary, place)
+        with whole_folder(Path(os.path.realpath(folder))) as temporary:  # a link stays one, and "." has a name
+            export(network, checkpoint.model, source_pieces(codec), target_pieces(codec), temporary, int8=int8)
+            result = _check(checkpoint, network, codec, temporary, int8, sources)
+            content = {"format": 1, "aiayn": __version__, "weights_sha256": fingerprint(checkpoint), **vars(result)}
+            del content["folder"]
+            (temporary / EXPORTED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise AiaynError(
             f"cannot write {folder}: {error.strerror or error}",
             "give another --out, or free some space there; an export that was there before is whole",
         ) from error
-    finally:
-        remove(temporary)
+    return replace(result, folder=folder)
 
 
 def _check_sources(check: str | None, codec: Codec) -> list[list[int]]:
@@ -149,11 +126,8 @@ def _check(
     ]
     largest, mean = max(differences), sum(differences) / len(differences)
     result = ExportResult(folder, int8, len(sources), same, largest, mean)
-    if int8:
-        agree = mean <= MEAN_DIFFERENCE_INT8
-    else:
-        agree = largest <= LARGEST_DIFFERENCE and same >= LEAST_SAME * len(sources)
-    if not agree:
+    agree = largest <= LARGEST_DIFFERENCE and same >= LEAST_SAME * len(sources)
+    if not (mean <= MEAN_DIFFERENCE_INT8 if int8 else agree):
         raise AiaynError(
             f"CTranslate2 does not say the same as torch: {str(result).partition(': ')[2]}",
             "nothing was written; translate with --engine torch" + (", or export without --int8" if int8 else ""),

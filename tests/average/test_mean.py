@@ -8,8 +8,7 @@ from checkpoints import described
 from torch import Tensor
 
 from aiayn_cli.average.mean import WeightSum
-from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
-from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.checkpoint.checkpoint import Checkpoint
 from aiayn_cli.errors import CheckpointError
 
 
@@ -42,17 +41,6 @@ def test_sums_are_float32_whatever_the_weights_are(total: Total) -> None:
     found = total.mean()["a"]
     assert found.dtype is torch.float32
     assert found.item() == pytest.approx(264 / 9)
-
-
-def test_counters_are_not_averaged_but_taken_from_the_latest_update(
-    total: Total, small_data: PreparedData, tmp_path: Path
-) -> None:
-    for step in (9, 100, 99):
-        total.add(step, a=torch.ones(2), seen=torch.tensor([2**40 + step]))
-    found = total.mean()
-    assert torch.equal(found["seen"], torch.tensor([2**40 + 100]))  # more than float32 could hold
-    written = save_checkpoint(described(tmp_path / "one"), found, small_data.vocab_path)
-    assert torch.equal(written.weights()["seen"], found["seen"])
 
 
 def test_weights_that_differ_in_name_are_refused(total: Total) -> None:

@@ -112,7 +112,7 @@ STAGES: list[tuple[Any, str, int]] = [
     *((shutil, "copyfile", number) for number in (1,)),
     *((tensor_files, "save_file", number) for number in (1, 2)),
     *((Path, "write_text", number) for number in (1, 2)),
-    *((Path, "mkdir", number) for number in (1, 2, 3)),
+    *((Path, "mkdir", number) for number in (1, 2)),
     *((os, "fsync", number) for number in range(1, 9)),
     (Path, "rename", 1),
 ]
