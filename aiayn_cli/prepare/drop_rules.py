@@ -93,9 +93,8 @@ class Profiler:
             return Profile(*np.zeros((4, 0), np.int64))
         text = "\n".join(records) + "\n"  # so that each record has at least one character, and LF is white
         # ASCII text takes a quarter of the memory, and most English text is ASCII.
-        codes = (
-            np.frombuffer(text.encode(), np.uint8) if text.isascii() else np.frombuffer(text.encode("utf-32-le"), "<u4")
-        )
+        encoding, dtype = ("ascii", "u1") if text.isascii() else ("utf-32-le", "<u4")
+        codes = np.frombuffer(text.encode(encoding), dtype)
         kinds = self._kinds[codes]
         ends = np.cumsum(np.fromiter(map(len, records), np.int64, len(records)) + 1)
         white = kinds & _WHITE
@@ -137,10 +136,7 @@ def find_repeats(hashes: Hashes) -> Mask:
 
 
 def rank_pairs(hashes: Hashes, seed: int, purpose: int) -> Hashes:
-    """Give each pair a pseudo-random rank that depends on its text, the seed and the purpose alone: [pairs].
-
-    What is picked by rank stays picked when the order of the corpus or the number of processes changes.
-    """
+    """Give each pair a pseudo-random rank that depends on its text, the seed and the purpose alone: [pairs]."""
     with np.errstate(over="ignore"):  # started at a different point for each use
         return splitmix64(hashes + GOLDEN_GAMMA * np.uint64((2 * seed + 1) * 8 + purpose - 1))
 
@@ -175,7 +171,8 @@ class TextRules:
     def claim(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[dict[str, Mask], Hashes, Hashes]:
         """The pairs to drop by rule, each under one rule: [pairs]; the hashes of both sides: [pairs]."""
         config = self._config
-        src_profile, tgt_profile = (p.profile(side) for p, side in zip(self._profilers, (src, tgt), strict=True))
+        src_profiler, tgt_profiler = self._profilers
+        src_profile, tgt_profile = src_profiler.profile(src), tgt_profiler.profile(tgt)
         src_hashes, tgt_hashes = hash_records(src), hash_records(tgt)
         claims = {"blank": (src_profile.words == 0) | (tgt_profile.words == 0)}
         if config.max_words:
@@ -185,7 +182,6 @@ class TextRules:
         if config.drop_no_letters:
             claims["no_letters"] = (src_profile.letters == 0) | (tgt_profile.letters == 0)
         if config.drop_wrong_script:
-            src_profiler, tgt_profiler = self._profilers
             wrong = src_profiler.find_wrong_script(src_profile) | tgt_profiler.find_wrong_script(tgt_profile)
             claims["wrong_script"] = wrong
         if config.drop_overlap:
@@ -217,11 +213,11 @@ def refuse_empty(
     """Raise DataError, with all reasons, if no training pair is left; `dropped` is by origin and reason."""
     if n_pairs:
         return
-    if not counts.pairs and trees:
+    if not counts.pairs:
+        if not trees:
+            raise DataError("the training text holds no pair", "give files with a sentence a line")
         without = f": {counts.skipped:,} have no word" if counts.skipped else ""
         raise DataError(f"the training text holds no tree{without}", "give files with bracketed trees")
-    if not counts.pairs:
-        raise DataError("the training text holds no pair", "give files with a sentence a line")
     totals = all_reasons(sum(map(Counter, dropped), Counter[str]()))
     reasons = [f"{count:,} {REASONS[reason]}" for reason, count in totals.items() if count]
     hint = "look into the files; `--set data.RULE=false` turns a rule off, see the README"

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import SPLITS
 from aiayn_cli.data.prepared import MANIFEST, PreparedData, damaged_manifest, write_manifest
 from aiayn_cli.data.store import TokenStoreWriter
@@ -36,14 +35,12 @@ from aiayn_cli.prepare.text_shards import (
     make_processor,
     numbered,
 )
-from aiayn_cli.prepare.vocab_training import WordCounter, choose_left_out, train_vocab
+from aiayn_cli.prepare.vocab_training import WordCounter, learn_vocab
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import read_file, write_records
-from aiayn_cli.text.vocab import Vocab
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, if the user gives none
 VOCAB_SAMPLE_PAIRS = 5_000_000  # training pairs that the vocabulary is learnt from, at most
-PAIRS_A_SUBWORD = 3  # with fewer, most sub-words are too rare to be learnt well
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class PrepareResult:
     mapped_characters: int  # line breaks inside lines, such as CR or U+2028, that became a blank
     vocab_size: int  # special tokens included
     characters_left_out: int  # characters of the training text too rare for a place in the vocabulary
-    done_before: bool  # the folder held exactly this already
+    done_before: bool = False  # the folder held exactly this already
     seconds: float = 0.0
 
     def __str__(self) -> str:
@@ -98,9 +95,8 @@ class PrepareResult:
         return f"{self.out} ({self.langs}), {self.seconds:.1f} seconds\n{table}"
 
     @classmethod
-    def from_manifest(cls, out: Path, manifest: Mapping[str, Any], *, done_before: bool = False) -> "PrepareResult":
-        splits = manifest["splits"]
-        train = splits["train"]
+    def from_manifest(cls, out: Path, manifest: Mapping[str, Any]) -> "PrepareResult":
+        splits, train = manifest["splits"], manifest["splits"]["train"]
         as_in_manifest = (
             "pairs_read", "dropped", "held_out", "copies", "upper_case_copies", "title_case_copies", "pairs_kept",
             "src_tokens", "tgt_tokens", "unknown_tokens",
@@ -116,29 +112,23 @@ class PrepareResult:
             mapped_characters=sum(split["mapped_characters"] for split in splits.values()),
             vocab_size=manifest["vocab"]["size"],
             characters_left_out=manifest["vocab"]["characters_left_out"],
-            done_before=done_before,
         )
 
 
 def run_prepare(options: PrepareOptions) -> PrepareResult:
-    """Prepare named corpora, files, or both together.
-
-    Raises:
-        AiaynError: what the user can fix; an existing folder is never changed.
-    """
+    """Prepare named corpora, files, or both together; an existing folder is never changed."""
     started = time.monotonic()
     plan = make_plan(options)
     if options.out is None:
         logs.notice(f"writing to {plan.out} (--out chooses another folder)")
     if (plan.out / MANIFEST).exists():
-        result = _check_same(plan)
+        result = replace(_check_same(plan), done_before=True)
         remove_leftovers(plan.out)
         logs.notice(f"{plan.out} holds exactly this already; nothing to do")
     else:
         plan.source.fetch()
         with new_folder(plan.out) as folder:
-            manifest = prepare_folder(folder, plan)
-            write_manifest(folder, manifest)
+            write_manifest(folder, manifest := prepare_folder(folder, plan))
         result = PrepareResult.from_manifest(plan.out, manifest)
     return replace(result, seconds=time.monotonic() - started)
 
@@ -146,17 +136,16 @@ def run_prepare(options: PrepareOptions) -> PrepareResult:
 def _check_same(plan: PreparePlan) -> PrepareResult:
     """Check that an existing folder is what this call would make, and describe it."""
     manifest = PreparedData.load(plan.out).manifest
-    languages, text = f"{plan.src_lang}-{plan.tgt_lang}", plan.source.identity()
-    new: dict[str, Any] = {"languages": languages, "text": text, **plan.settings()}
+    new: dict[str, Any] = {"languages": f"{plan.src_lang}-{plan.tgt_lang}", "text": plan.source.identity()}
+    new |= plan.settings()
     try:
-        old: dict[str, Any] = {
-            "languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}",
-            "text": identity_of(manifest["inputs"]),
-            **{key: value for key, value in manifest["settings"].items() if key != "bpe_dropout" or value},
-        }  # bpe_dropout: in data of earlier versions
+        old: dict[str, Any] = {"languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}"}
+        old |= {"text": identity_of(manifest["inputs"]), **manifest["settings"]}
+        if not old.get("bpe_dropout", True):  # in data of earlier versions
+            del old["bpe_dropout"]
         changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
         if not changed:
-            return PrepareResult.from_manifest(plan.out, manifest, done_before=True)
+            return PrepareResult.from_manifest(plan.out, manifest)
     except (KeyError, TypeError, AttributeError) as error:
         raise damaged_manifest(plan.out, error) from error
     both = {key for key in changed if key in old and key in new and key != "text"}
@@ -166,11 +155,7 @@ def _check_same(plan: PreparePlan) -> PrepareResult:
 
 
 def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
-    """Write all files but manifest.json into a folder, perhaps that of an interrupted call; return its content.
-
-    Raises:
-        DataError: the text cannot be used, or nothing is left of it.
-    """
+    """Write all files but manifest.json into a folder, perhaps that of an interrupted call; return its content."""
     source, config = plan.source, plan.config
     langs = plan.src_lang, plan.tgt_lang
     depends_on = {"langs": langs, "text": source.identity(), "settings": plan.settings()}
@@ -196,8 +181,8 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     refuse_empty(train["pairs_kept"], counts["train"], text.dropped, held_out, trees=config.trees)
     splits = {"train": train} | {split: _write_scored(folder, split, plan, pairs) for split, pairs in scored.items()}
     for split, description in splits.items():
-        description |= {"pairs_read": counts[split].pairs, "mapped_characters": counts[split].mapped}
-        description |= {"entries_skipped": counts[split].skipped}
+        read = counts[split]
+        description |= {"pairs_read": read.pairs, "mapped_characters": read.mapped, "entries_skipped": read.skipped}
     train["held_out"] = held_out
     if held_out:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": config.seed}
@@ -229,12 +214,13 @@ def _read_scored(plan: PreparePlan, counts: Mapping[str, ReadCounts]) -> dict[st
     scored: dict[str, Chunk] = {}
     for split in SPLITS[1:]:
         pairs = plan.source.read_scored(split, counts[split])
-        if pairs is not None and not pairs[0]:
-            if plan.config.trees:
-                raise DataError(f"the {split} file holds no tree", f"leave out --{split}-trees, or give another file")
+        if pairs is None:
+            continue
+        if not pairs[0] and plan.config.trees:
+            raise DataError(f"the {split} file holds no tree", f"leave out --{split}-trees, or give another file")
+        if not pairs[0]:
             raise DataError(f"the {split} files hold no pair", f"leave out --{split}, or give other files")
-        if pairs is not None:
-            scored[split] = pairs
+        scored[split] = pairs
     return scored
 
 
@@ -280,17 +266,13 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
         text.restore_selection(done)
     n_held_out: int = done["held_out"]
     if n_held_out:
-        src, tgt = _text_files(steps.folder, "valid", plan)
-        scored["valid"] = read_file(src), read_file(tgt)
+        src, tgt = (read_file(steps.folder / f"valid.{lang}") for lang in (plan.src_lang, plan.tgt_lang))
+        scored["valid"] = src, tgt
     return n_held_out
 
 
-def _text_files(folder: Path, split: str, plan: PreparePlan) -> tuple[Path, Path]:
-    return folder / f"{split}.{plan.src_lang}", folder / f"{split}.{plan.tgt_lang}"
-
-
-def _write_text(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> tuple[Path, Path]:
-    paths = _text_files(folder, split, plan)
+def _write_text(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> list[Path]:
+    paths = [folder / f"{split}.{lang}" for lang in (plan.src_lang, plan.tgt_lang)]
     for path, records in zip(paths, pairs, strict=True):
         with path.open("wb", 1 << 20) as file:
             write_records(file, records)
@@ -314,36 +296,10 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
                 counters[-1].add(pairs.tgt, piece.weight)
                 progress.advance(int(piece.taken.sum()))
         for (name, side), words in zip(names.items(), counters, strict=True):
-            left_out += _learn_vocab(folder / name, side, plan.config, words, len(text))
+            left_out += learn_vocab(folder / name, side, plan.config, words, len(text))
     sizes = [vocab.size for vocab in load_vocabs(folder)]
     by_side = {"src_size": sizes[0], "tgt_size": sizes[1]} if (folder / TGT_VOCAB).exists() else {}
     return {"size": max(sizes), **by_side, "characters_left_out": left_out}
-
-
-def _learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
-    """Learn the vocabulary of a side ("source", "target", or "" for both); return how many characters it lacks."""
-    counts = words.words()
-    logs.detail(f"learning sub-words from {len(counts):,} different words, without {words.forgotten:,} rare ones")
-    path.write_bytes(
-        train_vocab(
-            counts,
-            config.vocab_size,
-            config.vocab_type,
-            byte_fallback=config.byte_fallback,
-            mixed_scripts=config.trees and side != "source",
-        )
-    )
-    left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=config.byte_fallback)
-    size = Vocab.load(path).size
-    text = f"the {side} text" if side else "the text"
-    if left_out:
-        fate = "are written as bytes" if config.byte_fallback else "become <unk> (see data.byte_fallback)"
-        logs.notice(f"{len(left_out):,} rare characters, {100 * share:.2g} % of {text}, have no sub-word: they {fate}")
-    if size < config.vocab_size:
-        logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
-    elif n_pairs < PAIRS_A_SUBWORD * size:
-        logs.notice(f"{size:,} sub-words are many for {n_pairs:,} pairs; fewer may do better (--vocab-size)")
-    return len(left_out)
 
 
 def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[dict[str, Any], list[int]]:
@@ -356,16 +312,16 @@ def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[
         for shard, chunks in groupby(encoded, key=lambda pair: pair[0].shard):
             _encode_shard(steps, shard, len(plan.source.train), chunks, progress)
             text.remove(shard)
-    totals: Counter[str] = Counter(copies=0, upper_case_copies=0, title_case_copies=0)
-    kept: Counter[int] = Counter()
+    totals = Counter(copies=0, upper_case_copies=0, title_case_copies=0)
+    kept = np.zeros(len(plan.source.train), np.int64)
     for shard in range(text.n_shards):
         done = steps.result(numbered("train", shard))
         assert done is not None
         totals.update(done["totals"])
-        kept.update(dict(enumerate(done["kept"])))
+        kept += done["kept"]
         for dropped, of_origin in zip(text.dropped, done["dropped"], strict=True):
             dropped.update(of_origin)
-    return dict(totals), [kept[origin] for origin in range(len(plan.source.train))]
+    return dict(totals), kept.tolist()
 
 
 def _encode_shard(
@@ -374,8 +330,7 @@ def _encode_shard(
     dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
     writer = TokenStoreWriter(steps.folder, "train", dtype, shard)
     totals: Counter[str] = Counter()
-    dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
-    kept = [0] * n_origins
+    dropped, kept = [Counter[str]() for _ in range(n_origins)], [0] * n_origins
     for piece, chunk in chunks:
         for _ in range(piece.weight):
             writer.add(chunk.src, chunk.src_lengths, chunk.tgt, chunk.tgt_lengths)

@@ -49,14 +49,10 @@ class _WrittenChunk:
 
 
 class TrainingText:
-    """Training pairs as text, and which of them are selected.
+    """Training pairs as text in shards, of which finished ones are loaded, and which pairs are selected.
 
-    Args:
-        steps: where the shards are; finished ones are loaded.
-        langs: codes of both languages.
-        weights: how often the pairs of each origin are in the training data.
-        case_copies: share of the pairs that get a copy, half in upper case and half in title case.
-        seed: which ones.
+    `weights` says how often the pairs of each origin are in the training data, `case_copies` what share of the pairs
+    gets a copy, half in upper case and half in title case.
     """
 
     def __init__(
@@ -85,8 +81,7 @@ class TrainingText:
     ) -> None:
         """Write all pairs but those that the rules claim, processed in several processes.
 
-        Args:
-            chunks: all training text, with the number of its origin; what is in finished shards is passed over.
+        `chunks` is all training text, each with the number of its origin; what is in finished shards is passed over.
         """
         first = self.n_shards * SHARD_CHUNKS
         clean = (_clean(i, origin, chunk, rules) for i, (origin, chunk) in enumerate(chunks) if i >= first)
@@ -97,13 +92,9 @@ class TrainingText:
             self._add(write_shard(self._steps, number, own, len(self._weights), keep_raw=config.changes_text))
 
     def hold_out(self, most: int, share: float, *, drop_overlap: bool = True) -> Chunk:
-        """Take pairs out for validation, and drop others that share a side with them.
+        """Take pairs out for validation, and drop others that share a side with them; return them before processing.
 
-        Args:
-            most: pairs at most.
-            share: of all different pairs at most; but one at least if there are two.
-        Returns:
-            The pairs in the order of the text, as they were before any processing.
+        They are `most` pairs at most, and at most this share of all different pairs, but one at least if there are two.
         """
         first = ~(self._find_repeats() | self._out)
         n_first = int(first.sum())
@@ -116,16 +107,14 @@ class TrainingText:
             lowest = np.sort(np.concatenate([lowest, ranks]))[:n]
         picked = np.zeros(len(self._out), np.bool_)
         held_out: list[tuple[Hashes, Hashes]] = []
-        src: list[str] = []
-        tgt: list[str] = []
+        pairs: Chunk = [], []
         for shard, (here, hashes) in enumerate(self._hashes()):
             picked[here] = first[here] & (rank_pairs(hash_pairs(*hashes), self._seed, _HOLD_OUT) <= lowest[-1])
             held_out.append((hashes[0][picked[here]], hashes[1][picked[here]]))
             for piece in self._pieces(shard, picked, raw=True):
                 if piece.taken.any():
-                    text = piece.load()
-                    src += text.src
-                    tgt += text.tgt
+                    for side, records in zip(pairs, piece.load(), strict=False):
+                        side += records
         self._out |= picked
         if drop_overlap:
             scored = ScoredText(*map(np.concatenate, zip(*held_out, strict=True)))
@@ -133,7 +122,7 @@ class TrainingText:
             for here, hashes in self._hashes():
                 overlap[here] = scored.find_overlap(*hashes)
             self._drop("overlap", overlap)
-        return src, tgt
+        return pairs
 
     def drop_repeats(self) -> None:
         self._drop("repeated", self._find_repeats())
@@ -159,15 +148,14 @@ class TrainingText:
                 taken[here] &= rank_pairs(hash_pairs(*hashes), self._seed, _SAMPLE) < limit
             yield from self._pieces(shard, taken)
 
-    def pieces(self, shard: int) -> list[Piece]:
+    def pieces(self, shard: int) -> Iterator[Piece]:
         """The selected pairs of a shard."""
-        return list(self._pieces(shard, ~self._out))
+        return self._pieces(shard, ~self._out)
 
     def remove(self, shard: int) -> None:
         """Remove the text of a shard."""
-        for kind in ("text", "raw"):
-            for path in self._files(kind, shard):
-                path.unlink(missing_ok=True)
+        for path in (*self._files("text", shard), *self._files("raw", shard)):
+            path.unlink(missing_ok=True)
 
     def _files(self, kind: str, shard: int) -> tuple[Path, Path]:
         src, tgt = (self._steps.scratch / f"{numbered(kind, shard)}.{side}" for side in SIDES)
@@ -182,14 +170,12 @@ class TrainingText:
             copies[shares < self._case_copies] = TITLE
             copies[shares < self._case_copies / 2] = UPPER
         for chunk in self._shards[shard]:
-            kind, columns = ("raw", slice(2, 4)) if raw and len(chunk.sizes) > 2 else ("text", slice(2))
-            src_start, tgt_start = chunk.starts[columns]
-            src_size, tgt_size = chunk.sizes[columns]
+            first = 2 if raw and len(chunk.sizes) > 2 else 0
             yield Piece(
                 shard=shard,
-                files=self._files(kind, shard),
-                starts=(src_start, tgt_start),
-                sizes=(src_size, tgt_size),
+                files=self._files("raw" if first else "text", shard),
+                starts=chunk.starts[first : first + 2],
+                sizes=chunk.sizes[first : first + 2],
                 langs=self._langs,
                 origin=chunk.origin,
                 weight=self._weights[chunk.origin],
@@ -212,7 +198,7 @@ class TrainingText:
                 self.dropped[chunk.origin][reason] += int(mask[chunk.pairs].sum())
 
     def _hashes(self) -> Iterator[tuple[slice, tuple[Hashes, Hashes]]]:
-        """The hashes of both sides, shard by shard, with their place."""
+        """The hashes of both sides, shard by shard, with their place among all pairs."""
         return map(self._load_hashes, range(self.n_shards))
 
     def _load_hashes(self, shard: int) -> tuple[slice, tuple[Hashes, Hashes]]:

@@ -143,10 +143,7 @@ class PairSource:
         return [{**entry, "part": origin.name, **each.describe()} for entry, origin, each in self._inputs()]
 
     def read_train(self, counts: Sequence[ReadCounts]) -> Iterator[tuple[int, Chunk]]:
-        """Read the training pairs but those for validation, each chunk with the number of its origin.
-
-        `counts` has an entry for each origin.
-        """
+        """Read the training pairs but those for validation: chunks with the number of their origin; count by origin."""
         position = 0
         for number, (origin, own) in enumerate(zip(self.train, counts, strict=True)):
             taken = 0
@@ -168,15 +165,16 @@ class PairSource:
             position = 0
             for origin in self.train:
                 for chunk in origin.pairs.read(ReadCounts()):  # the counts belong to the training text
-                    for side, records in zip(scored, chunk, strict=True):
-                        side += records[self._nth(position)]
+                    nth = self._nth(position)
+                    scored[0].extend(chunk[0][nth])
+                    scored[1].extend(chunk[1][nth])
                     position += len(chunk[0])
             counts.pairs += len(scored[0])
             return scored if scored[0] else None
         for origin in getattr(self, split):
             for chunk in _checked(origin, counts):
-                for side, records in zip(scored, chunk, strict=True):
-                    side += records
+                scored[0].extend(chunk[0])
+                scored[1].extend(chunk[1])
         return scored if getattr(self, split) else None
 
     def _nth(self, position: int) -> slice:

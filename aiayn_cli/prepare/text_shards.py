@@ -67,14 +67,12 @@ def write_shard(
 ) -> dict[str, Any]:
     """Write a shard of chunks, each with its processed text, and mark it as done; `keep_raw` keeps the original too.
 
-    Returns:
-        "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and rule.
+    The marker has "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and rule.
     """
     kinds = ("text", "raw") if keep_raw else ("text",)
     paths = [steps.scratch / f"{numbered(kind, number)}.{side}" for kind in kinds for side in SIDES]
-    table: list[list[int]] = []
-    hashes: list[tuple[Hashes, Hashes]] = []
-    dropped: list[Counter[str]] = [Counter() for _ in range(n_origins)]
+    table, hashes = list[list[int]](), list[tuple[Hashes, Hashes]]()
+    dropped = [Counter[str]() for _ in range(n_origins)]
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
         for chunk, processed in chunks:
@@ -127,8 +125,8 @@ class Piece:
 
     shard: int
     files: tuple[Path, Path]  # source sides, target sides
-    starts: tuple[int, int]  # first byte in each file
-    sizes: tuple[int, int]  # bytes in each file
+    starts: tuple[int, ...]  # first byte in each file
+    sizes: tuple[int, ...]  # bytes in each file
     langs: tuple[str, str]
     origin: int
     weight: int  # how often each pair is in the training data
@@ -141,12 +139,13 @@ class Piece:
         kinds = self.copies[self.taken]
         counts = []
         for kind in (UPPER, TITLE):
-            originals = [(src[i], tgt[i]) for i in np.flatnonzero(kinds == kind)]
-            copies = [(make_copy(s, self.langs[0], kind), make_copy(t, self.langs[1], kind)) for s, t in originals]
-            changed = [copy for copy, original in zip(copies, originals, strict=True) if copy != original]
-            src += [copy[0] for copy in changed]
-            tgt += [copy[1] for copy in changed]
-            counts.append(len(changed))
+            before = len(src)
+            for i in np.flatnonzero(kinds == kind):
+                copy = make_copy(src[i], self.langs[0], kind), make_copy(tgt[i], self.langs[1], kind)
+                if copy != (src[i], tgt[i]):
+                    src.append(copy[0])
+                    tgt.append(copy[1])
+            counts.append(len(src) - before)
         return PairsWithCopies(src, tgt, *counts)
 
     def _read(self) -> Chunk:
@@ -216,11 +215,7 @@ def encode_chunk(vocabs: tuple[Vocab, Vocab], rules: LengthRules, text: PairsWit
 def encode_pieces(
     pieces: Iterable[Piece], folder: Path, rules: LengthRules, workers: int
 ) -> Iterator[tuple[Piece, EncodedChunk]]:
-    """Read and encode pieces in several processes, in their order, with the vocabularies in a folder.
-
-    Raises:
-        ResumableError: a process was killed.
-    """
+    """Read and encode pieces in several processes, in their order, with the vocabularies in a folder."""
     cached_words = max(CACHED_WORDS // workers, 50_000)  # memory of all processes together stays the same
     return map_in_order(_make_encoder, (folder, rules, cached_words), pieces, workers)
 

@@ -10,15 +10,18 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
 
-from aiayn_cli.config import VocabType
+from aiayn_cli import logs
+from aiayn_cli.config import DataConfig, VocabType
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID, UNK_ID
-from aiayn_cli.text.vocab import readable
+from aiayn_cli.text.vocab import Vocab, readable
 
+PAIRS_A_SUBWORD = 3  # with fewer, most sub-words are too rare to be learnt well
 COUNTED_WORDS = 1_000_000  # different words held at once; about 200 MB
 COUNTED_CHARACTERS = 16_000_000  # in these words; text without blanks has few but long ones
 LONGEST_WORD_BYTES = 4_192  # SentencePiece's own limit; anything longer is hardly a word
@@ -78,6 +81,26 @@ class WordCounter:
             rare *= 2
 
 
+def learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
+    """Learn the vocabulary of a side ("source", "target", or "" for both); return how many characters it lacks."""
+    counts = words.words()
+    logs.detail(f"learning sub-words from {len(counts):,} different words, without {words.forgotten:,} rare ones")
+    mixed, fallback = config.trees and side != "source", config.byte_fallback
+    model = train_vocab(counts, config.vocab_size, config.vocab_type, byte_fallback=fallback, mixed_scripts=mixed)
+    path.write_bytes(model)
+    left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=fallback)
+    size = Vocab.load(path).size
+    text = f"the {side} text" if side else "the text"
+    if left_out:
+        fate = "are written as bytes" if fallback else "become <unk> (see data.byte_fallback)"
+        logs.notice(f"{len(left_out):,} rare characters, {100 * share:.2g} % of {text}, have no sub-word: they {fate}")
+    if size < config.vocab_size:
+        logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
+    elif n_pairs < PAIRS_A_SUBWORD * size:
+        logs.notice(f"{size:,} sub-words are many for {n_pairs:,} pairs; fewer may do better (--vocab-size)")
+    return len(left_out)
+
+
 def train_vocab(
     counts: Mapping[str, int],
     size: int,
@@ -86,15 +109,11 @@ def train_vocab(
     byte_fallback: bool = False,
     mixed_scripts: bool = False,
 ) -> bytes:
-    """Learn a vocabulary, as a serialised SentencePiece model; the same counts give the same bytes.
+    """Learn a vocabulary from the occurrences of words, as a serialised SentencePiece model, the same in every run.
 
-    Args:
-        counts: occurrences by word.
-        size: of the vocabulary, special tokens included; smaller if the text has fewer sub-words.
-        byte_fallback: have a sub-word for each byte, so that no text is unknown.
-        mixed_scripts: allow letters next to signs, so that each bracket of a tree, such as `(NP`, becomes one sub-word.
-    Raises:
-        DataError: there are no words, or the vocabulary has no room for any.
+    Its size, special tokens included, is less than `size` if the text has fewer sub-words. With `byte_fallback`, each
+    byte has a sub-word, so that no text is unknown; with `mixed_scripts`, letters stand next to signs, so that each
+    bracket of a tree, such as `(NP`, becomes one. Raises DataError if the vocabulary has no room for any word.
     """
     words = {word: n for word, n in counts.items() if len(word.encode()) <= LONGEST_WORD_BYTES}
     if not words:

@@ -30,7 +30,7 @@ import numpy as np
 import sentencepiece
 
 from aiayn_cli import logs
-from aiayn_cli.prepare import pipeline
+from aiayn_cli.prepare import vocab_training
 from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
@@ -225,7 +225,7 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
     """Prepare two files, and watch time, memory and disk."""
     watch = Watch(time.perf_counter())
     names = {"text": "read, clean, write down", "selection": "hold out, drop repeats", "train": "encode"}
-    finish, learn = Steps.finish, pipeline.train_vocab
+    finish, learn = Steps.finish, vocab_training.train_vocab
 
     def note(name: str) -> None:
         watch.marks.append((name, time.perf_counter()))
@@ -242,7 +242,7 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
         note("learn the vocabulary")
         return model
 
-    Steps.finish, pipeline.train_vocab = finish_noted, learn_noted
+    Steps.finish, vocab_training.train_vocab = finish_noted, learn_noted
     done = threading.Event()
     watcher = threading.Thread(target=watch_peaks, args=(watch, folder, done))
     watcher.start()

@@ -19,7 +19,7 @@ from aiayn_cli import processes as parallel
 from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, DataError, UsageError
-from aiayn_cli.prepare import formats, partial_folder, pipeline, selection, sources
+from aiayn_cli.prepare import formats, partial_folder, pipeline, selection, sources, vocab_training
 from aiayn_cli.prepare.pipeline import PrepareResult, run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
@@ -271,7 +271,7 @@ def test_killed_at_the_end_too(
 def test_what_is_done_is_not_done_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"case_copies": 0.2}
     prepare(here, out=here / "undisturbed", settings=settings)
-    monkeypatch.setattr(pipeline, "train_vocab", interrupt)
+    monkeypatch.setattr(vocab_training, "train_vocab", interrupt)
     with pytest.raises(KeyboardInterrupt):
         prepare(here, settings=settings)
     monkeypatch.undo()
@@ -289,7 +289,7 @@ def interrupt(*arguments: object, **options: object) -> None:
 def test_after_other_settings_text_or_languages_it_starts_over(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pairs, langs, vocab_size in ((TRAIN, "en-de", 80), (TRAIN[:250], "en-de", 90), (TRAIN, "en-nl", 90)):
         with monkeypatch.context() as patch:
-            patch.setattr(pipeline, "train_vocab", interrupt)
+            patch.setattr(vocab_training, "train_vocab", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 prepare(here, pairs, langs=langs, settings={"vocab_size": vocab_size})
     prepare(here)
