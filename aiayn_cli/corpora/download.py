@@ -28,11 +28,7 @@ class Downloads:
         self._checked: dict[str, tuple[Path, str]] = {}  # by Archive.file: path and SHA-256
 
     def fetch(self, archives: Sequence[Archive]) -> None:
-        """Download the archives that are missing, and check all.
-
-        Raises:
-            DataError: one is not available or fails its check, or the disk lacks space for all.
-        """
+        """Download the archives that are missing, and check all; raises DataError."""
         if self._from_folder is not None and not self._from_folder.is_dir():
             raise DataError(f"{self._from_folder} is not a folder", "--from names a folder with archives")
         missing = [archive for archive in archives if not self._is_here(archive)]

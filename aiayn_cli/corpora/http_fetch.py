@@ -99,13 +99,10 @@ class Fingerprint:
 
 
 class PartFile:
-    """An unfinished download, FILE.part, and its origin, FILE.part.json; locked against other processes.
+    """An unfinished download, FILE.part, of which `bytes` have arrived; locked against other processes.
 
-    Attributes:
-        bytes: how many have arrived.
-        origin: "url", the server's "validator" (ETag or Last-Modified) and "bytes" of the whole file.
-    Raises:
-        DataError: another process is writing it.
+    Its `origin`, FILE.part.json, is the "url", the server's "validator" (ETag or Last-Modified) and the "bytes" of the
+    whole file. Raises DataError if another process is writing it.
     """
 
     def __init__(self, whole: Path) -> None:
@@ -165,9 +162,7 @@ class PartFile:
 def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
     """Fetch what is missing of a file, and check that the hashes of the whole agree with the archive's.
 
-    Raises:
-        TransferError: this URL does not give it; what has arrived is kept for the next attempt.
-        DataError: the disk is full, or would be.
+    Raises TransferError, after which what has arrived is kept for the next attempt, or DataError if the disk is full.
     """
     if part.bytes and part.bytes == (archive.exact_bytes or part.origin.get("bytes")):
         fingerprint = Fingerprint(archive, part.path)  # stopped between the last byte and the new name

@@ -56,14 +56,10 @@ def plan_updates(
     counts, and these are shuffled, so that an update holds pairs of similar length (paper, Section 5.1).
 
     Args:
-        store: the training pairs.
         batch_tokens: tokens in an update, counting each pair's longer side with its end token; an update may have more
             by less than one pair, and a pair that is longer by itself is an update of its own.
-        seed: determines the order.
         start: where to begin: the `after` of an earlier update with the same arguments.
-        pool_pairs: number of pairs sorted together; the order depends on it.
-    Raises:
-        DataError: there are no pairs.
+        pool_pairs: number of pairs sorted together; the order depends on it, and on the seed.
     """
     if len(store) == 0:
         raise DataError("there are no training pairs", "look at the drops that prepare printed")
@@ -85,8 +81,6 @@ def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of
     """Divide an update's pairs, sorted by length, into micro-batches of about equal size.
 
     Args:
-        store: of the pairs.
-        pairs: sorted by length.
         max_tokens: padded tokens of one side in a micro-batch. Up to 1/16 more is allowed, so that padding does not
             halve an update of max_tokens; a longer pair is a micro-batch of its own.
         multiple_of: the number of devices: each gets as many micro-batches, some of which are empty if pairs are few.
@@ -147,12 +141,9 @@ def _pool_updates(
 
 
 def _sorted_by_length(store: TokenStore, pairs: Indices) -> tuple[Indices, Indices]:
-    """Sort by the longer side, then by the difference of the sides, upwards and downwards in turn.
+    """Sort by the longer side, then by the difference of the sides, upwards and downwards in turn; add _lengths().
 
     Neighbours then differ little in either side, so that cutting the sequence anywhere leaves little padding in both.
-
-    Returns:
-        The pairs in order, and their _lengths().
     """
     src, tgt = store.lengths(pairs, "src"), store.lengths(pairs, "tgt")
     longer = np.maximum(src, tgt)

@@ -70,11 +70,14 @@ def collate(store: TokenStore, pairs: Indices, shape: Shape | None = None) -> Ba
     size = shape or shape_of(store, pairs)
     src, src_is_token = _rows(store, pairs, "src", size.pairs, size.src_length)
     tgt, tgt_is_token = _rows(store, pairs, "tgt", size.pairs, size.tgt_length)
+    tgt_in = np.empty_like(tgt)  # without the last place; an end token inside becomes padding
+    tgt_in[:, 0] = BOS_ID
+    tgt_in[:, 1:] = np.where(tgt[:, :-1] == EOS_ID, PAD_ID, tgt[:, :-1])
     src[len(pairs) :, 0], src_is_token[len(pairs) :, 0] = EOS_ID, True
     return Batch(
         src=torch.from_numpy(src),
         src_mask=None if shape is None and src_is_token.all() else torch.from_numpy(src_is_token),
-        tgt_in=torch.from_numpy(_shifted_right(tgt)),
+        tgt_in=torch.from_numpy(tgt_in),
         tgt_out=torch.from_numpy(tgt),
         tgt_tokens=int(np.count_nonzero(tgt_is_token)),
     )
@@ -113,11 +116,3 @@ def _with_ends(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, 
     tokens[is_text] = flat
     tokens[ends - 1] = EOS_ID
     return tokens, with_end
-
-
-def _shifted_right(tgt: Indices) -> Indices:
-    """What the decoder reads: BOS_ID, then the target without the last place; an end token inside becomes padding."""
-    tgt_in = np.empty_like(tgt)
-    tgt_in[:, 0] = BOS_ID
-    tgt_in[:, 1:] = np.where(tgt[:, :-1] == EOS_ID, PAD_ID, tgt[:, :-1])
-    return tgt_in

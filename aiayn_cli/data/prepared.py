@@ -12,6 +12,7 @@ from typing import Any, Literal
 from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.store import Side, TokenStore
 from aiayn_cli.errors import DataError, did_you_mean
+from aiayn_cli.files import hash_of
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, Codec
 from aiayn_cli.text.lines import read_file
 
@@ -44,11 +45,7 @@ class PreparedData:
 
     @classmethod
     def load(cls, folder: Path) -> "PreparedData":
-        """Open prepared data; token ids stay on disk until they are read.
-
-        Raises:
-            DataError: there is none, it has another format, or a file is missing, damaged or replaced.
-        """
+        """Open prepared data; token ids stay on disk until they are read. Raises DataError."""
         manifest, sha256 = read_manifest(folder)
         try:
             return cls._open(folder, manifest, sha256)
@@ -64,8 +61,7 @@ class PreparedData:
         for name, store in splits.items():
             expected = manifest["splits"][name]["pairs_kept"]
             if len(store) != expected:
-                problem = f"{folder} holds {len(store):,} {name} pairs, but {MANIFEST} says {expected:,}"
-                raise DataError(problem, _AGAIN)
+                raise DataError(f"{folder} holds {len(store):,} {name} pairs, but {MANIFEST} says {expected:,}", _AGAIN)
             store.check_ids(manifest["vocab"]["size"])
         return cls(
             folder=folder,
@@ -88,15 +84,11 @@ class PreparedData:
         return Codec.load(self.folder, self.text, self.src_lang, self.tgt_lang)
 
     def read_text(self, split: Literal["valid", "test"], side: Side) -> list[str]:
-        """The raw lines of one side.
-
-        Raises:
-            DataError: there is no such split, or its text has changed.
-        """
+        """The raw lines of one side; raises DataError if there are none, or they have changed."""
         if split not in self.manifest["splits"]:
             raise DataError(f"{self.folder} has no {split} data", f"run `aiayn prepare` with --{split}")
         path = self.folder / f"{split}.{self.src_lang if side == 'src' else self.tgt_lang}"
-        if hashlib.sha256(path.read_bytes()).hexdigest() != self.manifest["files"][path.name]["sha256"]:
+        if hash_of(path) != self.manifest["files"][path.name]["sha256"]:
             raise DataError(f"{path} is not as it was written: its SHA-256 has changed", _AGAIN)
         return read_file(path)
 
@@ -104,27 +96,19 @@ class PreparedData:
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Write manifest.json after every other file of the folder.
 
-    Args:
-        folder: holds all files but manifest.json.
-        content: "corpus", "src_lang", "tgt_lang", "vocab", "splits", "settings" and "inputs"; the format and each
-            file's size and SHA-256 are added here.
+    `content` has "corpus", "src_lang", "tgt_lang", "vocab", "splits", "settings" and "inputs"; the format and each
+    file's size and SHA-256 are added.
     """
     files = {}
     for path in sorted(folder.iterdir()):
         if not path.name.startswith(".") and path.name != MANIFEST:  # killed here, an earlier call has left one
-            with path.open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256}
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": hash_of(path)}
     manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, **content, "files": files}
     (folder / MANIFEST).write_bytes(json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
-    """Read manifest.json and give it with its own SHA-256.
-
-    Raises:
-        DataError: there is none, or not one that this version reads.
-    """
+    """Read manifest.json and give it with its own SHA-256; raises DataError."""
     path = folder / MANIFEST
     try:
         content = path.read_bytes()
@@ -148,11 +132,7 @@ def damaged_manifest(folder: Path, error: Exception) -> DataError:
 
 
 def find_prepared(name_or_path: str | Path) -> Path:
-    """Find prepared data: prepared/NAME in the working folder, or the folder itself.
-
-    Raises:
-        DataError: there is none of that name; the nearest one is named.
-    """
+    """Find prepared data: prepared/NAME in the working folder, or the folder itself; raises DataError."""
     for folder in (PREPARED_FOLDER / name_or_path, Path(name_or_path)):
         if (folder / MANIFEST).is_file():
             return folder
@@ -174,5 +154,5 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
         if (size := path.stat().st_size) != expected["bytes"]:
             raise DataError(f"{path} has {size:,} bytes, but {MANIFEST} says {expected['bytes']:,}", _AGAIN)
     for name in (VOCAB, TGT_VOCAB):
-        if name in files and hashlib.sha256((folder / name).read_bytes()).hexdigest() != files[name]["sha256"]:
+        if name in files and hash_of(folder / name) != files[name]["sha256"]:
             raise DataError(f"{folder / name} is not the vocabulary of this data", _AGAIN)

@@ -93,13 +93,7 @@ class TokenStore:
         return src, tgt
 
     def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, Int32s]:
-        """Read one side of several pairs.
-
-        Args:
-            indices: pairs in any order, repeats allowed: [n].
-        Returns:
-            The ids of the pairs one after the other, in the order of `indices`: [tokens]; their lengths: [n].
-        """
+        """Read one side of pairs in any order: their ids one after the other [tokens], and their lengths [n]."""
         numbers, starts, lengths = self._find(indices, side)
         used = np.unique(numbers)
         # Position of each token in its shard: its pair's start, and how far it is from the pair's first token.

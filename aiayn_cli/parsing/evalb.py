@@ -44,11 +44,7 @@ class BracketRules:
 
 
 def read_rules(records: Iterable[str], name: str) -> BracketRules:
-    """Read the lines of one of EVALB's parameter files; `name` is for messages.
-
-    Raises:
-        DataError: a line is not a parameter.
-    """
+    """Read the lines of one of EVALB's parameter files; raises DataError, with the file's name, for other lines."""
     values: dict[str, list[list[str]]] = {keyword: [] for keyword in (*_KEYWORDS, *_IGNORED)}
     for number, record in enumerate(records, start=1):
         if record.startswith("#") or not record.strip():
@@ -79,6 +75,9 @@ class _Bracket:
     label: str
     start: int  # words before it, deleted ones not counted
     end: int = -1
+
+    def crosses(self, other: "_Bracket") -> bool:
+        return self.start < other.start < self.end < other.end or other.start < self.start < other.end < self.end
 
 
 class _Quote(NamedTuple):
@@ -176,18 +175,14 @@ def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
         matched=_match(gold_brackets, test_brackets, rules),
         gold=len(gold_brackets),
         test=len(test_brackets),
-        crossing=sum(any(_cross(x, y) for x in gold_brackets) for y in test_brackets),
+        crossing=sum(any(x.crosses(y) for x in gold_brackets) for y in test_brackets),
         words=len(a.words),
         tags=sum(map(rules.same_label, a.tags, b.tags)),
     )
 
 
 def score_brackets(gold: Sequence[str], test: Sequence[str], rules: BracketRules) -> list[SentenceScore]:
-    """Compare trees line by line.
-
-    Raises:
-        DataError: the number of trees differs from that of the references, or is 0.
-    """
+    """Compare trees line by line; raises DataError if there are none, or not as many as references."""
     if len(gold) != len(test):
         problem = f"there are {len(test):,} trees, but {len(gold):,} references"
         raise DataError(problem, "score the trees of the same sentences")
@@ -291,7 +286,3 @@ def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], rules: BracketRul
                 free.remove(y)
                 break
     return len(test) - len(free)
-
-
-def _cross(x: _Bracket, y: _Bracket) -> bool:
-    return x.start < y.start < x.end < y.end or y.start < x.start < y.end < x.end

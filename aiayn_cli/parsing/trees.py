@@ -46,11 +46,7 @@ Tree = tuple[Event, ...]  # balanced; begins and ends with TOP's bracket, unless
 
 
 def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterator[Tree]:
-    """Read the trees of a treebank's file, each on one line or over several.
-
-    Raises:
-        DataError: brackets do not match, or hold what a tree cannot; with the file's name and the tree's first line.
-    """
+    """Read the trees of a treebank's file, each on one line or over several; a DataError names file and line."""
     tokens: list[str] = []
     depth = first = 0
     for number, record in enumerate(records, start=first_line):
@@ -67,10 +63,8 @@ def read_trees(records: Iterable[str], name: str, first_line: int = 1) -> Iterat
     if tokens:
         brackets = "1 bracket" if depth == 1 else f"{depth:,} brackets"
         until = f"its {len(tokens):,} tokens" if len(tokens) > _MOST_TOKENS else "the file"
-        raise DataError(
-            f"{name}:{first}: the tree {_show(tokens)} leaves {brackets} open at the end of {until}",
-            "close them where they are missing, or remove the tree",
-        )
+        problem = f"{name}:{first}: the tree {_show(tokens)} leaves {brackets} open at the end of {until}"
+        raise DataError(problem, "close them where they are missing, or remove the tree")
 
 
 def to_text(tree: Iterable[Event]) -> str:

@@ -39,11 +39,7 @@ class DriftAlarm:
         self._next = 0  # where in the file the next window begins
 
     def add(self, src: Sequence[str | None], tgt: Sequence[str | None]) -> None:
-        """Compare the next lines, equally many; None stands for one that cannot be read.
-
-        Raises:
-            DataError: the sides drifted apart; the line where that began is named.
-        """
+        """Compare the next lines, equally many; None stands for one that cannot be read. Raises DataError."""
         if self._warned:
             return
         self._src = np.concatenate([self._src, line_features(src)])
@@ -67,11 +63,9 @@ class DriftAlarm:
             return
         line = self._first + find_start(self._src, self._tgt, shift) + 1
         src_name, tgt_name = self._names
-        lines, where = "line" if abs(shift) == 1 else "lines", "later" if shift > 0 else "earlier"
-        problem = (
-            f"{src_name}:{line}: from about here on, the translation of each line is {abs(shift)} {lines} {where} in "
-            f"{tgt_name}, judging by lengths, numbers and questions"
-        )
+        distance = f"{abs(shift)} {'line' if abs(shift) == 1 else 'lines'} {'later' if shift > 0 else 'earlier'}"
+        problem = f"{src_name}:{line}: from about here on, the translation of each line is {distance} in {tgt_name}"
+        problem += ", judging by lengths, numbers and questions"
         if not self._only_warn:
             hint = "one side lost or gained lines there: repair it, or accept the files with "
             raise DataError(problem, hint + "--set data.drift_alarm=false")

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any, BinaryIO, Literal, Protocol
@@ -109,7 +109,7 @@ class LinePairs(TwoFiles):
                     both = zip(src_chunk, tgt_chunk, strict=True)
                     good = [(s, t) for s, t in both if s is not None and t is not None]
                     counts.bad_bytes += len(src_chunk) - len(good)
-                    yield _unzip(good)
+                    yield unzip(good)
                 else:
                     yield src_chunk, tgt_chunk  # type: ignore[misc]  # no None in them
             if self.drift != "ignore":
@@ -117,20 +117,12 @@ class LinePairs(TwoFiles):
             counts.mapped += src_reader.mapped + tgt_reader.mapped
 
 
-def _unzip(pairs: Iterable[Pair]) -> Chunk:
-    chunk: Chunk = [], []
-    for src, tgt in pairs:
-        chunk[0].append(src)
-        chunk[1].append(tgt)
-    return chunk
+def unzip(pairs: Sequence[Pair]) -> Chunk:
+    return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
 def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[tuple[list[str | None], list[str | None]]]:
-    """Read two files chunk by chunk.
-
-    Raises:
-        DataError: one has more records than the other; both numbers are named.
-    """
+    """Read two files chunk by chunk; raises DataError, with both numbers, if one has more records than the other."""
     src_records, tgt_records = iter(src), iter(tgt)
     while True:
         src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
@@ -167,7 +159,7 @@ class TalkPairs(LinePairs):
                     kept.append((src, tgt))
             counts.skipped += len(chunk[0]) - len(kept)
             counts.pairs -= len(chunk[0]) - len(kept)
-            yield _unzip(kept)
+            yield unzip(kept)
 
 
 @dataclass(frozen=True)
@@ -179,13 +171,11 @@ class SegmentPairs(TwoFiles):
         sides = _read_segments(self.src, counts), _read_segments(self.tgt, counts)
         for number, (src, tgt) in enumerate(zip_longest(*sides, fillvalue=("none", "")), start=1):
             if src[0] != tgt[0]:
-                raise DataError(
-                    f"segment {number} has id {src[0]} in {self.src.name}, but {tgt[0]} in {self.tgt.name}",
-                    "the two files must hold the same segments in the same order",
-                )
+                problem = f"segment {number} has id {src[0]} in {self.src.name}, but {tgt[0]} in {self.tgt.name}"
+                raise DataError(problem, "the two files must hold the same segments in the same order")
             pairs.append((src[1], tgt[1]))
         counts.pairs += len(pairs)
-        yield _unzip(pairs)
+        yield unzip(pairs)
 
 
 def _read_segments(side: Input, counts: ReadCounts) -> Iterator[tuple[str, str]]:
@@ -251,8 +241,8 @@ class TsvPairs(OneFile):
 def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
     """The last chunk has fewer than CHUNK_PAIRS, or none."""
     while len(chunk := list(islice(pairs, CHUNK_PAIRS))) == CHUNK_PAIRS:
-        yield _unzip(chunk)
-    yield _unzip(chunk)
+        yield unzip(chunk)
+    yield unzip(chunk)
 
 
 @dataclass(frozen=True)

@@ -73,10 +73,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to write into, next to `path`, and rename it to `path` at the end.
 
     Interrupted at any moment, by kill -9 or a full disk, this leaves no `path`, but a folder PATH.partial that the next
-    call gets again; `Steps` finds out which steps are done. An error in the data clears it away.
-
-    Raises:
-        DataError: `path` is not empty, another process is writing it, it cannot be made, or the disk is full.
+    call gets again; `Steps` finds out which steps are done. A DataError clears it away.
     """
     place = Path(os.path.realpath(path))  # a link stays, and its target is made
     _refuse_taken(path, place)

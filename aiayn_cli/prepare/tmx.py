@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.formats import CHUNK_PAIRS, Chunk, OneFile, Pair, ReadCounts
+from aiayn_cli.prepare.formats import CHUNK_PAIRS, Chunk, OneFile, Pair, ReadCounts, unzip
 from aiayn_cli.text.lines import map_line_breaks, read_pieces
 
 _READ_BYTES = 1 << 16
@@ -31,34 +31,20 @@ class TmxPairs(OneFile):
     tgt_lang: str
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        units = _UnitParser(self.src_lang, self.tgt_lang)
-        src: list[str] = []
-        tgt: list[str] = []
+        units = _UnitParser(self.file.name, self.src_lang, self.tgt_lang)
+        pairs: list[Pair] = []
         with self.file.open() as file:
             pieces = read_pieces(file, self.file.name, lambda: f"line {units.line:,}", _READ_BYTES)
             for piece in chain(pieces, [b""]):
-                for source, target in self._parse(units, piece):
-                    src.append(source)
-                    tgt.append(target)
-                if len(src) >= CHUNK_PAIRS or (src and not piece):
-                    counts.pairs += len(src)
-                    yield src, tgt
-                    src, tgt = [], []
+                pairs += units.parse(piece)
+                if len(pairs) >= CHUNK_PAIRS or (pairs and not piece):
+                    counts.pairs += len(pairs)
+                    yield unzip(pairs)
+                    pairs = []
         counts.skipped += units.skipped
         counts.mapped += units.mapped
         if not units.found_unit:
             raise DataError(f"{self.file.name} has no translation unit", "is it a TMX file?")
-
-    def _parse(self, units: "_UnitParser", piece: bytes) -> list[Pair]:
-        try:
-            return units.parse(piece)
-        except (expat.ExpatError, _RefusedError) as error:
-            why = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
-            hint = "repair the file, or convert it to TSV; nothing of it is skipped silently"
-            raise DataError(f"{self.file.name}:{units.line}: {why} (column {units.column})", hint) from error
-        except (LookupError, ValueError) as error:  # expat asks Python about encodings that it does not know
-            problem = f"{self.file.name}: the encoding that it names cannot be read ({error})"
-            raise DataError(problem, "convert it to UTF-8, and name that in its first line") from error
 
 
 class _RefusedError(Exception):
@@ -68,10 +54,11 @@ class _RefusedError(Exception):
 class _UnitParser:
     """Collects the texts of <tu><tuv xml:lang="..."><seg>...</seg></tuv></tu>."""
 
-    def __init__(self, src_lang: str, tgt_lang: str) -> None:
+    def __init__(self, name: str, src_lang: str, tgt_lang: str) -> None:
         self.skipped = 0  # units without both languages
         self.mapped = 0  # line breaks that became a blank
         self.found_unit = False
+        self._name = name
         self._langs = _plain_lang(src_lang), _plain_lang(tgt_lang)
         self._pairs: list[Pair] = []
         self._unit: list[tuple[str, str]] = []  # language and text of each variant so far
@@ -89,18 +76,23 @@ class _UnitParser:
         self._parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
 
     def parse(self, piece: bytes) -> list[Pair]:
-        """Read the next piece, empty at the end; give the pairs that it completes."""
+        """Read the next piece, empty at the end; give the pairs that it completes. Raises DataError."""
         self._pairs = []
-        self._parser.Parse(piece, not piece)
+        try:
+            self._parser.Parse(piece, not piece)
+        except (expat.ExpatError, _RefusedError) as error:
+            why = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
+            hint = "repair the file, or convert it to TSV; nothing of it is skipped silently"
+            column = self._parser.CurrentColumnNumber + 1
+            raise DataError(f"{self._name}:{self.line}: {why} (column {column})", hint) from error
+        except (LookupError, ValueError) as error:  # expat asks Python about encodings that it does not know
+            problem = f"{self._name}: the encoding that it names cannot be read ({error})"
+            raise DataError(problem, "convert it to UTF-8, and name that in its first line") from error
         return self._pairs
 
     @property
     def line(self) -> int:
         return self._parser.CurrentLineNumber
-
-    @property
-    def column(self) -> int:
-        return self._parser.CurrentColumnNumber + 1
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if self._text is not None:
