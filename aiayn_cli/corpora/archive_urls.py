@@ -102,12 +102,16 @@ _MULTI30K_FILES: dict[tuple[str, str], tuple[int | None, str]] = {
 _ABOUT_A_SMALL_FILE = 23_000  # bytes; those of the same splits that were measured have 21,077 to 24,681
 
 
-def _multi30k(file: str, size: int | None, sha256: str) -> Archive:
-    urls, is_unknown = (f"{_MULTI30K}/{file}",), size is None
-    return Archive(f"multi30k-{file}", urls, size or _ABOUT_A_SMALL_FILE, is_unknown, sha256)
-
-
-MULTI30K = {key: _multi30k(f"{key[0]}.{key[1]}.gz", *known) for key, known in _MULTI30K_FILES.items()}
+MULTI30K = {  # by split and language
+    (split, lang): Archive(
+        f"multi30k-{split}.{lang}.gz",
+        (f"{_MULTI30K}/{split}.{lang}.gz",),
+        bytes=size or _ABOUT_A_SMALL_FILE,
+        approximate=size is None,
+        sha256=sha256,
+    )
+    for (split, lang), (size, sha256) in _MULTI30K_FILES.items()
+}
 
 
 def opus_archive(corpus: str, version: str, pair: tuple[str, str]) -> Archive:

@@ -164,7 +164,7 @@ class CorpusList:
 
 
 def _count(amount: Amount) -> str:
-    return "-" if amount.number is None else f"{'~' if amount.approximate else ''}{amount.number:,}"
+    return "-" if amount.number is None else f"{'~' * amount.approximate}{amount.number:,}"
 
 
 def _size(amount: Amount) -> str:
@@ -172,4 +172,4 @@ def _size(amount: Amount) -> str:
         return "-" if amount.number is None else "none"
     megabytes = amount.number / 1e6
     text = f"{megabytes / 1e3:.2f} GB" if megabytes >= 1e3 else f"{megabytes:.1f} MB"
-    return f"{'~' if amount.approximate else ''}{text}"
+    return f"{'~' * amount.approximate}{text}"

@@ -159,16 +159,14 @@ class _Shard:
 
 def _map(path: Path) -> npt.NDArray[Any]:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing", _AGAIN) from error
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(path, str(error)) from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise _damaged(path, f"{array.ndim} dimensions of {array.dtype}, not one of whole numbers")
-    # Plain ndarrays over the same memory: slices of a memmap object are several times slower.
-    plain: npt.NDArray[Any] = array.view(np.ndarray)
-    return plain
+    return array.view(np.ndarray)  # slices of a memmap object are several times slower
 
 
 def _damaged(path: Path, why: str) -> DataError:

@@ -39,9 +39,6 @@ class BracketRules:
     def same_label(self, first: str, second: str) -> bool:
         return first == second or frozenset((first, second)) in self.equal_labels
 
-    def same_word(self, first: str, second: str) -> bool:
-        return first == second or frozenset((first, second)) in self.equal_words
-
 
 def read_rules(records: Iterable[str], name: str) -> BracketRules:
     """Read the lines of one of EVALB's parameter files; raises DataError, with the file's name, for other lines."""
@@ -165,8 +162,8 @@ def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
         return SentenceScore(_SKIP, a.length, **lost)
     if len(a.words) != len(b.words):
         _fix_quotes(a, b, rules)
-    same_words = len(a.words) == len(b.words) and all(map(rules.same_word, a.words, b.words))
-    if a.faulty or b.faulty or not same_words:
+    different = {frozenset(words) for words in zip(a.words, b.words, strict=False) if words[0] != words[1]}
+    if a.faulty or b.faulty or len(a.words) != len(b.words) or not different <= rules.equal_words:
         return SentenceScore(_ERROR, a.length, **lost)
     gold_brackets, test_brackets = _counted(a.brackets, rules), _counted(b.brackets, rules)
     return SentenceScore(

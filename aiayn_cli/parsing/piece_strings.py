@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
 
 NEVER = 1 << 30  # the cost in tokens of what the vocabulary cannot write
 BRACKETS = frozenset(b"()")
@@ -37,36 +36,27 @@ class Pieces:
         return [(token, text[1:]) for text, tokens in self.tokens.items() if text[:1] == b"(" for token in tokens]
 
 
-class Step(NamedTuple):
-    """A sub-word that can continue a text."""
-
-    cost: int  # least number of tokens from here to the end of the text, this one included
-    token: int
-
-
 class Spelling:
     """The ways to write a known text, without the blank before it, by sub-words that begin or continue a symbol.
 
-    Attributes:
-        start: fewest tokens for the text and the blank before it.
-        first: the tokens that can begin it.
-        left: by place in the text: the fewest tokens for the rest.
-        steps: by place: the tokens that can continue there.
+    By place in the text, `left` is the fewest tokens for the rest, and `steps` the tokens that can continue there, each
+    after the fewest tokens for the rest if it does. `first` are likewise the tokens that can begin the text with the
+    blank before it, and `start` is the fewest tokens for both.
     """
 
     def __init__(self, text: bytes, starting: Pieces, inner: Pieces) -> None:
         self.text = text
         self.left = [*[NEVER] * len(text), 0]
-        self.steps: list[list[Step]] = [[] for _ in range(len(text) + 1)]
+        self.steps: list[list[tuple[int, int]]] = [[] for _ in range(len(text) + 1)]
         for place in reversed(range(len(text))):
             self.steps[place] = list(self._steps(place, inner))
-            self.left[place] = min((step.cost for step in self.steps[place]), default=NEVER)
+            self.left[place] = min((cost for cost, _ in self.steps[place]), default=NEVER)
         self.first = list(self._steps(0, starting))
         bare = 1 + self.left[0] if b"" in starting.tokens else NEVER  # the blank, and then the text
-        self.start = min([bare, *(step.cost for step in self.first)])
+        self.start = min([bare, *(cost for cost, _ in self.first)])
 
-    def _steps(self, place: int, index: Pieces) -> Iterable[Step]:
+    def _steps(self, place: int, index: Pieces) -> Iterable[tuple[int, int]]:
         for end in range(place + 1, min(place + index.longest, len(self.text)) + 1):
             if self.left[end] < NEVER:
                 for token in index.tokens.get(self.text[place:end], ()):
-                    yield Step(1 + self.left[end], token)
+                    yield 1 + self.left[end], token

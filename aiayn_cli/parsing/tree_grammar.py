@@ -87,10 +87,8 @@ _RowKey = tuple[Kind, bool, TagKind | None, int, Kind | TagKind | None]
 class TreeGrammar:
     """The automaton for one vocabulary and form of trees. Threads may share it.
 
-    Args:
-        sub_words: what each sub-word of the target side writes, as in Vocab.written(); none contains a blank inside.
-        text: whether tags and words are written.
-        sign_tags: whether a sub-word for `,` can only stem from a tag.
+    `sub_words` are what each sub-word of the target side writes, as in Vocab.written(), without a blank inside;
+    `sign_tags` says that a sub-word for `,` can only stem from a tag.
     """
 
     def __init__(self, sub_words: Sequence[bytes], text: TextConfig, *, sign_tags: bool = False) -> None:
@@ -101,7 +99,10 @@ class TreeGrammar:
         self._inner = Pieces((i, p[1]) for i, p in enumerate(self._pieces) if p and not p[0])
         self._spelling = lru_cache(_CACHED)(lambda text: Spelling(text, self._starting, self._inner))
         self._closing = lru_cache(_CACHED)(lambda label: self._spelling(b")" + _category(label)))
-        self._longer_labels = lru_cache(_CACHED_LABELS)(self._cost_of_longer_labels)
+        # By label: the cost of each sub-word that can continue it, which is itself and the closing bracket.
+        self._longer_labels = lru_cache(_CACHED_LABELS)(
+            lambda label: self._vector((token, 1 + self._closing(label + text).start) for token, text in self._labels)
+        )
         self._blanks = self._starting.tokens.get(b"", [])
         starting_texts, inner_texts = _by_tag(self._starting.texts()), _by_tag(self._inner.texts())
         self._inner_tags = {kind for kind, tokens in inner_texts.items() if tokens}
@@ -174,8 +175,7 @@ class TreeGrammar:
     def choices(self, state: State, left: int) -> tuple[int, list[int]]:
         """What can come next in an output that has room for `left` more tokens, EOS included.
 
-        Returns:
-            The row of `table` with the forbidden tokens, and exceptions to it. FREE if no tree fits into what is left.
+        It is the row of `table` with the forbidden tokens, and exceptions to it; FREE if no tree fits into `left`.
         """
         if state.need > left:
             return FREE, []
@@ -316,10 +316,6 @@ class TreeGrammar:
         for token, label in labels:
             if (cost := self._closing(label).start if label else self._label_cost) < NEVER:
                 yield token, 1 + cost
-
-    def _cost_of_longer_labels(self, label: bytes) -> _Costs:
-        """The cost of each sub-word that can continue a label: itself and the closing bracket."""
-        return self._vector((token, 1 + self._closing(label + text).start) for token, text in self._labels)
 
     def _vector(self, costs: Iterable[tuple[int, int]]) -> _Costs:
         vector = np.full(self.size, NEVER, np.int64)

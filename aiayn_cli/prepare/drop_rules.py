@@ -25,8 +25,9 @@ Validation and test pairs pass through none of these rules: prepare never choose
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -148,12 +149,9 @@ class ScoredText(NamedTuple):
     tgt: Hashes
 
     @classmethod
-    def of(cls, splits: Iterable[Chunk]) -> "ScoredText":
-        sides: Chunk = [], []
-        for split in splits:
-            for side, records in zip(sides, split, strict=True):
-                side += [record for record in records if not is_blank(record)]
-        return cls(hash_records(sides[0]), hash_records(sides[1]))
+    def of(cls, splits: Collection[Chunk]) -> "ScoredText":
+        sides = map(chain.from_iterable, zip(*splits, strict=True)) if splits else ((), ())
+        return cls(*(hash_records([record for record in side if not is_blank(record)]) for side in sides))
 
     def find_overlap(self, src: Hashes, tgt: Hashes) -> Mask:
         """Mark each pair of which a side is scored, given the hashes of its sides: [pairs]."""

@@ -15,7 +15,6 @@ from aiayn_cli.files import flush_to_disk, open_locked, write_whole
 
 _LOCK = ".lock"  # its lock goes with the process that holds it, even after kill -9
 _STEPS = ".steps"  # markers of finished steps, and their intermediate files
-_PLAN = "plan.json"
 
 
 class Steps:
@@ -28,15 +27,12 @@ class Steps:
     def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
         self.folder = folder
         self.scratch = folder / _STEPS
-        wanted = _to_json(plan)
-        try:
-            self.resumed = (self.scratch / _PLAN).read_bytes() == wanted
-        except OSError:
-            self.resumed = False
+        path, wanted = self.scratch / "plan.json", _to_json(plan)
+        self.resumed = path.is_file() and path.read_bytes() == wanted
         if not self.resumed:
             _clear(folder)
             self.scratch.mkdir()
-            write_whole(self.scratch / _PLAN, wanted)
+            write_whole(path, wanted)
 
     def marker(self, name: str) -> Path:
         return self.scratch / f"{name}.json"
@@ -49,8 +45,7 @@ class Steps:
             return None
         if hashlib.sha256(content).hexdigest().encode() != sha256:
             raise damaged(self.marker(name), "its content has changed")
-        result: dict[str, Any] = json.loads(content)
-        return result
+        return dict(json.loads(content))
 
     def finish(self, name: str, result: Mapping[str, Any], files: Iterable[Path] = ()) -> dict[str, Any]:
         """Mark a step as done, after flushing the files that it wrote; return its result as JSON holds it."""
@@ -59,8 +54,7 @@ class Steps:
             flush_to_disk(path)
         content = _to_json(result)
         write_whole(self.marker(name), hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-        as_json: dict[str, Any] = json.loads(content)
-        return as_json
+        return dict(json.loads(content))
 
 
 def damaged(path: Path, why: str) -> DataError:
@@ -143,9 +137,7 @@ def _make_and_lock(partial: Path, path: Path) -> BinaryIO:
 def _clear(folder: Path) -> None:
     """Remove everything but the lock."""
     for entry in folder.iterdir():
-        if entry.name == _LOCK:
-            continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
-        else:
+        elif entry.name != _LOCK:
             entry.unlink()

@@ -156,8 +156,7 @@ def _check_same(plan: PreparePlan) -> PrepareResult:
 
 def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     """Write all files but manifest.json into a folder, perhaps that of an interrupted call; return its content."""
-    source, config = plan.source, plan.config
-    langs = plan.src_lang, plan.tgt_lang
+    source, config, langs = plan.source, plan.config, (plan.src_lang, plan.tgt_lang)
     depends_on = {"langs": langs, "text": source.identity(), "settings": plan.settings()}
     steps = Steps(folder, {"aiayn_version": __version__, "intermediate_files": 2, **depends_on})
     inputs = source.describe()
@@ -174,8 +173,7 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     counts["train"] = ReadCounts(*map(sum, zip(*map(astuple, by_origin), strict=True)))
     held_out = _select(steps, plan, text, scored)
     refuse_empty(len(text), counts["train"], text.dropped, held_out, trees=config.trees)
-    vocab = steps.result("vocab")
-    if vocab is None:
+    if (vocab := steps.result("vocab")) is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
     train, kept = _encode_train(steps, plan, text)
     refuse_empty(train["pairs_kept"], counts["train"], text.dropped, held_out, trees=config.trees)
@@ -238,7 +236,7 @@ def _collect(steps: Steps, plan: PreparePlan, text: TrainingText, scored: Mappin
                     yield origin, chunk
 
             text.collect(chunks(), rules, plan.config.text, plan.workers)
-        done = steps.finish("text", {"shards": text.n_shards, "counts": [asdict(each) for each in counts]})
+        done = steps.finish("text", {"shards": text.n_shards, "counts": list(map(asdict, counts))})
     if text.n_shards < done["shards"]:
         raise damaged(steps.marker(numbered("text", text.n_shards)), "it is missing")
     counts = [ReadCounts(**each) for each in done["counts"]]

@@ -113,8 +113,9 @@ class TrainingText:
             held_out.append((hashes[0][picked[here]], hashes[1][picked[here]]))
             for piece in self._pieces(shard, picked, raw=True):
                 if piece.taken.any():
-                    for side, records in zip(pairs, piece.load(), strict=False):
-                        side += records
+                    text = piece.load()
+                    pairs[0].extend(text.src)
+                    pairs[1].extend(text.tgt)
         self._out |= picked
         if drop_overlap:
             scored = ScoredText(*map(np.concatenate, zip(*held_out, strict=True)))
