@@ -1,8 +1,6 @@
 """The device is chosen once and explained in one line; what a CPU can do is tested with made capabilities."""
 
-import ctypes
 import os
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -202,15 +200,6 @@ def test_products_in_float32_keep_their_precision(rows: int, inner: int, columns
     exact = a.double() @ b.double()
     for found in (a @ b, torch.baddbmm(torch.zeros(1, 1, 1), a[None], b[None])[0], torch.nn.functional.linear(a, b.T)):
         assert float((found - exact).abs().max()) < 1e-5 * inner**0.5  # bf16 would miss by a thousand times as much
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
-def test_a_library_without_these_settings_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_: str) -> None:
-        raise OSError("libc.so.6: cannot open shared object file")
-
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert "malloc" not in choose_device("cpu").explanation
 
 
 def test_the_rate_of_products_is_measured_and_counts_two_operations_for_each_weight(

@@ -16,10 +16,7 @@ import pytest
 from aiayn_cli import processes
 from aiayn_cli.errors import AiaynError, DataError, ResumableError, UsageError
 from aiayn_cli.processes import (
-    MOST_WORKERS,
     Processes,
-    available_cores,
-    default_workers,
     gather,
     map_in_order,
     read_ahead,
@@ -92,11 +89,6 @@ def _is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
-
-
-def test_at_least_one_core_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 1 <= available_cores() <= (os.cpu_count() or 1)
-    assert default_workers() == min(available_cores(), MOST_WORKERS)
 
 
 def make_sleeper() -> Callable[[float], None]:

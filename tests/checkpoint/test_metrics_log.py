@@ -78,12 +78,6 @@ def test_of_an_update_that_was_validated_twice_the_last_validation_stands(tmp_pa
     assert [(r["step"], r["bleu"]) for r in records if r["event"] == "validation"] == [(4, 10.0), (8, 20.0)]
 
 
-def test_a_line_that_is_no_record_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('17\n{"step": 1}\n[]\n{"event": "train", "step": 2}\n', encoding="utf-8")
-    assert [record["step"] for record in read_metrics(path)] == [2]
-
-
 TRAIN = {"loss": 2.0, "perplexity": 7.389, "learning_rate": 7e-4, "tokens_per_second": 12345.6, "mfu": 0.413}
 
 

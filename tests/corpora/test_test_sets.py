@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Answer, Loopback, serve
+from loopback import Loopback, serve
 from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset, WMTAdditionDataset
 from sacrebleu.dataset.iwslt_xml import IWSLTXMLDataset
@@ -161,13 +161,6 @@ def test_only_the_archives_of_the_languages_are_fetched_and_once(server: Loopbac
     for _ in range(2):
         load_test_set("mine/talks", "en-de", Downloads(tmp_path, network=FAST))
     assert [path for path, _ in server.asked] == ["/mine/talks/en-de.tgz"]
-
-
-def test_a_download_that_broke_off_goes_on(server: Loopback, tmp_path: Path) -> None:
-    content = SETS["mine/sgml"][1]["test.tgz"]
-    server.put("/mine/sgml/test.tgz", Answer(content, cut_after=100, etag='"1"'), Answer(content, etag='"1"'))
-    load_test_set("mine/sgml", "en-de", Downloads(tmp_path, network=FAST))
-    assert server.ranges("/mine/sgml/test.tgz") == [None, "bytes=100-"]
 
 
 def test_an_archive_that_is_another_is_refused(server: Loopback, tmp_path: Path) -> None:

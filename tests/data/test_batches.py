@@ -165,16 +165,6 @@ def test_an_empty_store_is_refused_and_says_where_to_look(store_of: Callable[[Le
     assert "drops" in error.value.hint
 
 
-def test_planning_reads_lengths_and_no_tokens(store_of: Callable[[Lengths], TokenStore]) -> None:
-    store = store_of([(240, 250)] * 12_000)  # 12 MB of tokens
-    tracemalloc.start()
-    for _ in zip(range(20), plan_updates(store, 4_096, 1, Position()), strict=False):
-        pass
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2_000_000
-
-
 def test_memory_of_planning_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     def peak(n: int) -> int:
         folder = tmp_path / str(n)
@@ -198,21 +188,6 @@ def test_memory_of_planning_does_not_grow_with_the_corpus(tmp_path: Path) -> Non
 
     fewer, more = 200_000, 2_000_000
     assert peak(more) - peak(fewer) < 2 * (more - fewer)  # bytes; lengths in memory would take 8 for a pair
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 257, 3_000])
-@pytest.mark.parametrize("key", [0, 1, 2**64 - 1])
-def test_shuffling_loses_nothing(size: int, key: int) -> None:
-    places = batches._shuffled(np.arange(size, dtype=np.uint64), size, key)
-    assert sorted(places.tolist()) == list(range(size))
-
-
-@given(size=st.integers(1, 3_000), key=st.integers(0, 2**64 - 1))
-def test_any_part_of_a_permutation_is_the_same_by_itself(size: int, key: int) -> None:
-    whole = batches._shuffled(np.arange(size, dtype=np.uint64), size, key)
-    assert len(set(whole.tolist())) == size
-    part = np.arange(size // 3, size, dtype=np.uint64)
-    assert batches._shuffled(part, size, key).tolist() == whole[size // 3 :].tolist()
 
 
 def test_shuffling_leaves_no_pattern() -> None:

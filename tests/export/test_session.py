@@ -2,24 +2,20 @@ import errno
 import io
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from translation_models import translate_options
+from translation_models import make_checkpoint, translate_options
 
 from aiayn_cli.app import main
-from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from aiayn_cli.config import DecodingConfig, ModelConfig
+from aiayn_cli.checkpoint.checkpoint import load_checkpoint
+from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.export import ctranslate2_format
 from aiayn_cli.export import session as stage
 from aiayn_cli.export.session import run_export
-from aiayn_cli.model.build import build_model
-from aiayn_cli.prepare.vocab_training import train_vocab
-from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.session import run_translate
 
@@ -28,30 +24,12 @@ pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a proces
 LINES = ["der hund läuft", "", "die katze springt und läuft", "eine maus sieht die katze. " * 60, "hund"]
 
 
-def make_checkpoint(path: Path, seed: int = 1, **settings: object) -> Path:
-    vocab_file = path.parent / f"{path.name}.vocab"
-    words = Counter(["der", "die", "eine", "hund", "katze", "maus", "läuft", "springt", "sieht", "und"])
-    vocab_file.write_bytes(train_vocab(words + Counter("abcdefghijklmnopqrstuvwxyz."), 60))
-    vocab = Vocab.load(vocab_file)
-    shape = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 16, "d_ff": 24, "n_heads": 2, "d_k": 8, "d_v": 8}
-    config = ModelConfig(**{**shape, **settings})  # type: ignore[arg-type]
-    torch.manual_seed(seed)
-    model = build_model(config, vocab.size)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() > 1 and "embedding" not in name:
-                weight.mul_(3)  # fresh weights hardly look at the source
-    checkpoint = Checkpoint(
-        path=path, step=7, model=config, decoding=DecodingConfig(beam_size=3, max_extra=5), vocab_size=vocab.size,
-        vocab_sha256=vocab.sha256, data_sha256="d", src_lang="de", tgt_lang="en", run_id="r",
-    )  # fmt: skip
-    save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
-    return path
+SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8)
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = make_checkpoint(tmp_path_factory.mktemp("models") / "one")
+    path = make_checkpoint(tmp_path_factory.mktemp("models") / "one", 1, shape=SHAPE)
     run_export(path)
     return path
 
@@ -74,13 +52,13 @@ def translate(tmp_path: Path) -> Callable[..., list[str]]:
 def test_export_says_how_well_the_engines_agree_and_keeps_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = make_checkpoint(tmp_path / "one")
+    path = make_checkpoint(tmp_path / "one", 1, shape=SHAPE)
     check = tmp_path / "check"
     check.write_text("der hund\n\ndie katze sieht\n")
     assert main(["export", str(path), "--check", str(check)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{path / 'ctranslate2'}: 2 of 2 check sentences are translated alike; log p of a token diff")
-    assert f"model: {path}, step 7" in err
+    assert f"model: {path}, step 1,201" in err
     assert json.loads((path / "ctranslate2" / "exported.json").read_bytes())["same_translations"] == 2
     assert main(["export", str(path), "--json", "--int8", "--out", str(tmp_path / "elsewhere")]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -130,7 +108,7 @@ def test_n_best_and_scores_come_from_the_other_engine_too(
 
 
 def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_checkpoint(tmp_path / "one")
+    path = make_checkpoint(tmp_path / "one", 1, shape=SHAPE)
     honest = ctranslate2_format._attention
 
     def careless(spec: object, attention: object, norm: object) -> None:
@@ -208,7 +186,7 @@ def test_a_full_disk_is_said_and_the_export_before_stays(copied: Path, monkeypat
 def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
     exported: Path, tmp_path: Path, translate: Callable[..., list[str]]
 ) -> None:
-    path = make_checkpoint(tmp_path / "other", seed=2)
+    path = make_checkpoint(tmp_path / "other", 2, shape=SHAPE)
     with pytest.raises(CheckpointError, match="has not been exported for CTranslate2") as error:
         translate(path, engine="ctranslate2", int8=True)
     assert error.value.hint == f"`aiayn export {path} --int8` does that"
@@ -238,7 +216,7 @@ def test_what_the_other_engine_cannot_do_is_wrong_usage(
 
 
 def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate: Callable[..., list[str]]) -> None:
-    path = make_checkpoint(tmp_path / "one", kind="recurrent")
+    path = make_checkpoint(tmp_path / "one", 1, shape=replace(SHAPE, kind="recurrent"))
     with pytest.raises(AiaynError, match="no recurrent models"):
         run_export(path)
     with pytest.raises(AiaynError, match="no recurrent models") as error:
@@ -254,7 +232,7 @@ def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> 
 
 
 def test_the_check_set_keeps_to_learned_positions_and_to_its_size(tmp_path: Path) -> None:
-    path = make_checkpoint(tmp_path / "one", positions="learned", max_positions=16)
+    path = make_checkpoint(tmp_path / "one", 1, shape=replace(SHAPE, positions="learned", max_positions=16))
     (tmp_path / "text").write_text("hund\n" * 500)
     assert run_export(path).check_sentences == 100
     assert run_export(path, check=str(tmp_path / "text")).check_sentences == 100

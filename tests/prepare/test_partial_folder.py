@@ -3,9 +3,6 @@
 import errno
 import fcntl
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -84,35 +81,6 @@ def test_a_full_disk_is_said_plainly_and_loses_nothing(tmp_path: Path, code: int
         assert Steps(folder, PLAN).result("first") == {"n": 1}
 
 
-def test_work_after_another_plan_starts_over(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        fill_half(tmp_path / "out", KeyboardInterrupt())
-    with new_folder(tmp_path / "out") as folder:
-        steps = Steps(folder, PLAN | {"seed": 4})
-        assert not steps.resumed
-        assert steps.result("first") is None
-        assert not (folder / "a").exists()
-
-
-def test_a_step_gives_what_the_next_call_will_read(tmp_path: Path) -> None:
-    assert Steps(tmp_path, PLAN).finish("only", {"tuple": (1, 2)}) == {"tuple": [1, 2]}
-    assert Steps(tmp_path, PLAN).result("only") == {"tuple": [1, 2]}
-
-
-@pytest.mark.parametrize("content", [b"", b'{"n": "1"}', b"\xff\n{}"])
-def test_a_damaged_marker_is_named_and_the_next_call_starts_over(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        fill_half(tmp_path / "out", KeyboardInterrupt())
-    marker = tmp_path / "out.partial" / ".steps" / "first.json"
-    marker.write_bytes(content)
-    with pytest.raises(DataError) as caught, new_folder(tmp_path / "out") as folder:
-        Steps(folder, PLAN).result("first")
-    assert caught.value.problem == f"{marker} is damaged: its content has changed"
-    assert caught.value.hint == "run the same command again: it starts over"
-    with new_folder(tmp_path / "out") as folder:
-        assert not Steps(folder, PLAN).resumed
-
-
 def test_a_link_to_a_folder_stays_and_the_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, target in (("link", "empty"), ("dangling", "elsewhere/new")):
@@ -161,26 +129,6 @@ def test_a_folder_that_another_process_finished_meanwhile_is_left_alone(
     assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "out"]
 
 
-def test_a_killed_process_leaves_its_finished_steps(tmp_path: Path) -> None:
-    program = (
-        "import os, signal, sys; from pathlib import Path\n"
-        "from aiayn_cli.prepare.partial_folder import Steps, new_folder\n"
-        "with new_folder(Path(sys.argv[1])) as folder:\n"
-        "    steps = Steps(folder, {})\n"
-        "    (folder / 'whole').write_text('y'); steps.finish('first', {'n': 2}, [folder / 'whole'])\n"
-        "    (folder / 'half').write_text('x'); (folder / 'sub').mkdir(); (folder / 'sub' / 'file').touch()\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, tmp_path / "out"], check=False, timeout=60)
-    assert done.returncode == -signal.SIGKILL
-    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
-    with new_folder(tmp_path / "out") as folder:
-        assert Steps(folder, {}).result("first") == {"n": 2}
-        assert (folder / "whole").read_text() == "y"
-    with pytest.raises(DataError, match="out exists already"), new_folder(tmp_path / "out"):
-        pytest.fail("entered")
-
-
 def test_a_damaged_plan_is_another_plan(tmp_path: Path) -> None:
     steps = Steps(tmp_path, PLAN)
     (steps.scratch / "plan.json").write_bytes(b'{"seed')
@@ -215,15 +163,6 @@ def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="out cannot be made"), new_folder(tmp_path / "file" / "out"):
         pytest.fail("entered")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_leftovers_of_a_kill_at_the_very_end_can_be_removed(tmp_path: Path) -> None:
-    steps = Steps(tmp_path, PLAN)
-    (steps.scratch / "text").touch()
-    (tmp_path / "a").touch()
-    for _ in range(2):
-        remove_leftovers(tmp_path)
-        assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_leftovers_that_cannot_be_removed_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,23 +45,6 @@ def numbered(n: int, name: str) -> list[Pair]:
     return [(f"{name}{i}", f"{name.upper()}{i}") for i in range(n)]
 
 
-def test_origins_are_read_one_after_the_other() -> None:
-    parts = {"a": numbered(3, "a"), "b": numbered(2, "b")}
-    found, counts = read(PairSource([origin(pairs, name) for name, pairs in parts.items()]))
-    assert found == [(name, pair) for name, pairs in parts.items() for pair in pairs]
-    assert counts == [3, 2]
-
-
-def test_what_is_scored_is_joined_and_may_be_missing() -> None:
-    source = PairSource([origin([])], valid=[origin(numbered(2, "v")), origin(numbered(3, "w"))])
-    counts = ReadCounts()
-    chunk = source.read_scored("valid", counts)
-    assert chunk is not None
-    assert list(zip(*chunk, strict=True)) == [*numbered(2, "v"), *numbered(3, "w")]
-    assert counts.pairs == 5
-    assert source.read_scored("test", counts) is None
-
-
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 7), st.integers(1, 5))
 def test_each_nth_pair_over_all_origins_is_for_validation(sizes: list[int], n: int, chunk: int) -> None:
     parts = [origin(numbered(size, "xyzw"[i]), "xyzw"[i]) for i, size in enumerate(sizes)]
@@ -112,12 +95,6 @@ def test_a_file_is_the_same_wherever_it_is(tmp_path: Path) -> None:
         str(tmp_path / "two.tsv"),
     ]
     assert identity_of(descriptions[0]) == sources[0].identity()
-
-
-def test_pairs_for_validation_are_among_those_that_were_expected(capsys: pytest.CaptureFixture[str]) -> None:
-    source = PairSource([origin(numbered(9, "a"), expected=Amount(9))], valid_every=3)
-    assert len(read(source)[0]) == 6
-    assert capsys.readouterr().err == ""
 
 
 def test_a_file_is_hashed_as_it_is_on_disk_and_must_be_one_that_can_be_read_again(tmp_path: Path) -> None:

@@ -75,30 +75,31 @@ def test_score_interval_and_signature_are_those_of_the_sacrebleu_command(
     assert plain.score == found.score
 
 
-@pytest.mark.parametrize(("name", "option"), [("bleu", "-m bleu"), ("chrf", "-m chrf"), ("ter", "-m ter")])
-def test_a_sentence_s_score_is_that_of_the_sacrebleu_command(tmp_path: Path, name: str, option: str) -> None:
+def test_a_sentence_s_score_is_that_of_the_sacrebleu_command(tmp_path: Path) -> None:
+    names = ("bleu", "chrf", "ter")
     files = [written(tmp_path / "ref", REFERENCES[0]), "-i", written(tmp_path / "hyp", HYPOTHESES)]
-    [output] = run_sacrebleu(tmp_path, [[*files, "-sl", "-b", "-w", "6", *option.split()]])
-    metric = SacreMetric(name, REFERENCES[:1])
-    [statistics] = metric.statistics([HYPOTHESES])
-    expected = [float(word) for word in output.split()]
-    assert len(expected) == len(HYPOTHESES)
-    assert [metric.sentence(counts) for counts in statistics] == pytest.approx(expected, abs=1e-6)
+    outputs = run_sacrebleu(tmp_path, [[*files, "-sl", "-b", "-w", "6", "-m", name] for name in names])
+    for name, output in zip(names, outputs, strict=True):
+        metric = SacreMetric(name, REFERENCES[:1])
+        [statistics] = metric.statistics([HYPOTHESES])
+        expected = [float(word) for word in output.split()]
+        assert len(expected) == len(HYPOTHESES)
+        assert [metric.sentence(counts) for counts in statistics] == pytest.approx(expected, abs=1e-6)
 
 
 def test_several_systems_are_counted_as_if_each_were_alone() -> None:
-    systems = [noisy(TEXT * 6, seed) for seed in (5, 6, 7)]
+    systems = [noisy(TEXT, seed) for seed in (5, 6, 7)]
     for name in METRICS:
-        metric = SacreMetric(name, REFERENCES[:2])
+        metric = SacreMetric(name, [noisy(TEXT, seed) for seed in (1, 2)])
         assert metric.statistics(systems) == [metric.statistics([system])[0] for system in systems]
 
 
-@pytest.mark.parametrize("name", ["bleu", "chrf++", "ter"])
+@pytest.mark.parametrize("name", ["bleu", "ter"])
 def test_more_processes_count_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, lines in (("_LINES_WORTH_A_PROCESS", 20), ("_LINES_OF_BLEU_WORTH_A_PROCESS", 20), ("_BATCH_LINES", 7)):
         monkeypatch.setattr(module, limit, lines)
-    systems = [noisy(TEXT * 9, seed) for seed in (5, 6)]
-    references = [noisy(TEXT * 9, seed) for seed in (7, 8)]
+    systems = [noisy(TEXT * 6, seed) for seed in (5, 6)]
+    references = [noisy(TEXT * 6, seed) for seed in (7, 8)]
     alone, together = (SacreMetric(name, references, workers=workers) for workers in (1, 2))
     assert together.statistics(systems) == alone.statistics(systems)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.codec import Codec, joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
@@ -54,8 +53,3 @@ def test_text_is_processed_before_and_after(folder: Path) -> None:
     vocab = Vocab.load(folder / "vocab.model")
     assert codec.encode(["abc, dab"]) == vocab.encode(["abc , dab"])
     assert codec.decode(vocab.encode(["abc , dab"])) == ["abc, dab"]
-
-
-def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"vocab\.model cannot be read"):
-        Codec.load(tmp_path, PLAIN, "en", "de")

@@ -139,11 +139,6 @@ def test_every_character_can_be_learnt_but_for_four_that_are_read_as_others() ->
     assert changed == {"\t": " ", "\x1f": " ", "\u2581": "_", "\u2585": "\u2586"}
 
 
-def test_the_blank_mark_in_text_is_a_low_line_and_a_tab_a_blank() -> None:
-    assert readable("a▁b\tc\x1fd▅") == "a_b c d▆"
-    assert VOCAB.decode(VOCAB.encode(["a\tb"])) == ["a b"]
-
-
 def test_pieces_show_the_text_with_a_mark_for_each_blank() -> None:
     (ids,) = VOCAB.encode(["abc de"])
     assert "".join(VOCAB.pieces(ids)) == "▁abc▁de"

@@ -225,18 +225,6 @@ def _not_installed(**_: Any) -> None:
     raise RuntimeError("please install MeCab")  # as sacreBLEU does for ja-mecab
 
 
-@pytest.mark.parametrize("content", [b"{}", b'{"step": 4, "position": 3}', b'{"step": 4, "position": {}, "odd": 1}'])
-def test_a_state_that_is_not_one_is_refused(content: bytes, train: Train, tmp_path: Path, eight_updates: Path) -> None:
-    shutil.copytree(eight_updates, tmp_path / "run", symlinks=True)
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000008")
-    checkpoint = tmp_path / "run" / "checkpoints" / "step-00000004"
-    (checkpoint / "training" / "state.json").write_bytes(content)
-    hash_anew(checkpoint)  # else that is what is wrong
-    with pytest.raises(CheckpointError, match=r"state\.json is not a training state") as error:
-        train()
-    assert "another checkpoint" in error.value.hint
-
-
 def test_a_dry_run_says_what_it_takes_and_leaves_no_trace(
     train: Train, tmp_path: Path, small_data: PreparedData
 ) -> None:

@@ -1,6 +1,5 @@
 """Several processes train what one does, and end together: within seconds, with the rank and the reason."""
 
-import json
 import os
 import signal
 import time
@@ -252,10 +251,3 @@ def test_a_rank_that_never_comes_is_named(start: Start, command: Callable[..., l
     ended = Ranks(lambda rank: 0 if rank else main(command()), 2, tmp_path / "written", environment).wait()
     assert ended[0].code == 1
     assert "rank 1 of 2 has not come within 1.5 s" in ended[0].err
-
-
-def test_json_is_printed_once(start: Start, command: Callable[..., list[str]], tmp_path: Path) -> None:
-    arguments = [*command("max_updates=1"), "--json", "--quiet"]
-    ended = Ranks(lambda _: main(arguments), 2, tmp_path / "written", QUICK).wait()
-    assert json.loads(ended[0].out)["updates"] == 1
-    assert ended[1].out == ""
