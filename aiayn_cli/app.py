@@ -19,13 +19,14 @@ import typer
 from typer.core import TyperGroup
 
 from aiayn_cli import __version__, logs
-from aiayn_cli.average.command import average
+from aiayn_cli.average.command import AverageCommand, average
 from aiayn_cli.errors import AiaynError, SaidElsewhere
-from aiayn_cli.export.command import export
+from aiayn_cli.export.command import ExportCommand, export
+from aiayn_cli.help_text import WIDEST
 from aiayn_cli.prepare.command import PrepareCommand, prepare
-from aiayn_cli.score.command import score
-from aiayn_cli.train.command import train
-from aiayn_cli.translate.command import translate
+from aiayn_cli.score.command import ScoreCommand, score
+from aiayn_cli.train.command import TrainCommand, train
+from aiayn_cli.translate.command import TranslateCommand, translate
 
 WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
 
@@ -75,7 +76,7 @@ app = typer.Typer(
     help='Train and use the Transformer of the paper "Attention Is All You Need": text files in, translations out.',
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, easy to search, and no Rich to load
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )
 
 
@@ -100,11 +101,11 @@ def _options(
 
 
 app.command(cls=PrepareCommand, short_help="Turn text in two languages into training data.")(prepare)
-app.command(short_help="Train a model, or resume a run that stopped.")(train)
-app.command(short_help="Average a run's last checkpoints into one model.")(average)
-app.command(short_help="Translate text: one line in, one line out.")(translate)
-app.command(short_help="Write a model in the format of another engine.")(export)
-app.command(short_help="Score translations: BLEU, chrF, TER, with signatures.")(score)
+app.command(cls=TrainCommand, short_help="Train a model, or resume a run that stopped.")(train)
+app.command(cls=AverageCommand, short_help="Average a run's last checkpoints into one model.")(average)
+app.command(cls=TranslateCommand, short_help="Translate text: one line in, one line out.")(translate)
+app.command(cls=ExportCommand, short_help="Write a model in the format of another engine.")(export)
+app.command(cls=ScoreCommand, short_help="Score translations: BLEU, chrF, TER, with signatures.")(score)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -46,7 +46,8 @@ def choose_recipe(pairs: int, *, corpus: str = "", trees: bool = False, has_gpu:
     names = [recipe for recipe, _ in table] + [largest]
     if not trees and not has_gpu and number > names.index(_LARGEST_WITHOUT_GPU):
         return RecipeChoice(
-            _LARGEST_WITHOUT_GPU, f"{pairs:,} {what}: {name} would suit, but takes a GPU; small is the largest for a CPU"
+            _LARGEST_WITHOUT_GPU,
+            f"{pairs:,} {what}: {name} would suit, but needs a GPU; on a CPU, small",
         )
     if {"wmt14", "en", "fr"} <= set(corpus.split("-")) and name in ("base", "big"):
         name += "-en-fr"

@@ -1,11 +1,24 @@
 """The command `aiayn average`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
+from aiayn_cli.help_text import HelpCommand
+
+
+class AverageCommand(HelpCommand):
+    groups: ClassVar = {
+        "What to average": "--last --steps --best --ema",
+        "Search": "--search --data --device",
+        "Output": "--out",
+    }
+    examples = """
+        aiayn average runs/mine
+        aiayn average runs/mine --search
+    """
 
 
 def average(

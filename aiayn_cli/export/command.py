@@ -1,11 +1,20 @@
 """The command `aiayn export`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
+from aiayn_cli.help_text import HelpCommand
+
+
+class ExportCommand(HelpCommand):
+    groups: ClassVar = {"Output": "--format --int8 --out", "Check": "--check"}
+    examples = """
+        aiayn export runs/mine --int8
+        aiayn translate --model runs/mine --engine ctranslate2 --int8 < in > out
+    """
 
 
 def export(

@@ -3,16 +3,16 @@
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from typer import Argument, Option
-from typer.core import TyperCommand
 
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
 from aiayn_cli.errors import UsageError
+from aiayn_cli.help_text import HelpCommand
 
 _DEFAULTS = DataConfig()
 
@@ -27,8 +27,22 @@ for _name in {field.name for field in fields(DataConfig)} - {"corpus", "trees"}:
         _RENAMED[_option] = f"{_name}=VALUE"
 
 
-class PrepareCommand(TyperCommand):
+class PrepareCommand(HelpCommand):
     """`--train A.en A.de`, repeatable: Typer has options with two values and options that repeat, but not both."""
+
+    groups: ClassVar = {
+        "Named corpora": "--list --like --from --downloads",
+        "Text of your own": "--train --tsv --tsv-columns --tmx --valid --test --langs --weight",
+        "Trees": "--trees --valid-trees --test-trees",
+        "Cleaning, vocabulary": "--recipe --set --vocab-size --vocab --max-length --max-ratio --dedupe --on-bad-bytes",
+        "Output": "--out --workers --seed",
+    }
+    examples = """
+        aiayn prepare demo
+        aiayn prepare wmt14-en-de
+        aiayn prepare --train a.en a.de --valid v.en v.de --langs en-de --out prepared/mine
+        aiayn prepare --tsv pairs.tsv.gz --langs en-de --set data.max_words=100
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others

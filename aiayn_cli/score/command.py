@@ -3,13 +3,29 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, print_text, start_logs
 from aiayn_cli.errors import UsageError
+from aiayn_cli.help_text import HelpCommand
+
+
+class ScoreCommand(HelpCommand):
+    groups: ClassVar = {
+        "Metrics": "--metric --tokenize --lowercase --smooth --smooth-value --compound-split --comet-model",
+        "Input": "--hyp --source --langs --test-set --echo --from",
+        "Significance": "--confidence --compare --resamples --trials",
+        "More detail": "--by --worst --sentences --html",
+        "Trees": "--brackets --parameters",
+    }
+    examples = """
+        aiayn score test.de < test.hyp
+        aiayn score test.de --hyp a.hyp --hyp b.hyp --metric bleu,chrf --compare
+        aiayn score test.de --hyp a.hyp --source test.en --html page.html
+    """
 
 
 def score(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -10,6 +10,23 @@ from aiayn_cli import logs
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.errors import UsageError
+from aiayn_cli.help_text import HelpCommand
+
+
+class TrainCommand(HelpCommand):
+    groups: ClassVar = {
+        "What to train": "--recipe --data --out --set --seed",
+        "Stop and resume": "--resume --max-restarts --verify-resume",
+        "Before a long run": "--dry-run",
+        "Performance": "--device --gpus --precision --compile",
+        "Watching": "--tensorboard",
+    }
+    examples = """
+        aiayn train
+        aiayn train --recipe small --data prepared/mine --out runs/mine
+        aiayn train --recipe base --dry-run
+        aiayn train --recipe big --gpus 8 --set training.max_updates=100000
+    """
 
 
 def train(

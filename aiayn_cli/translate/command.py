@@ -1,7 +1,7 @@
 """`aiayn translate`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -9,6 +9,7 @@ from aiayn_cli import logs
 from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.help_text import HelpCommand
 from aiayn_cli.translate.options import (
     DecodingOverrides,
     Engine,
@@ -28,6 +29,24 @@ _WITH_SCORE_AGAINST = {
     "model", "source", "output", "score_against", "line_format", "input_format", "device", "precision", "batch_tokens",
     "quiet", "verbose", "as_json",
 }  # fmt: skip
+
+
+class TranslateCommand(HelpCommand):
+    groups: ClassVar = {
+        "Model": "--model --engine --int8",
+        "Input and output": "--input --output --format --input-format --prefix --scores --alignments --nbest",
+        "Search": "--beam --alpha --max-extra --max-length --min-length --no-repeat-ngram --tree-rules",
+        "Sampling": "--sample --temperature --top-k --top-p --seed",
+        "Terms and markup": "--glossary --markup",
+        "Trust": "--report --on-suspect --attention --score-against",
+        "Performance": "--device --gpus --precision --batch-tokens",
+    }
+    examples = """
+        echo "Hello world." | aiayn translate
+        aiayn translate --model runs/mine --nbest 4 --scores < in > out
+        aiayn translate --report report.jsonl --on-suspect retry -i in -o out
+        aiayn translate --format jsonl < in.jsonl > out.jsonl
+    """
 
 
 def translate(
