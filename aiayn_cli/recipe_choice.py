@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+AUTO = "auto"  # what stands for the recipe that is chosen here
 _DEMO = "demo"
 # Recipe and most training pairs that it suits, from small to large.
 _BY_PAIRS = [

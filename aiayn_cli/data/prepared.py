@@ -145,6 +145,19 @@ def find_prepared(name_or_path: str | Path) -> Path:
     raise DataError(f"no prepared data {name_or_path}", hint)
 
 
+def find_only_prepared() -> Path | None:
+    """The one folder of prepared data in the working folder; None if there is none.
+
+    Raises:
+        DataError: there are several.
+    """
+    found = sorted(path.parent for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}"))
+    if len(found) > 1:
+        names = ", ".join(map(str, found))
+        raise DataError(f"several prepared corpora: {names}", f"choose one, such as --data {found[0]}")
+    return found[0] if found else None
+
+
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     """Compare names and sizes, and the vocabulary's hash; hashing all token ids would take too long at each start."""
     for name, expected in files.items():

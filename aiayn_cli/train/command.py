@@ -11,6 +11,7 @@ from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loadi
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.errors import UsageError
 from aiayn_cli.help_text import HelpCommand
+from aiayn_cli.recipe_choice import AUTO
 
 
 class TrainCommand(HelpCommand):
@@ -19,7 +20,7 @@ class TrainCommand(HelpCommand):
         "Stop and resume": "--resume --max-restarts --verify-resume",
         "Before a long run": "--dry-run",
         "Performance": "--device --gpus --precision --compile",
-        "Watching": "--tensorboard",
+        "Watching": "--report --tensorboard",
     }
     examples = """
         aiayn train
@@ -31,13 +32,19 @@ class TrainCommand(HelpCommand):
 
 def train(
     recipe: Annotated[
-        str, typer.Option(help="Recipe: base, big, small, tiny, or another name or file.", metavar="NAME|FILE")
-    ] = "base",
+        str,
+        typer.Option(
+            help="Recipe: auto (by the amount of data and the device), tiny, mini, small, base, big, or another name "
+            "or file.",
+            metavar="NAME|FILE",
+        ),
+    ] = AUTO,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of prepared data; default: prepared/CORPUS of the recipe.")
+        Path | None,
+        typer.Option(help="Folder of prepared data. Default: that of the recipe's corpus, or the only one there is."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default: runs/RECIPE. With --report, the page.")
+        Path | None, typer.Option(help="Folder of the run. Default: runs/RECIPE, or runs/DATA with --recipe auto.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -80,7 +87,7 @@ def train(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model on prepared data; run again, it goes on where it stopped."""
+    """Train a model on prepared data. The same command resumes a run that stopped."""
     start_logs(quiet, verbose)
     if report:
         with loading():
@@ -89,6 +96,7 @@ def train(
         print_result({"html": run_report(report, out)}, as_json)
         return
     with loading():  # here, because it imports torch
+        from aiayn_cli.train.defaults import settle
         from aiayn_cli.train.session import TrainOptions, run_train
 
     if dry_run and verify_resume:
@@ -105,7 +113,13 @@ def train(
         tensorboard=tensorboard,
         dry_run=dry_run,
     )
-    same: dict[str, object] = {"--recipe": recipe, "--data": data, "--device": device, "--set": overrides}
+    options = settle(options)
+    same: dict[str, object] = {
+        "--recipe": options.recipe,
+        "--data": options.data,
+        "--device": device,
+        "--set": overrides,
+    }
     same |= {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose}
     result: object
     if verify_resume:  # its runs are new ones in the folder of the run, --fresh or not
@@ -118,7 +132,7 @@ def train(
             from aiayn_cli.train.launch import launch
 
         options.load()  # what would fail in every process fails once, here
-        same |= {"--out": out, "--fresh": not resume, "--quiet": quiet, "--json": as_json}
+        same |= {"--out": options.out, "--fresh": not resume, "--quiet": quiet, "--json": as_json}
         launch(["train", *_as_arguments(same)], gpus, max_restarts, device)
         return
     else:
