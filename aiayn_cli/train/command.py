@@ -18,7 +18,7 @@ class TrainCommand(HelpCommand):
     groups: ClassVar = {
         "What to train": "--recipe --data --out --set --seed",
         "Stop and resume": "--resume --max-restarts --verify-resume",
-        "Before a long run": "--dry-run",
+        "Before a long run": "--dry-run --hours",
         "Performance": "--device --gpus --precision --compile",
         "Watching": "--report --tensorboard",
     }
@@ -67,6 +67,10 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Measure memory, disk, speed and hours with a few updates, then stop.")
     ] = False,
+    hours: Annotated[
+        float | None,
+        typer.Option(help="Fit a new run's schedule to this time, after measuring the speed.", min=0.001),
+    ] = None,
     verify_resume: Annotated[
         bool, typer.Option("--verify-resume", help="Prove with two short runs that a killed run resumes exactly.")
     ] = False,
@@ -99,6 +103,8 @@ def train(
         from aiayn_cli.train.defaults import settle
         from aiayn_cli.train.session import TrainOptions, run_train
 
+    if hours is not None and (dry_run or verify_resume):
+        raise UsageError("--hours is for training, and nothing is trained here", "remove one of the two options")
     if dry_run and verify_resume:
         raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
     named = {"seed": seed, "precision": precision, "compile": compile_layers}
@@ -112,6 +118,7 @@ def train(
         device=device,
         tensorboard=tensorboard,
         dry_run=dry_run,
+        hours=hours,
     )
     options = settle(options)
     same: dict[str, object] = {
@@ -132,7 +139,7 @@ def train(
             from aiayn_cli.train.launch import launch
 
         options.load()  # what would fail in every process fails once, here
-        same |= {"--out": options.out, "--fresh": not resume, "--quiet": quiet, "--json": as_json}
+        same |= {"--hours": hours, "--out": options.out, "--fresh": not resume, "--quiet": quiet, "--json": as_json}
         launch(["train", *_as_arguments(same)], gpus, max_restarts, device)
         return
     else:

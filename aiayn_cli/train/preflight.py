@@ -33,8 +33,9 @@ from aiayn_cli.train.trainer import Hooks, Trainer
 # Bytes of training for each parameter: float32 weights, gradient and two moments; in bf16 also the weights that
 # compute, and their gradient. A moving average of the weights adds four.
 _BYTES = {torch.float32: 16, torch.bfloat16: 20}
-# Of --dry-run: updates in which kernels are chosen and memory is allocated; updates and seconds that are measured.
-_WARM_UP_UPDATES, _LEAST_UPDATES, _MOST_UPDATES, _ENOUGH_SECONDS = 2, 3, 50, 20.0
+# Of --dry-run: updates in which kernels are chosen and memory is allocated; updates and seconds that are measured;
+# seconds after which one measured update is enough.
+_WARM_UP_UPDATES, _LEAST_UPDATES, _MOST_UPDATES, _ENOUGH_SECONDS, _LONGEST_SECONDS = 2, 3, 50, 20.0, 35.0
 # Of --verify-resume: updates before the checkpoint that the killed run resumes from, and what doubles them if they were
 # over before the kill, one update later.
 _UPDATES, _TRIES = 4, 4
@@ -134,8 +135,8 @@ class DryRunResult:
                 f"disk           {self.disk_bytes / 1e9:,.2f} GB for checkpoints of {self.checkpoint_bytes / 1e9:,.2f} "
                 f"GB, {self.disk_free_bytes / 1e9:,.2f} GB are free",
                 f"speed          {self.tokens_per_second:,.0f} target tokens/s, {self.seconds_per_update:.3g} s an "
-                f"update of {parts} on each device (mean of {self.updates} updates)",
-                f"time           {self.hours:,.2f} hours for {self.updates_left:,} updates, without validation",
+                f"update of {parts} on each device, from {self.updates} measured",
+                f"time           about {self.hours:,.2f} hours for {self.updates_left:,} updates, without validation",
             )
         )
 
@@ -143,36 +144,43 @@ class DryRunResult:
 def dry_run(
     make_trainer: Callable[[TrainingConfig, Hooks], Trainer], config: TrainingConfig, run: Path, devices: int
 ) -> DryRunResult:
-    """Run the largest batch and a few updates on a trainer at the run's present state, and leave no trace."""
+    """Run the largest batch and a few updates on a trainer at the run's present state, and leave no trace.
+
+    Updates have one micro-batch on each device here, so that a large model too is measured within a minute.
+    """
     marks: list[tuple[float, int, int]] = []  # when each update ended: seconds, updates, target tokens
+    start = time.perf_counter()
 
     def interrupted() -> str:
         marks.append((time.perf_counter(), trainer.state.step, trainer.state.tgt_tokens))
         measured = len(marks) - 1 - _WARM_UP_UPDATES
         is_enough = measured >= _LEAST_UPDATES and marks[-1][0] - marks[_WARM_UP_UPDATES][0] > _ENOUGH_SECONDS
-        return "SIGINT" if is_enough or measured >= _MOST_UPDATES else ""
+        is_slow = measured > -_WARM_UP_UPDATES and marks[-1][0] - start > _LONGEST_SECONDS
+        return "SIGINT" if is_enough or is_slow or measured >= _MOST_UPDATES else ""
 
     quiet = replace(
         config, max_updates=1 << 40, save_every_steps=1 << 40, save_every_minutes=0.0, patience=0,
-        log_every_steps=1 << 40,
+        log_every_steps=1 << 40, batch_tokens=min(config.batch_tokens, config.max_tokens * devices),
     )  # fmt: skip
     trainer = make_trainer(quiet, Hooks(save=lambda *_: None, interrupted=interrupted))
     before = trainer.state
     with logs.progress("trying out", unit="updates") as progress:
         trainer.train(progress)
     pairs, src, tgt = trainer.largest_batch()
-    (began, first, tokens_before), (ended, last, tokens_after) = marks[_WARM_UP_UPDATES], marks[-1]
-    seconds = (ended - began) / max(last - first, 1)
+    warm_up = min(_WARM_UP_UPDATES, len(marks) - 2)
+    (began, first, tokens_before), (ended, last, tokens_after) = marks[warm_up], marks[-1]
     checkpoint, disk = disk_needed(trainer.optimizer.weights().values(), config)
     left = max(0, config.max_updates - before.step)
     plan = plan_updates(trainer.store, config.batch_tokens, config.seed, before.position, before.pool_pairs)
     micro_batches = split_update(trainer.store, next(plan).pairs, trainer.max_tokens, before.division)
+    in_one = len(micro_batches) // devices
+    seconds = in_one * (ended - began) / max(last - first, 1)  # the optimizer's step is counted with each
     return DryRunResult(
         batch_pairs=pairs,
         batch_src_tokens=src,
         batch_tgt_tokens=tgt,
         max_tokens=trainer.max_tokens,
-        micro_batches=len(micro_batches) // devices,
+        micro_batches=in_one,
         memory_bytes=peak_memory(trainer.device),
         memory_free_bytes=free_memory(trainer.device),
         checkpoint_bytes=checkpoint,

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +37,7 @@ from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk
 from aiayn_cli.train.report import write_report
 from aiayn_cli.train.resume import TrainingState, finished, held, identify, load_newest, set_aside, write_run
+from aiayn_cli.train.short_runs import schedule_of, short_schedule, updates_within
 from aiayn_cli.train.trainer import Hooks, Trainer
 from aiayn_cli.train.validation import Validation, ValidationBleu, longest_validated, too_long
 
@@ -55,6 +56,7 @@ class TrainOptions:
     device: str = "auto"
     tensorboard: bool = False
     dry_run: bool = False
+    hours: float | None = None  # fit a new run's schedule to this time; None = the recipe's schedule
 
     @property
     def run(self) -> Path:
@@ -107,15 +109,36 @@ def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
         device = choose_device(options.device, recipe.training.precision, worker.local_rank)
         logs.notice(device.explanation)
         worker.check_same({"data": data.sha256, "recipe": recipe_to_yaml(recipe)})
+        nowhere = run.with_name(f".{run.name}.fresh")  # does not exist
         if options.dry_run:
-            there = run if options.resume else run.with_name(f".{run.name}.fresh")  # which does not exist
-            return Session(there, recipe, data, device, worker).try_out()
+            return Session(run if options.resume else nowhere, recipe, data, device, worker).try_out()
         if not options.resume and worker.rank == 0 and worker.attempt == 0:  # a restart continues the fresh run
             with held(run):
                 set_aside(run)
         worker.wait()  # before all look at the run's folder
+        if options.hours is not None:
+            trial = partial(Session, nowhere, recipe, data, device, worker)
+            recipe = _fit_to_hours(options, options.hours, worker, lambda: trial().try_out())
         with held(run) if worker.rank == 0 else nullcontext():
             return Session(run, recipe, data, device, worker).train(tensorboard=options.tensorboard)
+
+
+def _fit_to_hours(options: TrainOptions, hours: float, worker: Worker, try_out: Callable[[], DryRunResult]) -> Recipe:
+    """The recipe with a schedule for that time; a run that exists keeps its own."""
+    recipe, written = load_recipe(options.recipe, options.overrides), options.run / "recipe.yaml"
+    kept = worker.from_rank_0(
+        lambda: {"schedule": schedule_of(load_recipe(str(written))) if written.is_file() else []}
+    )["schedule"]
+    if kept:
+        logs.notice(f"{options.run} keeps its schedule; --hours is for new runs")
+        return load_recipe(options.recipe, [*options.overrides, *kept])
+    seconds = float(worker.share({"seconds": try_out().seconds_per_update})["seconds"])
+    updates = updates_within(hours, seconds, recipe)
+    logs.notice(
+        f"--hours {hours:g}: {updates:,} updates of {seconds:.3g} s take {updates * seconds / 3600:,.2f} hours without "
+        f"validation; the recipe has {recipe.training.max_updates:,}"
+    )
+    return load_recipe(options.recipe, [*options.overrides, *short_schedule(recipe, updates)])
 
 
 @contextmanager

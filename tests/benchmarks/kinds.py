@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from command_line import aiayn
-from short_runs import peak_rate, short_schedule
 
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.train.short_runs import peak_rate, short_schedule
 
 SETTINGS = {
     "transformer": [],

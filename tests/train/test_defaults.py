@@ -1,0 +1,74 @@
+"""A plain `aiayn train` takes what is obvious, says what it took, and asks where nothing is obvious."""
+
+from pathlib import Path
+
+import pytest
+
+from aiayn_cli.app import main
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.errors import DataError
+from aiayn_cli.train.defaults import settle
+from aiayn_cli.train.session import TrainOptions
+
+
+@pytest.fixture
+def folder(tmp_path: Path, small_data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with one prepared corpus, prepared/mine."""
+    (tmp_path / "prepared").mkdir()
+    (tmp_path / "prepared" / "mine").symlink_to(small_data.folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_only_corpus_is_taken_with_the_recipe_that_fits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = settle(TrainOptions(recipe="auto"))
+    assert (chosen.recipe, chosen.data, chosen.out) == ("mini", Path("prepared/mine"), Path("runs/mine"))
+    said = capsys.readouterr().err
+    assert "recipe: mini (1" in said
+    assert "data: prepared/mine" in said
+
+
+def test_a_recipe_whose_corpus_is_not_there_takes_the_only_one(folder: Path) -> None:
+    chosen = settle(TrainOptions(recipe="base"))
+    assert (chosen.recipe, chosen.data, chosen.out) == ("base", Path("prepared/mine"), Path("runs/base"))
+
+
+def test_what_is_named_is_taken(folder: Path, other_data: PreparedData) -> None:
+    chosen = settle(TrainOptions(recipe="tiny", data=other_data.folder, out=Path("here")))
+    assert (chosen.recipe, chosen.data, chosen.out) == ("tiny", other_data.folder, Path("here"))
+
+
+def test_of_several_corpora_none_is_guessed(folder: Path, other_data: PreparedData) -> None:
+    (folder / "prepared" / "other").symlink_to(other_data.folder)
+    with pytest.raises(DataError, match="several prepared corpora: prepared/mine, prepared/other"):
+        settle(TrainOptions(recipe="auto"))
+
+
+def test_without_data_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="no prepared data") as caught:
+        settle(TrainOptions(recipe="auto"))
+    assert "aiayn prepare demo" in caught.value.hint
+    with pytest.raises(DataError, match="wmt14-en-de"):
+        settle(TrainOptions(recipe="base"))
+
+
+def test_a_run_that_exists_keeps_its_recipe_and_data(folder: Path, small_recipe: Path) -> None:
+    arguments = ["train", "--recipe", str(small_recipe), "--data", "prepared/mine", "--out", "runs/mine"]
+    assert main([*arguments, "--set", "training.max_updates=4"]) == 0
+    chosen = settle(TrainOptions(recipe="auto", out=Path("runs/mine")))
+    assert (chosen.recipe, chosen.data) == ("runs/mine/recipe.yaml", Path("prepared/mine"))
+    assert main(["train", "--out", "runs/mine", "--set", "training.max_updates=6"]) == 0
+
+
+def test_hours_set_the_schedule_of_a_new_run_and_not_of_one_that_resumes(
+    folder: Path, small_recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "--recipe", str(small_recipe), "--data", "prepared/mine", "--out", "runs/mine"]
+    assert main([*arguments, "--hours", "0.001"]) == 0
+    said = capsys.readouterr()
+    assert "--hours 0.001: " in said.err
+    updates = int(said.out.partition(": ")[2].partition(" updates")[0])
+    assert 1 <= updates <= 36  # three times the recipe's 12
+    assert main([*arguments, "--hours", "5"]) == 0
+    assert "keeps its schedule" in capsys.readouterr().err
