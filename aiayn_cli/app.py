@@ -20,9 +20,9 @@ from typer.core import TyperGroup
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.average.command import AverageCommand, average
+from aiayn_cli.command_line import WIDEST
 from aiayn_cli.errors import AiaynError, SaidElsewhere
 from aiayn_cli.export.command import ExportCommand, export
-from aiayn_cli.help_text import WIDEST
 from aiayn_cli.prepare.command import PrepareCommand, prepare
 from aiayn_cli.score.command import ScoreCommand, score
 from aiayn_cli.train.command import TrainCommand, train

@@ -1,9 +1,10 @@
-"""What all commands share: --quiet, --verbose, --json, loading their libraries, printing their results."""
+"""What all commands share: help, --quiet, --verbose, --json, loading their libraries, printing their results."""
 
 import gc
 import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -11,16 +12,73 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperCommand
 
 from aiayn_cli import logs
 from aiayn_cli.errors import UsageError
 
+WIDEST = 110  # columns; longer lines are hard to read
+
+# What Typer prints, and what a user would rather read.
+_TYPES = [
+    (re.compile(r"<list\[Path\]>"), ""),
+    (re.compile(r"<int(?: range)?>"), "N"),
+    (re.compile(r"<float(?: range)?>"), "X"),
+    (re.compile(r"<path>"), "PATH"),
+    (re.compile(r"<str>"), "NAME"),
+    (re.compile(r"<([a-z0-9-]+(?:\|[a-z0-9-]+)+)>"), r"\1"),
+]
+_BOUNDS = re.compile(r"; x>=[\d.]+|  \[x>=[\d.]+\]")
+_DEFAULT = re.compile(r"\s+\[default: (.*)\]$")
+
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors on stderr.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
+
+
+class HelpCommand(TyperCommand):
+    """A command with a readable --help.
+
+    Attributes:
+        groups: the options' names, with blanks between, by heading; what stands nowhere is under "General".
+        examples: command lines, one a line.
+    """
+
+    groups: ClassVar[Mapping[str, str]] = {}
+    examples: ClassVar[str] = ""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        headings = {option: heading for heading, options in self.groups.items() for option in options.split()}
+        records: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *self.groups, "General")}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                usual = "Arguments" if parameter.param_type_name == "argument" else "General"
+                heading = next((headings[name] for name in parameter.opts if name in headings), usual)
+                records[heading].append((_with_types_in_words(record[0]), _with_plain_default(record[1])))
+        for heading, rows in records.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows, col_max=28)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.strip().split("\n"):
+                    formatter.write(f"  {line.strip()}\n")
+
+
+def _with_types_in_words(option: str) -> str:
+    for pattern, words in _TYPES:
+        option = pattern.sub(words, option)
+    return option.rstrip()
+
+
+def _with_plain_default(text: str) -> str:
+    return _DEFAULT.sub(r" Default: \1.", _BOUNDS.sub("", text))
 
 
 def start_logs(quiet: bool, verbose: bool) -> None:

@@ -24,14 +24,12 @@ ROWS: list[list[str]] = [
 COMMANDS = ROWS[2]
 GROUP_OF_MODULE = {
     "command_line": "logs",
-    "help_text": "logs",
-    "recipe_choice": "recipe",
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {
     ("train", "translate"), ("train", "score"), ("average", "translate"), ("average", "score"), ("export", "translate"),
     *((group, "errors") for group in ("config", "logs", "files", "processes")), ("processes", "files"),
 }  # fmt: skip
-LIGHT = {"__main__", "app", "config", "errors", "help_text", "special_tokens", "logs"}  # what --help loads, or may load
+LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
 FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib"), ("pages.page", "jinja2")}

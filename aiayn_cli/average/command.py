@@ -5,8 +5,15 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
-from aiayn_cli.help_text import HelpCommand
+from aiayn_cli.command_line import (
+    HelpCommand,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    loading,
+    print_result,
+    start_logs,
+)
 
 
 class AverageCommand(HelpCommand):

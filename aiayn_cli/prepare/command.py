@@ -7,12 +7,19 @@ from typing import Annotated, Any, ClassVar
 
 from typer import Argument, Option
 
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
+from aiayn_cli.command_line import (
+    HelpCommand,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    loading,
+    print_result,
+    start_logs,
+)
 from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
 from aiayn_cli.errors import UsageError
-from aiayn_cli.help_text import HelpCommand
 
 _DEFAULTS = DataConfig()
 

@@ -8,9 +8,17 @@ from typing import Annotated, ClassVar, Literal
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, print_text, start_logs
+from aiayn_cli.command_line import (
+    HelpCommand,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    loading,
+    print_result,
+    print_text,
+    start_logs,
+)
 from aiayn_cli.errors import UsageError
-from aiayn_cli.help_text import HelpCommand
 
 
 class ScoreCommand(HelpCommand):

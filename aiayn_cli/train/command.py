@@ -7,11 +7,18 @@ from typing import Annotated, ClassVar
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
+from aiayn_cli.command_line import (
+    HelpCommand,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    loading,
+    print_result,
+    start_logs,
+)
 from aiayn_cli.config import Compile, Precision
+from aiayn_cli.data.recipe_choice import AUTO
 from aiayn_cli.errors import UsageError
-from aiayn_cli.help_text import HelpCommand
-from aiayn_cli.recipe_choice import AUTO
 
 
 class TrainCommand(HelpCommand):

@@ -8,9 +8,9 @@ import torch
 
 from aiayn_cli import logs
 from aiayn_cli.data.prepared import find_only_prepared, find_prepared, read_manifest
+from aiayn_cli.data.recipe_choice import AUTO, choose_recipe
 from aiayn_cli.errors import DataError
 from aiayn_cli.recipe import load_recipe, run_name
-from aiayn_cli.recipe_choice import AUTO, choose_recipe
 from aiayn_cli.train.session import TrainOptions
 
 RUNS = Path("runs")

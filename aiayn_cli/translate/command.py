@@ -6,10 +6,17 @@ from typing import Annotated, ClassVar
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, loading, print_result, start_logs
+from aiayn_cli.command_line import (
+    HelpCommand,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    loading,
+    print_result,
+    start_logs,
+)
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.errors import DataError, UsageError
-from aiayn_cli.help_text import HelpCommand
 from aiayn_cli.translate.options import (
     DecodingOverrides,
     Engine,

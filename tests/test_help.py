@@ -6,8 +6,8 @@ import pytest
 
 from aiayn_cli.app import main
 from aiayn_cli.average.command import AverageCommand
+from aiayn_cli.command_line import HelpCommand
 from aiayn_cli.export.command import ExportCommand
-from aiayn_cli.help_text import HelpCommand
 from aiayn_cli.prepare.command import PrepareCommand
 from aiayn_cli.score.command import ScoreCommand
 from aiayn_cli.train.command import TrainCommand

@@ -2,8 +2,8 @@
 
 import pytest
 
+from aiayn_cli.data.recipe_choice import choose_recipe
 from aiayn_cli.recipe import recipe_names
-from aiayn_cli.recipe_choice import choose_recipe
 
 
 @pytest.mark.parametrize(
