@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,6 +18,7 @@ SECONDS_BETWEEN_LINES = 10.0  # progress in a file or pipe
 
 _level = NORMAL
 _rank = 0
+_is_silenced: ContextVar[bool] = ContextVar("silenced", default=False)  # of each thread
 _write_above_bar: Callable[[str], None] | None = None  # set while a bar is on the terminal
 
 
@@ -61,6 +63,16 @@ def setup(verbosity: int = NORMAL, rank: int = 0) -> None:
     """Choose how much is said: QUIET (warnings only), NORMAL or VERBOSE; and by rank 0 only."""
     global _level, _rank
     _level, _rank = verbosity, rank
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Say nothing in this thread, not even warnings: for use as a library."""
+    token = _is_silenced.set(True)
+    try:
+        yield
+    finally:
+        _is_silenced.reset(token)
 
 
 def is_first() -> bool:
@@ -222,7 +234,7 @@ def _significant(rate: float) -> str:
 
 
 def _write(text: str) -> None:
-    if _rank != 0:
+    if _rank != 0 or _is_silenced.get():
         return
     if _write_above_bar is not None:
         _write_above_bar(text)

@@ -32,7 +32,10 @@ MAY_IMPORT_WITHIN_ROW = {
 LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
-FUNCTION_LEVEL_ELSEWHERE = {("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib"), ("pages.page", "jinja2")}
+FUNCTION_LEVEL_ELSEWHERE = {
+    ("", "aiayn_cli"), ("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib"), ("pages.page", "jinja2"),
+    ("translate.prompt", "readline"),
+}  # fmt: skip
 ALTERNATIVES = {"train": 5, "average": 3}  # with options that make something else of a command
 READS_LINES = "text/lines.py"
 
@@ -108,7 +111,8 @@ def wrong_directions(root: Path) -> list[str]:
 def cycles(root: Path) -> list[str]:
     graph: dict[str, set[str]] = {name: set() for name in modules(root)}
     for found in imports(root):
-        if found.inside in graph and found.inside != found.importer:
+        is_lazy = found.importer == ""  # what `from aiayn_cli import NAME` loads on demand
+        if found.inside in graph and found.inside != found.importer and not is_lazy:
             graph[found.importer].add(found.inside)
     finished: set[str] = set()
     faults: list[str] = []
@@ -207,15 +211,11 @@ def test_the_package_keeps_its_shape(check: object) -> None:
     assert check(PACKAGE) == []
 
 
-def test_init_files_are_empty_but_for_the_version() -> None:
+def test_init_files_are_empty_but_for_the_package_s() -> None:
     for path in PACKAGE.rglob("__init__.py"):
         if path.parent != PACKAGE:
             assert path.read_text(encoding="utf-8") == "", f"{path} is not empty"
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    docstring, version = tree.body
-    assert isinstance(docstring, ast.Expr)
-    assert isinstance(version, ast.Assign)
-    assert ast.unparse(version.targets[0]) == "__version__"
+    assert len((PACKAGE / "__init__.py").read_text(encoding="utf-8").split("\n")) < 25
 
 
 def test_each_command_has_a_folder_and_loads_one_module_of_it() -> None:

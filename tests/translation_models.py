@@ -18,6 +18,7 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab
+from aiayn_cli.translate.line_translator import LineTranslator, Translation
 from aiayn_cli.translate.options import (
     DecodingOverrides,
     EngineOptions,
@@ -27,7 +28,6 @@ from aiayn_cli.translate.options import (
     TextOptions,
     TranslateOptions,
 )
-from aiayn_cli.translate.translator import Translation, Translator
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
@@ -70,7 +70,7 @@ def make_checkpoint(
 def translations(
     paths: list[Path], lines: list[str], decoding: DecodingConfig | None = DECODING, n_best: int = 1
 ) -> list[list[Translation]]:
-    """What the Translator itself says; decoding None = the first model's own."""
+    """What the LineTranslator itself says; decoding None = the first model's own."""
     models = []
     decoding = decoding or load_checkpoint(paths[0]).decoding
     for checkpoint in map(load_checkpoint, paths):
@@ -78,7 +78,7 @@ def translations(
         checkpoint.load_into(models[-1])
     vocab = Codec.load(paths[0], TextConfig(), "de", "en")
     cpu = Device(torch.device("cpu"), torch.float32, 1, "")
-    return Translator(models, vocab, cpu, decoding, options=SearchOptions(n_best=n_best)).translate_n_best(lines)
+    return LineTranslator(models, vocab, cpu, decoding, options=SearchOptions(n_best=n_best)).translate_n_best(lines)
 
 
 def translate_options(models: Sequence[Path] = (), **given: Any) -> TranslateOptions:

@@ -28,9 +28,9 @@ from aiayn_cli.translate.ctranslate2_engine import (
     target_pieces,
 )
 from aiayn_cli.translate.forced_decoding import ForcedDecoder
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translator import Translator
 
 CHECK_SENTENCES = 100
 # Bounds on the natural log p of a token: rounding alone makes it differ by 1e-5, a matrix in a wrong place by far more.
@@ -113,10 +113,10 @@ def _check(
 ) -> ExportResult:
     device = choose_device("cpu", "fp32")
     greedy = replace(checkpoint.decoding, beam_size=1)
-    translator = Translator([network], codec, device, greedy)
+    translator = LineTranslator([network], codec, device, greedy)
     ours = translator.search_ids(sources)
     engine = CTranslate2Engine(folder, source_pieces(codec), target_pieces(codec), int8=int8, workers=device.threads)
-    theirs = Translator([network], codec, device, greedy, setup=SearchSetup(engine=engine)).search_ids(sources)
+    theirs = LineTranslator([network], codec, device, greedy, setup=SearchSetup(engine=engine)).search_ids(sources)
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))
     pairs = list(zip(sources, ours, strict=True))
     differences = [

@@ -35,7 +35,8 @@ def short_schedule(recipe: Recipe, updates: int, peak: float | None = None) -> l
 
 def peak_rate(recipe: Recipe) -> float:
     """The highest learning rate of a recipe's schedule (paper, Section 5.3), at the end of the warm-up."""
-    return recipe.training.learning_rate_scale * (recipe.model.d_model * recipe.training.warmup_steps) ** -0.5
+    width: float = (recipe.model.d_model * recipe.training.warmup_steps) ** -0.5
+    return recipe.training.learning_rate_scale * width
 
 
 def updates_within(hours: float, seconds_per_update: float, recipe: Recipe) -> int:

@@ -28,7 +28,7 @@ from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.resume import TrainingState
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 _AT_ONCE = 64  # sentences that a process translates before it asks the others whether they received a signal
@@ -124,7 +124,7 @@ class ValidationBleu:
 
     def _translate_share(self, interrupted: ReceivedSignal) -> list[tuple[str, float]]:
         """This process's translations, each with its confidence."""
-        translator = Translator(
+        translator = LineTranslator(
             [self._model], self._codec, self._device, self._decoding,
             setup=SearchSetup(stop=interrupted), trained_length=self._data.max_length,
         )  # fmt: skip

@@ -33,8 +33,8 @@ from aiayn_cli.translate.options import (
 
 _DEFAULTS = DecodingConfig()
 _WITH_SCORE_AGAINST = {
-    "model", "source", "output", "score_against", "line_format", "input_format", "device", "precision", "batch_tokens",
-    "quiet", "verbose", "as_json",
+    "model", "lines", "source", "output", "score_against", "line_format", "input_format", "device", "precision",
+    "batch_tokens", "quiet", "verbose", "as_json",
 }  # fmt: skip
 
 
@@ -49,7 +49,7 @@ class TranslateCommand(HelpCommand):
         "Performance": "--device --gpus --precision --batch-tokens",
     }
     examples = """
-        echo "Hello world." | aiayn translate
+        aiayn translate "Hello world."
         aiayn translate --model runs/mine --nbest 4 --scores < in > out
         aiayn translate --report report.jsonl --on-suspect retry -i in -o out
         aiayn translate --format jsonl < in.jsonl > out.jsonl
@@ -58,6 +58,10 @@ class TranslateCommand(HelpCommand):
 
 def translate(
     context: typer.Context,
+    lines: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Text to translate instead of a file or a pipe; each one is a line."),
+    ] = None,
     model: Annotated[
         list[Path] | None,
         typer.Option(
@@ -227,7 +231,12 @@ def translate(
             models=tuple(model or ()), device=device, gpus=gpus, precision=precision, engine=engine, int8=int8
         ),
         text=TextOptions(
-            source=source, format=input_format or line_format, prefix=prefix, markup=markup, glossary=glossary
+            source=source,
+            lines=tuple(lines or ()),
+            format=input_format or line_format,
+            prefix=prefix,
+            markup=markup,
+            glossary=glossary,
         ),
         output=OutputOptions(
             path=None if str(output) == "-" else output,

@@ -16,7 +16,7 @@ from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.translator import ModelPass, Translation, Translator
+from aiayn_cli.translate.line_translator import LineTranslator, ModelPass, Translation
 
 MOST_LOGITS = 1 << 24  # next-token scores held at once: 64 MB in float32
 MOST_WEIGHTS = 1 << 24  # of attention, held at once: 64 MB in float32; a line of 1 MB has 16 times as many
@@ -149,7 +149,7 @@ def _attention(
 class ForcedDecoder:
     """Scores outputs with the models of a translator; what concerns attention needs Transformers."""
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: LineTranslator) -> None:
         self._models, self._codec, self._device = translator.models, translator.codec, translator.device
         self._batch_tokens = translator.decoding.batch_tokens
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from aiayn_cli.translate.forced_decoding import Details, Links
 from aiayn_cli.translate.input import InputLine
 from aiayn_cli.translate.jsonl import JsonLines
+from aiayn_cli.translate.line_translator import Translation
 from aiayn_cli.translate.options import FormatName, OutputStyle
-from aiayn_cli.translate.translator import Translation
 
 
 class LineFormat(Protocol):

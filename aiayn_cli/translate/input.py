@@ -16,9 +16,9 @@ from aiayn_cli.processes import gather
 from aiayn_cli.text.compression import PipedBytes
 from aiayn_cli.text.lines import RecordReader, count_lines_ahead, display_name, is_blank, open_text_bytes
 from aiayn_cli.translate.options import TextOptions
+from aiayn_cli.translate.prompt import typed_records
 
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
-_PROMPT = "> "
 
 Item = TypeVar("Item")
 
@@ -51,6 +51,7 @@ class InputLines:
     Attributes:
         name: of the input, for messages.
         lines_read: how many have arrived so far, including those that wait in another thread.
+        is_typed: whether a person types them.
     """
 
     def __init__(
@@ -62,8 +63,9 @@ class InputLines:
         *,
         second_is_target: bool = False,
     ) -> None:
-        self.name, self.lines_read = display_name(options.source), 0
-        self._read, self._file, self._is_typed = read, file, is_typed(options.source)
+        self.name = "the command line" if options.lines else display_name(options.source)
+        self.lines_read, self.is_typed = 0, is_typed(options)
+        self._read, self._file = read, file
         self._reader = RecordReader(cast(BinaryIO, PipedBytes(file, self.name)), self.name, keep_going=True)
         self._second_is_target = second_is_target
         self._second = None
@@ -92,37 +94,30 @@ class InputLines:
 
     def groups(self, workers: int = 1) -> Iterator[Sequence[InputLine]]:
         """Give the lines in groups to translate together; what arrived together is shared among the workers."""
+        if self.is_typed:
+            yield from self._typed()
+            return
         for group in gather(self.blocks(), _LINES_TOGETHER * workers):
             size = -(-len(group) // workers)
             for start in range(0, len(group), size):
                 yield group[start : start + size]
 
     def followed(self, answers: Iterable[tuple[int, Item]], doing: str = "translating") -> Iterator[Item]:
-        """Give answers, each with its number of lines, and show progress: on a terminal, a prompt after each."""
-        if self._is_typed:
-            yield from self._prompted(answers)
+        """Give answers, each with its number of lines, and show progress, unless the lines are typed."""
+        if self.is_typed:
+            yield from (answer for _, answer in answers)
             return
         with logs.progress(doing, total=count_lines_ahead(self._file), unit="lines") as progress:
             for count, answer in answers:
                 yield answer
                 progress.advance(count)
 
-    def _prompted(self, answers: Iterable[tuple[int, Item]]) -> Iterator[Item]:
-        logs.notice("type a line to translate it; Ctrl-D ends")
-        try:
-            logs.prompt(_PROMPT)
-            answered = 0
-            for count, answer in answers:
-                yield answer
-                answered += count
-                if answered >= self.lines_read:  # else more pasted lines are waiting
-                    logs.prompt(_PROMPT)
-        except GeneratorExit:  # an answer had a problem; there was no prompt after it
-            return
-        except BaseException:
-            logs.prompt("\n")  # Ctrl-C
-            raise
-        logs.prompt("\n")  # Ctrl-D
+    def _typed(self) -> Iterator[Sequence[InputLine]]:
+        for record in typed_records():
+            self.lines_read += 1
+            yield [self._line(record)]
+        for _ in self._second_records:
+            raise self._other_length("more than", self.lines_read)
 
     def _line(self, record: str | None) -> InputLine:
         number, second = self.lines_read, ""
@@ -149,13 +144,17 @@ class InputLines:
 @contextmanager
 def open_input(options: TextOptions, read: ReadRecord, *, second_is_target: bool = False) -> Iterator[InputLines]:
     with ExitStack() as files:
-        file = files.enter_context(_opened(options.source))
+        if options.lines:
+            text = "".join(f"{line}\n" for line in options.lines)
+            file: BinaryIO = io.BytesIO(text.encode("utf-8", "surrogateescape"))
+        else:
+            file = files.enter_context(_opened(options.source))
         second = files.enter_context(_opened(options.prefix)) if options.prefix else None
         yield InputLines(options, read, file, second, second_is_target=second_is_target)
 
 
-def is_typed(source: str) -> bool:
-    return source == "-" and sys.stdin.isatty()
+def is_typed(options: TextOptions) -> bool:
+    return not options.lines and options.source == "-" and sys.stdin.isatty()
 
 
 @contextmanager

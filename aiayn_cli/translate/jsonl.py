@@ -9,8 +9,8 @@ from typing import Any
 from aiayn_cli.text.lines import is_blank, map_line_breaks
 from aiayn_cli.translate.forced_decoding import Details
 from aiayn_cli.translate.input import InputLine
+from aiayn_cli.translate.line_translator import Translation
 from aiayn_cli.translate.options import OutputStyle
-from aiayn_cli.translate.translator import Translation
 
 _DEEPEST = 100  # so that what can be read can also be written, however deep the call stack is
 _JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool: "Boolean", type(None): "null"}
@@ -26,7 +26,7 @@ class JsonLines:
         fields, error = _parse(record)
         if error:
             return InputLine(number, "", prefix, error, _only_id(fields))
-        return InputLine(number, _one_line(fields["text"]), _one_line(fields.get("prefix", prefix)), fields=fields)
+        return InputLine(number, one_line(fields["text"]), one_line(fields.get("prefix", prefix)), fields=fields)
 
     def needs_details(self, style: OutputStyle) -> bool:
         return style.alignments or style.scores
@@ -73,7 +73,7 @@ def _rounded(details: Details) -> list[list[object]]:
     return [[piece, round(log_prob, 5)] for piece, log_prob in details.tokens]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """A text as no more than one record: JSON can hold line ends and NUL."""
     text = map_line_breaks(text)[0].replace("\0", " ")
     return "" if is_blank(text) else text

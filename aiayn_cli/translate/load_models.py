@@ -18,9 +18,9 @@ from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, load_glossary
 from aiayn_cli.translate.ctranslate2_engine import load_exported
+from aiayn_cli.translate.line_translator import LineNotice, LineTranslator
 from aiayn_cli.translate.options import Engine, TranslateOptions
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translator import LineNotice, Translator
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LoadedModels:
 
     checkpoints: Sequence[Checkpoint]
     codec: Codec
-    translator: Translator
+    translator: LineTranslator
     glossary: Glossary | None
     # Call it before the first output: it waits for the check of the weights, and raises CheckpointError if they are
     # damaged.
@@ -51,7 +51,7 @@ def load_models(
 
     Args:
         device: overrides the options' own.
-        notify: as in Translator.
+        notify: as in LineTranslator.
         check_in_background: leave the check of the weights, which takes most of the time, to a thread
             (LoadedModels.confirm); not for 8 bits or CTranslate2, which use the weights at once.
     Raises:
@@ -92,10 +92,12 @@ def load_models(
     logs.notice(explanation)
     glossary = options.text.glossary
     terms = load_glossary(glossary, codec, first.tgt_lang) if glossary is not None else None
-    translator = Translator(
+    translator = LineTranslator(
         networks, codec, chosen, decoding,
         options=options.search,
-        setup=SearchSetup(glossary=terms, tree_grammar=grammar, engine=exported, in_processes=True),
+        setup=SearchSetup(
+            glossary=terms, tree_grammar=grammar, engine=exported, in_processes=engine.in_processes
+        ),
         trained_length=min(each.max_length for each in checkpoints),
         notify=notify,
     )  # fmt: skip

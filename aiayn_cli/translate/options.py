@@ -93,6 +93,7 @@ class EngineOptions:
     precision: Precision = "auto"
     engine: Engine = "torch"  # what searches
     int8: bool = False  # multiply by 8-bit weights
+    in_processes: bool = True  # search many lines in forked processes, where the system can
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +101,17 @@ class TextOptions:
     """What is read."""
 
     source: str = "-"  # file, "-" for stdin; compressed bytes are unpacked, whatever the name
+    lines: tuple[str, ...] = ()  # text given on the command line, which is read instead of the source
     format: FormatName = "text"  # of the source
     prefix: Path | None = None  # file with the beginning of each output, one a line
     markup: bool = False  # carry each tag, placeholder and address through, as in MarkupTranslator
     glossary: Path | None = None  # file of terms that outputs must use, as in load_glossary()
 
     def __post_init__(self) -> None:
+        if self.lines and self.source != "-":
+            raise UsageError("text and --input are two inputs", "give one of them")
+        if len(self.lines) == 1 and Path(self.lines[0][:200]).is_file():
+            raise UsageError(f"{self.lines[0]} is a file, not text", f"write -i {self.lines[0]}")
         if self.source == "-" == str(self.prefix):
             raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
 

@@ -63,7 +63,7 @@ def run_score_against(
     check_outputs(output, text.source, target)
     with open_input(text, input_format.read, second_is_target=True) as lines:
         loaded = load_models(options)
-        scorer = _PairScorer(loaded, str(target))
+        scorer = PairScorer(loaded, str(target))
         results: list[Any] = []
 
         def result(stopped: str | None = None) -> ScoreAgainstResult:
@@ -94,7 +94,7 @@ def run_score_against(
     return result()
 
 
-class _PairScorer:
+class PairScorer:
     """Scores pairs and counts them, as ScoreAgainstResult shows it."""
 
     def __init__(self, loaded: LoadedModels, target: str) -> None:

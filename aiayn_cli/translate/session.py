@@ -12,21 +12,20 @@ from aiayn_cli import logs
 from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.device import device_of_each, is_out_of_memory
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.processes import Processes, available_cores
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.aids.attention_page import AttentionPicture, draw_attention
-from aiayn_cli.translate.aids.markup import MarkupTranslator
-from aiayn_cli.translate.forced_decoding import Details, ForcedDecoder
+from aiayn_cli.translate.forced_decoding import Details
 from aiayn_cli.translate.formats import FORMATS
 from aiayn_cli.translate.input import InputLine, WorkTime, is_typed, open_input
-from aiayn_cli.translate.load_models import LoadedModels, load_models
+from aiayn_cli.translate.line_translator import LineNotice, LineNotices
 from aiayn_cli.translate.options import TranslateOptions
 from aiayn_cli.translate.output_files import check_outputs, give_unfinished, open_writer
+from aiayn_cli.translate.prompt import show_details
 from aiayn_cli.translate.score_against import run_score_against
-from aiayn_cli.translate.translator import LineNotice, LineNotices, Translation
-from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks
-from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged, SuspectCounts, report_record
+from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.trust.flags import FLAGS
+from aiayn_cli.translate.trust.retry import Judged, SuspectCounts, report_record
 
 __all__ = ["run_score_against", "run_translate"]
 
@@ -106,6 +105,8 @@ def run_translate(
     models = tuple(map(find_model, options.engine.models or (None,)))
     options = replace(options, engine=replace(options.engine, models=models))  # the same models in each process
     devices = device_of_each(options.engine.gpus, options.engine.device)
+    if is_typed(text):
+        devices = devices[:1]  # more would ask for the next line before the answer to this one
     with ExitStack() as files:
         lines = files.enter_context(open_input(text, FORMATS[text.format].read))
         title, answers = files.enter_context(_workers(options, devices))
@@ -119,6 +120,8 @@ def run_translate(
             for task, answer in lines.followed(numbered):
                 writer.take(task, answer)
                 work_time.finished()
+                if lines.is_typed and not is_blank(task.lines[0].text):
+                    show_details(answer.judged[0].outputs[0], answer.judged[0].flags)
         except (AiaynError, OSError, KeyboardInterrupt) as error:
             writer.finish_early(title, error)
             if not isinstance(error, BrokenPipeError):  # whose reader wants to hear no more
@@ -160,30 +163,18 @@ def start_worker(options: TranslateOptions, device: str) -> tuple[str, Callable[
     """Load the models on a device; gives a title for them, and what answers tasks."""
     notices: list[LineNotice] = []
     # Who waits to type the first line need not wait for the check of the weights.
-    loaded = load_models(options, device, notices.append, check_in_background=is_typed(options.text.source))
-    first = loaded.checkpoints[0]
+    translator = Translator(options, device=device, notify=notices.append, check_in_background=is_typed(options.text))
+    first = translator.loaded.checkpoints[0]
     title = f"{first.path}, {first.src_lang}-{first.tgt_lang}, step {first.step:,}"
-    return title, _Worker(options, loaded, notices)
+    return title, _Worker(options, translator, notices)
 
 
 class _Worker:
-    """Translates and checks lines with models that are loaded."""
+    """Translates the lines of tasks, and puts the results into the output's format."""
 
-    def __init__(self, options: TranslateOptions, loaded: LoadedModels, notices: list[LineNotice]) -> None:
-        first, markup = loaded.checkpoints[0], options.text.markup
-        self._output, self._notices = options.output, notices
+    def __init__(self, options: TranslateOptions, translator: Translator, notices: list[LineNotice]) -> None:
+        self._output, self._translator, self._notices = options.output, translator, notices
         self._style, self._format = options.output.style, FORMATS[options.output.style.format]
-        self._confirm, self._glossary = loaded.confirm, loaded.glossary
-        self._translator: AnyTranslator = MarkupTranslator(loaded.translator) if markup else loaded.translator
-        self._forced = ForcedDecoder(loaded.translator)
-        self._trees = TreeText(first.text) if first.text.trees else None
-        # Draws are less probable than what the search finds, from which the thresholds are.
-        thresholds = [] if options.search.sampling else [each.low_confidence for each in loaded.checkpoints]
-        checks = OutputChecks(
-            first.src_lang, first.tgt_lang,
-            trees=self._trees, glossary=loaded.glossary, markup=markup, thresholds=thresholds,
-        )  # fmt: skip
-        self._judge = Judge(self._translator, checks, options.output.on_suspect, is_text=self._trees is None)
 
     def __call__(self, task: Task) -> Answer:
         """Translate the lines of a task.
@@ -191,21 +182,22 @@ class _Worker:
         Raises:
             AiaynError: memory ran out, or the models are damaged or give NaN.
         """
-        self._confirm()
         try:
             return self._answer(task)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             first, last = task.lines[0].number, task.lines[-1].number
-            fewer = max(self._translator.decoding.batch_tokens // 2, 1)
+            fewer = max(self._translator.lines.decoding.batch_tokens // 2, 1)
             raise AiaynError(
                 f"memory ran out between lines {first:,} and {last:,}: {str(error).partition('. ')[0]}",
                 f"try --batch-tokens {fewer}, or a smaller --beam or --nbest",
             ) from error
 
     def _answer(self, task: Task) -> Answer:
-        lines, judged = task.lines, self._judged(task.lines)
+        lines = task.lines
+        prefixes = [line.prefix for line in lines] if any(line.prefix for line in lines) else []
+        judged = self._translator.judged([line.text for line in lines], lines[0].number, prefixes)
         suspect: tuple[str, ...] = ()
         if self._output.on_suspect == "fail":
             stop = next((number for number, each in enumerate(judged) if each.flags), len(judged))
@@ -218,41 +210,22 @@ class _Worker:
             for line, each in answers
         ]
         report = [self._report(line, each) for line, each in answers if self._output.report is not None]
-        drawings, undrawn = draw_attention(self._forced, lines, judged, task.drawings)
+        drawings, undrawn = draw_attention(self._translator.forced, lines, judged, task.drawings)
         notices = self._notices.copy()
         self._notices.clear()
         return Answer(judged, results, report, suspect, notices, drawings, undrawn)
-
-    def _judged(self, lines: Sequence[InputLine]) -> list[Judged]:
-        texts = [line.text for line in lines]
-        prefixes = [line.prefix for line in lines] if any(line.prefix for line in lines) else []
-        outputs = self._translator.translate_n_best(texts, lines[0].number, prefixes)
-        judged = self._judge.judge(texts, outputs, prefixes)
-        if self._trees is None:
-            return judged
-        return [
-            each if each.replaced_by else replace(each, outputs=self._as_trees(self._trees, line, each.outputs))
-            for line, each in zip(lines, judged, strict=True)
-        ]
-
-    def _as_trees(self, trees: TreeText, line: InputLine, outputs: Sequence[Translation]) -> list[Translation]:
-        """A parser's outputs as bracketed trees on one line; a repair of the best one is reported."""
-        found = [trees.restore_text(line.text, output.text) for output in outputs]
-        if repairs := found[0][1]:
-            what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
-            self._notices.append(LineNotice("repaired", f"line {line.number:,}: the tree was repaired: {what}"))
-        return [replace(output, text=text) for output, (text, _) in zip(outputs, found, strict=True)]
 
     def _details(self, judged: Sequence[Judged]) -> Sequence[Details | None]:
         outputs = [output for each in judged for output in each.outputs]
         if not self._format.needs_details(self._style):
             return [None] * len(outputs)
-        return self._forced.details(outputs, with_alignment=self._style.alignments)
+        return self._translator.forced.details(outputs, with_alignment=self._style.alignments)
 
     def _report(self, line: InputLine, judged: Judged) -> str:
         more: dict[str, object] = {"error": line.error} if line.error else {}
-        if self._glossary is not None and "glossary_missed" in judged.flags:
-            missing = self._glossary.missing(line.text, judged.outputs[0].text)
+        glossary = self._translator.loaded.glossary
+        if glossary is not None and "glossary_missed" in judged.flags:
+            missing = glossary.missing(line.text, judged.outputs[0].text)
             more["missing_terms"] = [f"{term.source} = {'|'.join(term.targets)}" for term in missing]
         return report_record(line.number, line.text, judged, (line.fields or {}).get("id"), more)
 

@@ -1,333 +1,262 @@
-"""Lines in, translations out: sub-words, parts of long lines, their search, text again."""
+"""A trained model as a Python object, `from aiayn_cli import Translator`; the command translates with it too."""
 
 import copy
-import math
 import re
-from collections import Counter
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Self
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self, TypedDict, Unpack
 
 from aiayn_cli import logs
-from aiayn_cli.config import DecodingConfig
-from aiayn_cli.device import Device
-from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.parsing.tree_text import words_of
-from aiayn_cli.special_tokens import UNK_ID
-from aiayn_cli.text.codec import Codec
-from aiayn_cli.text.lines import is_blank
-from aiayn_cli.text.scripts import WITHOUT_BLANKS, is_written_without_blanks
-from aiayn_cli.text.vocab import BLANK_MARK
-from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
-from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
-from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup, SentenceSearch
+from aiayn_cli.config import Precision
+from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.translate.aids.markup import MarkupTranslator
+from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
+from aiayn_cli.translate.input import InputLine
+from aiayn_cli.translate.jsonl import one_line
+from aiayn_cli.translate.line_translator import LineNotice, Translation
+from aiayn_cli.translate.load_models import load_models
+from aiayn_cli.translate.options import (
+    DecodingOverrides,
+    Engine,
+    EngineOptions,
+    OnSuspect,
+    OutputOptions,
+    OutputStyle,
+    SearchOptions,
+    TextOptions,
+    TranslateOptions,
+    make_sampling,
+)
+from aiayn_cli.translate.score_against import PairScorer
+from aiayn_cli.translate.trust.flags import OutputChecks
+from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged
 
-_NO_OPTIONS, _NO_SETUP = SearchOptions(), SearchSetup()
-_NAMED_LINES = 5  # for each kind of notice
-_SENTENCE_MARKS = (".", "!", "?", "…", "。", "！", "？", "．")
-_MARKS_WITHOUT_BLANK = ("。", "！", "？")  # scripts that put no blank after a sentence
-_CLAUSE_MARKS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
-_CLOSING = "\"'”’»«)]}」』）"
-_SHORTEST_SENTENCE = 10  # tokens: a full stop soon after the last cut probably ends an abbreviation
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
-NoticeKind = Literal["split", "long_word", "too_long", "prefix", "repaired", "unreadable"]
 
-# The summary of a kind with more lines than were logged; "" if the result counts them anyway.
-_SUMMARIES: dict[NoticeKind, str] = {
-    "split": "",
-    "long_word": "words in all were too long for the model",
-    "too_long": "lines in all were too long",
-    "prefix": "prefixes in all were changed",
-    "repaired": "trees in all were repaired",
-    "unreadable": "lines in all could not be read",
-}
+class TranslatorOptions(TypedDict, total=False):
+    """The options of `aiayn translate` that Translator.load() takes, by the same names; see its --help."""
+
+    beam: int
+    alpha: float
+    max_extra: int
+    max_length: int
+    min_length: int
+    no_repeat_ngram: int
+    tree_rules: bool
+    nbest: int
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    markup: bool
+    glossary: str | Path
+    alignments: bool
+    on_suspect: OnSuspect
+    device: str
+    precision: Precision
+    engine: Engine
+    int8: bool
+    batch_tokens: int
 
 
 @dataclass(frozen=True)
-class ModelPass:
-    """One pass through the model: a whole line, or a part of one that is too long."""
-
-    src: tuple[int, ...]  # ids of the source, without EOS
-    tgt: tuple[int, ...]  # ids of the output, without BOS and EOS
-    is_cut: bool  # whether the output reached the longest length allowed, so that its end may be missing
-    word: str = ""  # a word that was too long for the model and copied to the output without a pass
-
-
-@dataclass(frozen=True)
-class Translation:
+class TranslatedLine:
     """One of the outputs for a line."""
 
-    text: str  # "" for a blank line
-    log_prob: float  # natural log of its probability with the end token; summed over the parts of a split line
-    score: float  # log_prob / length penalty, which ranks the outputs
-    parts: tuple[ModelPass, ...] = ()  # none for a blank line, or one that was left out
-    is_left_out: bool = False  # whether the line was too long for the models and could not be cut; the text is then ""
-
-
-@dataclass(frozen=True)
-class LineNotice:
-    """A remark on one line."""
-
-    kind: NoticeKind
-    text: str  # names the line
-
-
-class LineNotices:
-    """Logs the first notices of each kind, and counts all."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[NoticeKind] = Counter()
-
-    def take(self, notice: LineNotice) -> None:
-        self.counts[notice.kind] += 1
-        if self.counts[notice.kind] <= _NAMED_LINES:
-            say = logs.warning if _SUMMARIES[notice.kind] else logs.notice
-            say(notice.text)
-
-    def sum_up(self) -> None:
-        for kind, count in self.counts.items():
-            if count > _NAMED_LINES and _SUMMARIES[kind]:
-                logs.warning(f"{count:,} {_SUMMARIES[kind]}")
+    text: str
+    score: float  # log_prob / length penalty; for a split line, of all parts together
+    log_prob: float  # natural log p of the output with its end token
+    flags: tuple[str, ...]  # what looks wrong: names of trust/flags.py
+    alignment: Links | None  # (source word, output word), counted from 0; None without alignments=True
 
 
 class Translator:
-    """Translates lines with one model or an ensemble, which SentenceSearch moves to the device.
+    """Translates lines with a trained model, or an ensemble of several.
 
-    A line that is too long for one pass is translated in parts, unless outputs are trees: a sentence cannot be parsed
-    in parts.
-
-    Args:
-        models: trained with the same vocabulary; the probabilities of several are averaged.
-        trained_length: sub-words of the longest side that the models were trained on: the limit of one pass, but at
-            least LONGEST_SOURCE and at most LONGEST_PASS.
-        notify: called with remarks on lines, such as that one was split; None = they are logged.
+    Calls from several threads wait for each other. Nothing is written to stderr by what load() gives.
     """
 
     def __init__(
         self,
-        models: Sequence[TranslationModel],
-        codec: Codec,
-        device: Device,
-        decoding: DecodingConfig,
+        options: TranslateOptions,
         *,
-        options: SearchOptions = _NO_OPTIONS,
-        setup: SearchSetup = _NO_SETUP,
-        trained_length: int = LONGEST_SOURCE,
+        device: str | None = None,
         notify: Callable[[LineNotice], None] | None = None,
+        check_in_background: bool = False,
     ) -> None:
-        self.codec, self.decoding, self.options = codec, decoding, options
-        self._search = SentenceSearch(models, codec.size, device, decoding, options=options, setup=setup)
-        self.models, self.device, self.max_positions = self._search.models, device.device, self._search.max_positions
-        self._glossary = setup.glossary
-        self._writes_trees = setup.tree_grammar is not None
-        self._splits = not codec.text.trees
-        # A sentence that cannot be cut is tried at any length.
-        self._longest_source = min(max(trained_length, LONGEST_SOURCE), LONGEST_PASS) if self._splits else LONGEST_PASS
-        self._longest_word = min(self._longest_source, self.max_positions - 1)
-        self._joiner = "" if codec.tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
-        self._notify = notify or LineNotices().take
+        self.loaded = load_models(options, device, notify, check_in_background=check_in_background)
+        first, markup = self.loaded.checkpoints[0], options.text.markup
+        self.lines: AnyTranslator = MarkupTranslator(self.loaded.translator) if markup else self.loaded.translator
+        self.forced = ForcedDecoder(self.loaded.translator)
+        self._notify, self._style = notify, options.output.style
+        self._trees = TreeText(first.text) if first.text.trees else None
+        # Draws are less probable than what the search finds, from which the thresholds are.
+        thresholds = [] if options.search.sampling else [each.low_confidence for each in self.loaded.checkpoints]
+        self._checks = OutputChecks(
+            first.src_lang, first.tgt_lang,
+            trees=self._trees, glossary=self.loaded.glossary, markup=markup, thresholds=thresholds,
+        )  # fmt: skip
+        self._on_suspect = options.output.on_suspect
+        self._judge = self._judge_of(self.lines)
+        self._lock, self._is_closed, self._is_silent = threading.Lock(), False, False
 
-    def variant(
-        self,
-        *,
-        decoding: DecodingConfig | None = None,
-        options: SearchOptions | None = None,
-        longest_source: int | None = None,
-    ) -> Self:
-        """A translator with the same models that searches in another way."""
-        other = copy.copy(self)
-        other._search = self._search.variant(decoding, options)
-        other.decoding, other.options = decoding or self.decoding, options or self.options
-        other._longest_source = min(longest_source or LONGEST_PASS, self._longest_source)
-        return other
-
-    def count_sub_words(self, line: str) -> int:
-        return len(self.codec.encode([line])[0])
-
-    def translate(self, lines: Sequence[str]) -> list[str]:
-        return [outputs[0].text for outputs in self.translate_n_best(lines)]
-
-    def translate_n_best(
-        self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
-    ) -> list[list[Translation]]:
-        """The n_best best outputs for each line, in order; or n_best drawn ones.
-
-        A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line that is too
-        long for one pass is cut at the ends of its sentences; its k-th output joins the k-th of each part. A single
-        word that is too long stays as it is. A line that cannot be cut has blank outputs with a score of -inf, and a
-        notice names it; such outputs also fill up where fewer than n_best have a probability above 0.
-
-        Args:
-            lines: without line ends.
-            first_line: number of the first one, for notices; None = no notices, the lines were translated before.
-            prefixes: for each line, how its outputs begin; "" = free. Empty = free for all.
+    @classmethod
+    def load(cls, *models: str | Path, **options: Unpack[TranslatorOptions]) -> Self:
+        """Load a run or a checkpoint, or several as an ensemble; without one, the newest run in runs/.
 
         Raises:
-            CheckpointError: the model gives no probabilities but NaN.
-            Stopped: the outputs are no longer wanted.
+            AiaynError: no such model, file or device, or options that cannot go together; its text says the way out.
         """
-        passes = self._passes(lines, first_line, prefixes)
-        searched = [each for each in passes if not each.word]
-        found = self._search.search([each.source for each in searched])
-        for each, hypotheses in zip(searched, found, strict=True):
-            each.found = hypotheses
-        # All outputs are decoded in one call, since each call costs more than a short line.
-        tokens = list(dict.fromkeys(hypothesis.tokens for hypotheses in found for hypothesis in hypotheses))
-        texts = dict(zip(tokens, self.codec.decode(tokens), strict=True))
-        of_line: list[list[_Pass]] = [[] for _ in lines]
-        for each in passes:
-            of_line[each.line].append(each)
-        return [self._outputs(line, each, texts) for line, each in zip(lines, of_line, strict=True)]
+        glossary = options.get("glossary")
+        chosen = TranslateOptions(
+            search=SearchOptions(
+                n_best=options.get("nbest", 1),
+                min_length=options.get("min_length", 0),
+                max_length=options.get("max_length", 0),
+                no_repeat_ngram=options.get("no_repeat_ngram", 0),
+                sampling=make_sampling(
+                    options.get("sample", False),
+                    temperature=options.get("temperature"),
+                    top_k=options.get("top_k"),
+                    top_p=options.get("top_p"),
+                    seed=options.get("seed"),
+                ),
+            ),
+            decoding=DecodingOverrides(
+                beam_size=options.get("beam"),
+                alpha=options.get("alpha"),
+                max_extra=options.get("max_extra"),
+                batch_tokens=options.get("batch_tokens"),
+                tree_rules=options.get("tree_rules"),
+            ),
+            engine=EngineOptions(
+                models=tuple(map(Path, models)),
+                device=options.get("device", "auto"),
+                precision=options.get("precision", "auto"),
+                engine=options.get("engine", "torch"),
+                int8=options.get("int8", False),
+                in_processes=False,  # other threads of the program may hold locks that a fork would copy
+            ),
+            text=TextOptions(markup=options.get("markup", False), glossary=None if glossary is None else Path(glossary)),
+            output=OutputOptions(
+                style=OutputStyle(alignments=options.get("alignments", False)), on_suspect=options.get("on_suspect", "keep")
+            ),
+        )
+        with logs.silenced():
+            translator = cls(chosen)
+        translator._is_silent = True
+        return translator
 
-    def search_ids(self, sources: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-        """The best output for each source, as ids without special tokens; no source is split."""
-        found = self._search.search([SearchInput(list(ids)) for ids in sources])
-        return [hypotheses[0].tokens for hypotheses in found]
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """Translate lines; blank for blank, in order."""
+        return [outputs[0].text for outputs in self.translate_n_best(lines)]
 
-    def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
-        pieces: list[tuple[int, str, bool]] = []
-        for number, line in enumerate(lines):
-            if not is_blank(line):
-                split = segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
-                pieces += [(number, text, is_word) for text, is_word in split]
-        ids = iter(self.codec.encode([text for _, text, is_word in pieces if not is_word]))
-        passes: list[_Pass] = []
-        with_prefix: set[int] = set()
-        for number, text, is_word in pieces:
-            named = None if first_line is None else first_line + number
-            if is_word:
-                passes.append(_Pass(number, SearchInput([]), word=text))
-                self._say("long_word", named, f": a word of {len(text):,} characters is left as it is")
-                continue
-            prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
-            with_prefix.add(number)
-            parts = self._parts(next(ids), named)
-            for part in parts:
-                is_whole = len(parts) == 1
-                words = words_of(text) if self._writes_trees and is_whole else None
-                phrases = []
-                if self._glossary is not None:
-                    of_part = "".join(self.codec.pieces(part)).replace(BLANK_MARK, " ")
-                    phrases = self._glossary.constraints(text if is_whole else of_part)
-                passes.append(_Pass(number, SearchInput(part, prefix, phrases, words)))
-                prefix = []
-        return passes
+    def translate_n_best(self, lines: Sequence[str], nbest: int | None = None) -> list[list[TranslatedLine]]:
+        """The best outputs for each line, best first; as many as load() was told, or `nbest` of them.
 
-    def _prefix(self, text: str, line: int | None) -> list[int]:
-        ids = self.codec.encode_tgt([text])[0] if not is_blank(text) else []
-        known = [i for i in ids if i != UNK_ID]
-        prefix = known[: self._search.longest_prefix]
-        if len(known) < len(ids):
-            self._say("prefix", line, ": what its prefix holds that is not in the vocabulary is left out")
-        elif len(prefix) < len(ids):
-            self._say("prefix", line, f": what its prefix holds beyond {len(prefix):,} sub-words is left out")
-        return prefix
+        Raises:
+            TypeError: a str instead of a list of them.
+            ValueError: half of a surrogate pair, or a translator that is closed.
+        """
+        texts = _checked(lines)
+        with self._held():
+            judged = self._with(nbest).judged(texts)
+            details = iter(
+                self.forced.details([output for each in judged for output in each.outputs], with_alignment=True)
+                if self._style.alignments
+                else ()
+            )
+            return [
+                [
+                    TranslatedLine(
+                        output.text,
+                        output.score,
+                        output.log_prob,
+                        each.flags if rank == 0 else self._checks.flags(line, output),
+                        next(details).alignment if self._style.alignments else None,
+                    )
+                    for rank, output in enumerate(each.outputs)
+                ]
+                for line, each in zip(texts, judged, strict=True)
+            ]
 
-    def _parts(self, ids: list[int], line: int | None) -> list[list[int]]:
-        """What one pass each translates: the whole line, its parts, or nothing if it is too long and cannot be cut."""
-        limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
-        if len(ids) <= limit:
-            return [ids]
-        has = f" has {len(ids):,} sub-words"
-        if not self._splits:
-            what = f", and no more than {limit:,} are read at once: it is left out, since it cannot be cut"
-            self._say("too_long", line, has + what)
-            return []
-        ends = split_points(self.codec.pieces(ids), limit)
-        self._say("split", line, f"{has}, more than {limit}: translated in {len(ends):,} parts")
-        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    def score(self, lines: Sequence[str], translations: Sequence[str]) -> list[float]:
+        """Natural log p of given translations, end tokens included; NaN where a side is blank or very long."""
+        sources, targets = _checked(lines), _checked(translations)
+        with self._held():
+            pairs = [
+                InputLine(number, *pair) for number, pair in enumerate(zip(sources, targets, strict=True), start=1)
+            ]
+            return [details.log_prob for _, details in PairScorer(self.loaded, "translations").score(pairs)]
 
-    def _say(self, kind: NoticeKind, line: int | None, text: str) -> None:
-        if line is not None:
-            self._notify(LineNotice(kind, f"line {line:,}{text}"))
+    def judged(self, texts: Sequence[str], first_line: int | None = None, prefixes: Sequence[str] = ()) -> list[Judged]:
+        """The outputs for each line with their flags, after what on_suspect says; arguments as in LineTranslator."""
+        self.loaded.confirm()
+        outputs = self.lines.translate_n_best(texts, first_line, prefixes)
+        judged = self._judge.judge(texts, outputs, prefixes)
+        if self._trees is None:
+            return judged
+        return [
+            each if each.replaced_by else replace(each, outputs=self._as_trees(self._trees, text, number, each.outputs))
+            for number, (text, each) in enumerate(zip(texts, judged, strict=True), start=first_line or 0)
+        ]
 
-    def _outputs(self, line: str, passes: list["_Pass"], texts: dict[tuple[int, ...], str]) -> list[Translation]:
-        n_best = self.options.n_best
-        if not passes and is_blank(line):
-            return [Translation("", 0.0, 0.0)] * n_best
-        if not passes:
-            return [Translation("", -math.inf, -math.inf, is_left_out=True)] * n_best
-        searched = [each for each in passes if not each.word]
-        outputs = []
-        for rank in range(min((len(each.found) for each in searched), default=n_best)):
-            hypotheses = [each.found[rank] for each in searched]
-            log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
-            length = sum(len(hypothesis.tokens) for hypothesis in hypotheses) + 1
-            is_one = len(passes) == len(hypotheses) == 1
-            score = hypotheses[0].score if is_one else log_prob / length_penalty(length, self.decoding.alpha)
-            written = [each.word or texts[each.found[rank].tokens] for each in passes]
-            parts = tuple(self._part(each, rank) for each in passes)
-            outputs.append(Translation(self._joiner.join(filter(None, written)), log_prob, score, parts))
-        return outputs + [Translation("", -math.inf, -math.inf)] * (n_best - len(outputs))
+    def _as_trees(self, trees: TreeText, text: str, number: int, outputs: Sequence[Translation]) -> list[Translation]:
+        """A parser's outputs as bracketed trees on one line; a repair of the best one is reported."""
+        found = [trees.restore_text(text, output.text) for output in outputs]
+        if self._notify is not None and (repairs := found[0][1]):
+            what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
+            self._notify(LineNotice("repaired", f"line {number:,}: the tree was repaired: {what}"))
+        return [replace(output, text=tree) for output, (tree, _) in zip(outputs, found, strict=True)]
 
-    def _part(self, each: "_Pass", rank: int) -> ModelPass:
-        if each.word:
-            return ModelPass((), (), is_cut=False, word=each.word)
-        tokens = each.found[rank].tokens
-        return ModelPass(tuple(each.source.ids), tokens, len(tokens) + 1 >= self._search.max_length(each.source))
+    def _judge_of(self, lines: AnyTranslator) -> Judge:
+        return Judge(lines, self._checks, self._on_suspect, is_text=self._trees is None)
 
+    def _with(self, nbest: int | None) -> Self:
+        """The same translator, for another number of outputs."""
+        if nbest is None:
+            return self
+        search = replace(self.lines.options, n_best=nbest)
+        DecodingOverrides().over(self.lines.decoding, search)  # refuses more than the beam holds
+        other = copy.copy(self)
+        other.lines = self.lines.variant(options=search)
+        other._judge = other._judge_of(other.lines)
+        return other
 
-@dataclass
-class _Pass:
-    line: int  # position of its line among those of one call
-    source: SearchInput
-    word: str = ""  # stays as it is instead, since it is too long
-    found: list[Hypothesis] = field(default_factory=list)
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise ValueError("this translator is closed")
+            if not self._is_silent:
+                yield
+                return
+            with logs.silenced():
+                yield
 
+    def close(self) -> None:
+        """Let go of the model's memory and files; further calls raise ValueError."""
+        with self._lock:
+            self._is_closed = True
+            del self.loaded, self.lines, self.forced, self._judge
 
-def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Iterator[tuple[str, bool]]:
-    """Separate words that are too long for one pass from the rest of a text.
+    def __enter__(self) -> Self:
+        return self
 
-    Such a word (a key, a blob of base64, a cat on a keyboard) has no place where it could be cut, and pieces of it mean
-    nothing. Scripts without blanks between words have no such words.
-
-    Yields:
-        Each stretch of the text, in order, and whether it is a word of more than `longest_word` sub-words.
-    """
-    start = 0
-    # Every sub-word holds at least one character; only a character written as bytes has up to four.
-    for match in re.finditer(rf"\S{{{longest_word // 4 + 1},}}", text):
-        word = match.group()
-        dense = sum(c.isalpha() and is_written_without_blanks(c) for c in word)
-        if 4 * dense > len(word) or count(word) <= longest_word:
-            continue
-        if before := text[start : match.start()].strip():
-            yield before, False
-        yield word, True
-        start = match.end()
-    if start == 0:
-        yield text, False
-    elif after := text[start:].strip():
-        yield after, False
-
-
-def split_points(pieces: Sequence[str], limit: int) -> list[int]:
-    """Cut sub-words into parts of at most `limit`; returns the end of each part.
-
-    Cuts come at the ends of sentences; in a sentence that is too long, after the last clause that fits, else before
-    the last word that fits, else at the limit.
-    """
-    ends = [0]
-    while ends[-1] < len(pieces):
-        ends.append(_next_end(pieces, ends[-1], limit))
-    return ends[1:]
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def _next_end(pieces: Sequence[str], start: int, limit: int) -> int:
-    last = min(start + limit, len(pieces))
-    for end in range(start + _SHORTEST_SENTENCE, min(last + 1, len(pieces))):
-        if _ends_sentence(pieces, end):
-            return end
-    if last == len(pieces):
-        return last
-    for end in range(last, start + limit // 2, -1):
-        if pieces[end].startswith(BLANK_MARK) and pieces[end - 1].endswith(_CLAUSE_MARKS):
-            return end
-    return next((end for end in range(last, start, -1) if pieces[end].startswith(BLANK_MARK)), last)
-
-
-def _ends_sentence(pieces: Sequence[str], end: int) -> bool:
-    before = "".join(pieces[max(end - 3, 0) : end]).rstrip(_CLOSING)
-    if before.endswith(_MARKS_WITHOUT_BLANK):
-        return not pieces[end].startswith((*_SENTENCE_MARKS, *_CLOSING))
-    return before.endswith(_SENTENCE_MARKS) and pieces[end].startswith(BLANK_MARK)
+def _checked(lines: Sequence[str]) -> list[str]:
+    """The lines as records: no line ends and no NUL inside."""
+    if isinstance(lines, str):
+        raise TypeError("give a list of lines, not a str")
+    for number, line in enumerate(lines, start=1):
+        if _SURROGATE.search(line):
+            raise ValueError(f"line {number:,} holds half of a surrogate pair, which is not text")
+    return [one_line(line) for line in lines]

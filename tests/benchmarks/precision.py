@@ -19,10 +19,10 @@ from aiayn_cli import logs
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import compare
 from aiayn_cli.translate.forced_decoding import ForcedDecoder
+from aiayn_cli.translate.line_translator import LineTranslator, Translation
 from aiayn_cli.translate.load_models import LoadedModels, load_models
 from aiayn_cli.translate.options import EngineOptions, TranslateOptions
 from aiayn_cli.translate.search.beam import length_penalty
-from aiayn_cli.translate.translator import Translation, Translator
 
 KINDS = {"fp32": ("fp32", False), "bf16": ("bf16", False), "int8": ("auto", True)}  # precision, 8-bit weights
 
@@ -74,7 +74,7 @@ def load(model: Path, kind: str) -> LoadedModels:
     return load_models(TranslateOptions(engine=engine))
 
 
-def mean_score(judge: Translator, translations: list[Translation]) -> float:
+def mean_score(judge: LineTranslator, translations: list[Translation]) -> float:
     """What another translator thinks of outputs: the mean of their scores, as beam search ranks them."""
     parts = [part for translation in translations for part in translation.parts]
     forced = ForcedDecoder(judge).force([(part.src, part.tgt) for part in parts])

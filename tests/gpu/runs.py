@@ -25,7 +25,7 @@ from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.session import TrainOptions, run_train
-from aiayn_cli.translate.translator import Translator
+from aiayn_cli.translate.line_translator import LineTranslator
 
 
 def resume(setting: Setting) -> Figures:
@@ -87,7 +87,7 @@ def decoding(setting: Setting) -> Figures:
         model = build_model(checkpoint.model, checkpoint.vocab_size)
         checkpoint.load_into(model)
         device = replace(setting.device, device=place, dtype=torch.float32)
-        translator = Translator([model.eval()], data.codec(), device, checkpoint.decoding)
+        translator = LineTranslator([model.eval()], data.codec(), device, checkpoint.decoding)
         started = time.perf_counter()
         outputs[name] = translator.translate(sources)
         seconds[name] = round(time.perf_counter() - started, 2)

@@ -185,7 +185,7 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
     assert words(from_text(tree)) == long.split()
     assert "tree_repaired" in record["flags"]
     capfd.readouterr()
-    monkeypatch.setattr("aiayn_cli.translate.translator.LONGEST_PASS", 20)
+    monkeypatch.setattr("aiayn_cli.translate.line_translator.LONGEST_PASS", 20)
     trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2, on_suspect="retry")
     assert "tried" not in records[1]  # since no other search reads more
     assert "line 2 has" in (said := capfd.readouterr().err)

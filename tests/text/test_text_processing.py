@@ -24,8 +24,8 @@ from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.session import run_translate
-from aiayn_cli.translate.translator import Translator
 
 LINES = ["the dog, here", "", "a cat: sees a tree.", "(one) house"]
 
@@ -92,7 +92,7 @@ def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe:
     checkpoint.load_into(model)
     vocab = Tokenised(*load_vocabs(checkpoint.path))
     cpu = Device(torch.device("cpu"), torch.float32, 1, "")
-    expected = Translator([model], vocab, cpu, checkpoint.decoding).translate(tokenised)
+    expected = LineTranslator([model], vocab, cpu, checkpoint.decoding).translate(tokenised)
     found = [outputs[0].text for outputs in result.translations]
     assert found == [german.detokenize(line.split(" "), unescape=False) for line in expected]
     assert tokenised[0] == "the dog , here"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.translate.translator import segments, split_points
+from aiayn_cli.translate.line_translator import segments, split_points
 
 
 def parts(pieces: list[str], limit: int) -> list[str]:

@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
+from aiayn_cli.translate.line_translator import LineTranslator, Translation
 from aiayn_cli.translate.options import SearchOptions
-from aiayn_cli.translate.translator import Translation, Translator
 
 # Linear in the length of the text: no pattern rescans it from each of its characters.
 ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -186,7 +186,7 @@ class MarkupTranslator:
     model does not copy each of them, the line is translated again without them. It needs Transformers of raw text.
     """
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: LineTranslator) -> None:
         self._translator = translator
         self.decoding, self.options = translator.decoding, translator.options
 
@@ -207,7 +207,7 @@ class MarkupTranslator:
     def translate_n_best(
         self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Translation]]:
-        """Translate lines; see Translator. A line of nothing but markup comes out as it is."""
+        """Translate lines; see LineTranslator. A line of nothing but markup comes out as it is."""
         taken = [take_out(line, placeholders=False) for line in lines]
         outputs = self._translator.translate_n_best([plain for plain, _ in taken], first_line, prefixes)
         lost = [

@@ -18,7 +18,7 @@ from aiayn_cli.text.scripts import find_letters, find_members, scripts_of
 from aiayn_cli.text.vocab import UNKNOWN
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.aids.markup import ADDRESS, find_markup
-from aiayn_cli.translate.translator import Translation
+from aiayn_cli.translate.line_translator import Translation
 
 FLAGS = {
     "empty": "nothing came out",

@@ -9,12 +9,12 @@ from typing import Any
 
 from aiayn_cli.config import MOST_HYPOTHESES
 from aiayn_cli.translate.aids.markup import MarkupTranslator
+from aiayn_cli.translate.line_translator import LineTranslator, Translation
 from aiayn_cli.translate.options import OnSuspect, SearchOptions
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE
-from aiayn_cli.translate.translator import Translation, Translator
 from aiayn_cli.translate.trust.flags import FLAGS, OutputChecks
 
-AnyTranslator = Translator | MarkupTranslator
+AnyTranslator = LineTranslator | MarkupTranslator
 
 _BLOCKED_NGRAM = 3
 _BEYOND_SEARCH = {"unknown_symbols", "too_long"}  # what no other search can mend

@@ -13,8 +13,8 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, Term, load_glossary
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translator import Translator
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
@@ -155,8 +155,8 @@ def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
     terms = load_glossary(tmp_path / "terms.tsv", vocab, "de")
     decoding = DecodingConfig(beam_size=3, max_extra=8, batch_tokens=100)
     models = [make_model()]
-    plain = Translator(models, vocab, cpu, decoding)
-    with_terms = Translator(models, vocab, cpu, decoding, setup=SearchSetup(glossary=terms))
+    plain = LineTranslator(models, vocab, cpu, decoding)
+    with_terms = LineTranslator(models, vocab, cpu, decoding, setup=SearchSetup(glossary=terms))
     lines = ["der hund", "die maus sieht den hund", "eine klein", "hund hund", "", "und sieht", "hund und die " * 6]
     free = plain.translate_n_best(lines)
     assert sum(bool(terms.missing(line, each[0].text)) for line, each in zip(lines, free, strict=True)) >= 4
@@ -168,7 +168,7 @@ def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
     for line, [each] in zip(lines, found, strict=True):
         assert terms.missing(line, each.text) == []
     for batch_tokens in (1, 1000):
-        again = Translator(
+        again = LineTranslator(
             models, vocab, cpu, replace(decoding, batch_tokens=batch_tokens), setup=SearchSetup(glossary=terms)
         )
         assert [each[0].text for each in again.translate_n_best(lines[::-1])] == [each[0].text for each in found[::-1]]

@@ -13,8 +13,8 @@ from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.markup import MarkupTranslator, find_markup, put_back, take_out
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import SearchOptions
-from aiayn_cli.translate.translator import Translator
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
@@ -205,7 +205,7 @@ def test_a_model_that_writes_anything_still_brings_each_item_through_once(
     make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
     decoding = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=100)
-    plain = Translator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=2))
+    plain = LineTranslator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=2))
     translator = MarkupTranslator(plain)
     found = translator.translate_n_best(LINES, 1)
     for line, outputs in zip(LINES, found, strict=True):
@@ -227,12 +227,12 @@ def test_a_model_that_writes_anything_still_brings_each_item_through_once(
 def test_a_placeholder_that_the_model_brings_through_stays_in_its_sentence(
     make_model: ModelMaker, vocab: Codec, cpu: Device
 ) -> None:
-    translator = Translator([make_model()], vocab, cpu, DecodingConfig())
+    translator = LineTranslator([make_model()], vocab, cpu, DecodingConfig())
     asked: list[str] = []
 
     def translate(lines: list[str], first_line: int = 1, prefixes: object = ()) -> object:
         asked.extend(lines)
-        copies = Translator.translate_n_best(translator, lines, first_line)
+        copies = LineTranslator.translate_n_best(translator, lines, first_line)
         return [
             [type(each[0])(f"die {line.replace('{y}', '')}", -1.0, -1.0, each[0].parts)]
             for line, each in zip(lines, copies, strict=True)

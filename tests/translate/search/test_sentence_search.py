@@ -19,11 +19,11 @@ from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.codec import Codec
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stop, Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup, bands, run_in_threads
-from aiayn_cli.translate.translator import Translator
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
@@ -36,8 +36,8 @@ def test_many_lines_in_processes_give_what_they_give_in_one_thread(
 ) -> None:
     monkeypatch.setattr("aiayn_cli.translate.search.sentence_search._FEWEST_IN_A_PROCESS", 8)
     lines = random_lines(18)
-    one = Translator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
-    two = Translator(
+    one = LineTranslator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
+    two = LineTranslator(
         [make_model()],
         vocab,
         replace(cpu, threads=2),
@@ -77,8 +77,8 @@ def test_any_lines_in_any_order_and_company_give_what_each_gives_alone(
     size, batch_tokens = data.draw(st.sampled_from([1, 7, 64])), data.draw(st.sampled_from([1, 60, 100_000]))
     beam_size, alpha = data.draw(st.integers(1, 5)), data.draw(st.sampled_from([0.0, 0.6, 1.5]))
     decoding = replace(DECODING, beam_size=beam_size, alpha=alpha)
-    alone = Translator([model], vocab, cpu, replace(decoding, batch_tokens=1))
-    together = Translator([model], vocab, cpu, replace(decoding, batch_tokens=batch_tokens))
+    alone = LineTranslator([model], vocab, cpu, replace(decoding, batch_tokens=1))
+    together = LineTranslator([model], vocab, cpu, replace(decoding, batch_tokens=batch_tokens))
     found = [text for start in range(0, len(lines), size) for text in together.translate(lines[start : start + size])]
     assert found == [alone.translate([line])[0] for line in lines]
 
@@ -89,7 +89,7 @@ def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
 ) -> None:
     n_best = hypotheses if options else 1
     decoding = replace(DECODING, batch_tokens=10**9)
-    translator = Translator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=n_best, **options))
+    translator = LineTranslator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=n_best, **options))
     sizes: list[int] = []
 
     def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
@@ -119,8 +119,8 @@ def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Co
     model = make_model(dropout=0.5).train()
     before = copy.deepcopy(model.state_dict())
     bf16 = replace(cpu, dtype=torch.bfloat16)
-    first = Translator([model], vocab, bf16, DECODING).translate(random_lines(3))
-    assert first == Translator([model], vocab, bf16, DECODING).translate(random_lines(3)), "dropout was on"
+    first = LineTranslator([model], vocab, bf16, DECODING).translate(random_lines(3))
+    assert first == LineTranslator([model], vocab, bf16, DECODING).translate(random_lines(3)), "dropout was on"
     assert model.training
     assert all(weight.requires_grad and weight.dtype == torch.float32 for weight in model.parameters())
     torch.testing.assert_close(model.state_dict(), before)
@@ -132,7 +132,7 @@ def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Codec,
     with torch.no_grad():
         model.output.weight[0, 0] = torch.nan
     with pytest.raises(CheckpointError, match="no probabilities but NaN"):
-        Translator([model], vocab, cpu, DECODING).translate(["der hund"])
+        LineTranslator([model], vocab, cpu, DECODING).translate(["der hund"])
 
 
 def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
@@ -142,12 +142,12 @@ def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu
         model.output.weight -= model.output.weight.mean(1, keepdim=True)
         model.output.weight[EOS_ID] += 0.33
     decoding = replace(DECODING, max_extra=30)
-    free = [each.parts[0].tgt for [each] in Translator([model], vocab, cpu, decoding).translate_n_best(lines)]
+    free = [each.parts[0].tgt for [each] in LineTranslator([model], vocab, cpu, decoding).translate_n_best(lines)]
     assert min(map(len, free)) < 9
     assert max(map(len, free)) > 12
     assert any(len(set(itertools.pairwise(tokens))) < len(tokens) - 1 for tokens in free)
     options = SearchOptions(min_length=9, max_length=12, no_repeat_ngram=2)
-    for [each] in Translator([model], vocab, cpu, decoding, options=options).translate_n_best(lines):
+    for [each] in LineTranslator([model], vocab, cpu, decoding, options=options).translate_n_best(lines):
         tokens = each.parts[0].tgt
         assert 9 <= len(tokens) <= 12
         assert each.parts[0].is_cut == (len(tokens) == 12)
@@ -157,7 +157,7 @@ def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu
 def test_a_prefix_may_repeat_what_nothing_else_may(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
     options = SearchOptions(no_repeat_ngram=1)
     for sampling in (None, Sampling()):
-        translator = Translator([make_model()], vocab, cpu, DECODING, options=replace(options, sampling=sampling))
+        translator = LineTranslator([make_model()], vocab, cpu, DECODING, options=replace(options, sampling=sampling))
         [[found]] = translator.translate_n_best(["hund"], 1, ["maus maus maus"])
         prefix = tuple(vocab.encode_tgt(["maus maus maus"])[0])
         tokens = found.parts[0].tgt
@@ -174,7 +174,7 @@ def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
         model.output.weight[EOS_ID] = 0
         model.decoder_layers[-1].feed_forward_residual.norm.bias += 3.0  # something else is always likelier than EOS
         model.output.weight[9] = 5.0
-    translator = Translator([model], vocab, cpu, replace(DECODING, beam_size=1, max_extra=1_000_000_000))
+    translator = LineTranslator([model], vocab, cpu, replace(DECODING, beam_size=1, max_extra=1_000_000_000))
     [[found]] = translator.translate_n_best(["hund"])
     assert len(found.parts[0].tgt) == 199
     assert found.parts[0].is_cut

@@ -28,11 +28,11 @@ from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab, readable
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import beam_search
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.translator import Translator
 
 SPECIAL = [b""] * N_SPECIAL_TOKENS
 SMALL = [*SPECIAL, b" (A", b" )A", b" x", b" (", b"A", b" )"]
@@ -417,7 +417,7 @@ def test_every_kind_of_search_writes_trees_that_need_no_repair(
     repairs: dict[bool, int] = {}
     for tree_rules in (True, False):
         decoding = DecodingConfig(beam_size=3, max_extra=35, batch_tokens=20, tree_rules=tree_rules)
-        translator = Translator(
+        translator = LineTranslator(
             models, codec, cpu, decoding, options=replace(options, n_best=n_best),
             setup=SearchSetup(tree_grammar=TreeGrammar(written, form)),
         )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.special_tokens import UNK_ID
-from aiayn_cli.translate.translator import ModelPass, Translation
+from aiayn_cli.translate.line_translator import ModelPass, Translation
 from aiayn_cli.translate.trust.flags import (
     FLAGS,
     OutputChecks,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
+from aiayn_cli.translate.line_translator import ModelPass, Translation
 from aiayn_cli.translate.options import Sampling, SearchOptions
-from aiayn_cli.translate.translator import ModelPass, Translation
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.retry import Judge, Judged, OnSuspect, SuspectCounts, report_record
 

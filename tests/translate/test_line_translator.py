@@ -15,11 +15,11 @@ from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.forced_decoding import Forced, ForcedDecoder
+from aiayn_cli.translate.line_translator import LineTranslator, Translation
 from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup
-from aiayn_cli.translate.translator import Translation, Translator
 from aiayn_cli.translate.trust.flags import OutputChecks
 
 ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
@@ -28,13 +28,13 @@ DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
 
 
 @pytest.fixture
-def translator(make_model: ModelMaker, vocab: Codec, cpu: Device) -> Translator:
-    return Translator([make_model()], vocab, cpu, DECODING)
+def translator(make_model: ModelMaker, vocab: Codec, cpu: Device) -> LineTranslator:
+    return LineTranslator([make_model()], vocab, cpu, DECODING)
 
 
 @given(lines=st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=9)), max_size=9))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_line_has_one_output_and_blank_lines_stay_blank(translator: Translator, lines: list[str]) -> None:
+def test_every_line_has_one_output_and_blank_lines_stay_blank(translator: LineTranslator, lines: list[str]) -> None:
     found = translator.translate(lines)
     assert len(found) == len(lines)
     assert all(text == "" for line, text in zip(lines, found, strict=True) if not line.strip())
@@ -50,7 +50,7 @@ def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec,
         return original(src, src_mask)
 
     model.encode = encode  # type: ignore[method-assign]
-    translator = Translator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
+    translator = LineTranslator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
     blanks = ["", " ", "\t \r", "\u00a0\u2003", "\u3000"]
     assert translator.translate_n_best(blanks) == [[Translation("", 0.0, 0.0)] * 2] * 5
     assert seen == []
@@ -59,7 +59,7 @@ def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec,
 
 
 def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
-    translator: Translator, capsys: pytest.CaptureFixture[str]
+    translator: LineTranslator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentences = random_lines(90, longest=18)
     sentences = [sentence for sentence in sentences if sentence.count(" ") > 11]
@@ -73,7 +73,7 @@ def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
 def test_no_line_is_cut_that_is_as_short_as_those_of_training(
     make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str], trained: int, limit: int
 ) -> None:
-    translator = Translator([make_model()], vocab, cpu, DECODING, trained_length=trained)
+    translator = LineTranslator([make_model()], vocab, cpu, DECODING, trained_length=trained)
     passes: list[int] = []
 
     def search(sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
@@ -92,16 +92,18 @@ def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
 ) -> None:
     line = " ".join(random_lines(60, longest=18))
     two = SearchOptions(n_best=2)
-    [plain] = Translator([make_model()], vocab, cpu, DECODING, options=two).translate_n_best([line])
+    [plain] = LineTranslator([make_model()], vocab, cpu, DECODING, options=two).translate_n_best([line])
     to_chinese = copy.copy(vocab)
     to_chinese.tgt_lang = "zh_Hans"
-    [chinese] = Translator([make_model()], to_chinese, cpu, DECODING, options=two).translate_n_best([line])
+    [chinese] = LineTranslator([make_model()], to_chinese, cpu, DECODING, options=two).translate_n_best([line])
     for one, other in zip(plain, chinese, strict=True):
         assert len(one.text) > len(other.text)
         assert one.text.replace(" ", "") == other.text.replace(" ", "")
 
 
-def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_long_lines_are_named_only_at_first(
+    translator: LineTranslator, capsys: pytest.CaptureFixture[str]
+) -> None:
     translator._search._search_band = lambda sources, at_once, stop: [[Hypothesis((), -1.0, -1.0)] for _ in sources]  # type: ignore[method-assign]
     translator.translate_n_best(["a " * LONGEST_SOURCE] * 9, first_line=1001)
     err = capsys.readouterr().err
@@ -112,7 +114,7 @@ def test_many_long_lines_are_named_only_at_first(translator: Translator, capsys:
 def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it_is_translated(
     make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = Translator([make_model()], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
+    translator = LineTranslator([make_model()], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
     word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
     before, after = translator.translate_n_best(["der hund", "die katze läuft"])
     [found, alone] = translator.translate_n_best([f"der hund  {word} die katze läuft", word])
@@ -132,7 +134,7 @@ def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it
 
 
 def test_the_attention_to_a_very_long_line_is_held_in_portions(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: LineTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = ["der hund läuft", "die katze", "", "eine maus sieht die katze"]
     found = [outputs[0] for outputs in translator.translate_n_best(lines)]
@@ -156,7 +158,7 @@ def test_the_attention_to_a_very_long_line_is_held_in_portions(
     assert asked == [1, 1, 1, 3]
 
 
-def test_chinese_without_marks_is_no_long_word(translator: Translator) -> None:
+def test_chinese_without_marks_is_no_long_word(translator: LineTranslator) -> None:
     def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
         longest = max(len(source.ids) for source in sources) + 1
         assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
@@ -182,7 +184,7 @@ def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
     stop = AfterThreeSteps()
     device = replace(cpu, threads=threads)
     with pytest.raises(Stopped):
-        Translator([make_model()], vocab, device, DECODING, setup=SearchSetup(stop=stop)).translate(["ab cd"] * 40)
+        LineTranslator([make_model()], vocab, device, DECODING, setup=SearchSetup(stop=stop)).translate(["ab cd"] * 40)
     assert stop.looks <= 3 + threads
 
 
@@ -190,7 +192,7 @@ def test_learned_positions_are_never_overrun(
     make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = make_model(positions="learned", max_positions=19)
-    translator = Translator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
+    translator = LineTranslator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
     found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
     assert all(found)
     assert "line 2 has" in capsys.readouterr().err
@@ -199,7 +201,7 @@ def test_learned_positions_are_never_overrun(
 # ---- what one call asks for beside the recipe's settings
 
 
-def test_outputs_begin_as_their_prefix_says(translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_begin_as_their_prefix_says(translator: LineTranslator, capsys: pytest.CaptureFixture[str]) -> None:
     lines = random_lines(6)
     prefixes = ["die maus", "", "springt und läuft und", "katze \u4e2d", " ", "x"]
     free = translator.translate_n_best(lines)
@@ -218,7 +220,7 @@ def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
 ) -> None:  # fmt: skip
     monkeypatch.setattr("aiayn_cli.translate.search.sentence_search.LONGEST_PASS", 25)
     limit = 18 if positions == "learned" else 24
-    translator = Translator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
+    translator = LineTranslator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
     [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])
     assert found.text.startswith("maus maus")
     assert len(found.parts[0].tgt) <= limit
@@ -226,13 +228,13 @@ def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
 
 
 def test_lines_that_are_translated_again_are_not_named_again(
-    translator: Translator, capsys: pytest.CaptureFixture[str]
+    translator: LineTranslator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator.translate_n_best([" ".join(random_lines(60, longest=18))], None, ["\u4e2d"])
     assert capsys.readouterr().err == ""
 
 
-def test_the_prefix_of_a_split_line_begins_its_first_part_only(translator: Translator) -> None:
+def test_the_prefix_of_a_split_line_begins_its_first_part_only(translator: LineTranslator) -> None:
     line = " ".join(random_lines(60, longest=18))
     [[found]] = translator.translate_n_best([line], 1, ["maus maus maus"])
     assert len(found.parts) > 1
@@ -240,7 +242,7 @@ def test_the_prefix_of_a_split_line_begins_its_first_part_only(translator: Trans
     assert found.parts[1:] == translator.translate_n_best([line])[0][0].parts[1:]
 
 
-def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator: Translator) -> None:
+def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator: LineTranslator) -> None:
     lines = random_lines(5)
     before = translator.translate_n_best(lines)
     variant = translator.variant(options=SearchOptions(max_length=2), longest_source=4)
