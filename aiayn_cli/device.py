@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from aiayn_cli import logs
 from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError, UsageError
 
@@ -62,7 +63,8 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
     else:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_ONEDNN_PRODUCTS))  # read at the first product
         fast = has_bf16()
-        parts = [f"CPU, {_set_threads()} threads", *_keep_freed_memory(), *_use_onednn_for_fp32()]
+        _keep_freed_memory()
+        parts = [f"CPU, {logs.counted(_set_threads(), 'thread')}", *_use_onednn_for_fp32()]
         reason = "bf16 instructions" if fast else "no bf16 instructions"
     is_bf16 = precision == "bf16" or (precision == "auto" and fast)
     why = reason if precision == "auto" else "as requested"
@@ -209,14 +211,15 @@ def _set_threads() -> int:
     return torch.get_num_threads()
 
 
-def _keep_freed_memory() -> list[str]:
-    """Make glibc keep freed memory, so that a step does not fault its pages in again; returns what to log."""
+def _keep_freed_memory() -> None:
+    """Make glibc keep freed memory, so that a step does not fault its pages in again."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # not glibc
-        return []
+        return
     wanted = {_M_MMAP_THRESHOLD: 1 << 30, _M_TRIM_THRESHOLD: (1 << 31) - 1, _M_TOP_PAD: 64 << 20}
-    return ["malloc keeps freed memory"] if all(mallopt(key, value) for key, value in wanted.items()) else []
+    if all(mallopt(key, value) for key, value in wanted.items()):
+        logs.detail("malloc keeps freed memory")
 
 
 def _use_onednn_for_fp32() -> list[str]:

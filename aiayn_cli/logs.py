@@ -5,7 +5,9 @@ Results never pass through here; they go to stdout (command_line.py).
 
 import io
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -88,6 +90,16 @@ def notice(text: str) -> None:
     """Say what was chosen or done: one plain line, unless --quiet."""
     if _level >= NORMAL:
         _write(text)
+
+
+def next_step(command: str) -> None:
+    """Say what a user would run next."""
+    notice(f"next: {command}")
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: "1 line", "2,000 lines", "3 processes"."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")
 
 
 def prompt(text: str) -> None:
@@ -215,7 +227,7 @@ def _bar(description: str, total: int | None, unit: str, done: int) -> Iterator[
             def show(self, facts: Sequence[str]) -> None:
                 rich_progress.facts = facts
 
-        _write_above_bar = lambda text: console.print(text, soft_wrap=True)  # noqa: E731
+        _write_above_bar = lambda text: console.print(_wrapped(text), soft_wrap=True)  # noqa: E731
         try:
             yield Bar()
         finally:
@@ -239,4 +251,12 @@ def _write(text: str) -> None:
     if _write_above_bar is not None:
         _write_above_bar(text)
     else:
-        print(text, file=sys.stderr, flush=True)
+        print(_wrapped(text), file=sys.stderr, flush=True)
+
+
+def _wrapped(text: str) -> str:
+    """Break lines between words where a terminal would break them within; a path or a number stays whole."""
+    if not sys.stderr.isatty():
+        return text
+    width = max(shutil.get_terminal_size().columns, 40)
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

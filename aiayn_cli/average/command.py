@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from aiayn_cli import logs
 from aiayn_cli.command_line import (
     HelpCommand,
     JsonOption,
@@ -73,4 +74,6 @@ def average(
     if search:
         with loading():  # here, because it imports translation
             from aiayn_cli.average.search import run_search as run_average
-    print_result(run_average(paths or (), options), as_json)
+    result = run_average(paths or (), options)
+    print_result(result, as_json)
+    logs.next_step(f"aiayn translate --model {result.model} < FILE")

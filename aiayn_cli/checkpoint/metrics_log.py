@@ -149,7 +149,7 @@ def load_tensorboard() -> Any:
     except ImportError as error:
         raise AiaynError(
             f"--tensorboard needs a package that is not installed ({error})",
-            "pip install 'aiayn-cli[tensorboard]', or look at report.html in the run's folder",
+            "pip install '.[tensorboard]' in a checkout, or look at report.html in the run's folder",
         ) from error
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import typer
 
+from aiayn_cli import logs
 from aiayn_cli.command_line import (
     HelpCommand,
     JsonOption,
@@ -56,3 +57,5 @@ def export(
 
     assert target_format == "ctranslate2"
     print_result(run_export(model, int8=int8, out=out, check=check), as_json)
+    which = "" if model is None else f" --model {model}"
+    logs.next_step(f"aiayn translate{which} --engine ctranslate2{' --int8' if int8 else ''} < FILE")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from typer import Argument, Option
 
+from aiayn_cli import logs
 from aiayn_cli.command_line import (
     HelpCommand,
     JsonOption,
@@ -19,6 +20,7 @@ from aiayn_cli.command_line import (
 from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
+from aiayn_cli.data.recipe_choice import choose_recipe
 from aiayn_cli.errors import UsageError
 
 _DEFAULTS = DataConfig()
@@ -236,7 +238,12 @@ def prepare(
         downloads=downloads,
         from_folder=from_folder,
     )
-    print_result(run_prepare(options), as_json)
+    result = run_prepare(options)
+    print_result(result, as_json)
+    has_gpu = Path("/dev/nvidia0").exists()  # torch knows better, but prepare does without it
+    choice = choose_recipe(result.pairs_kept, corpus=corpus or "", trees=bool(trees), has_gpu=has_gpu)
+    logs.notice(f"recipe: {choice.name} ({choice.reason})")
+    logs.next_step(f"aiayn train --data {result.out}")
 
 
 def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:

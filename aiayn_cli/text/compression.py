@@ -43,7 +43,9 @@ class Compression(NamedTuple):
             OSError: there is no such file, or it cannot be opened.
         """
         if self.module is None:
-            raise DataError(f"{name}: reading .zst needs the package backports.zstd", "pip install 'aiayn-cli[zstd]'")
+            raise DataError(
+                f"{name}: reading .zst needs the package backports.zstd", "pip install '.[zstd]' in a checkout"
+            )
         return cast(BinaryIO, self.module.open(source, "rb"))
 
 

@@ -153,6 +153,13 @@ def train(
         result = run_train(options)
     if logs.is_first():
         print_result(result, as_json)
+        if not (dry_run or verify_resume):
+            logs.notice(f"report: {options.run / 'report.html'}")
+            logs.next_step(f"aiayn average {options.run}")
+        else:
+            logs.next_step(
+                " ".join(("aiayn train", *_as_arguments({"--recipe": recipe, "--data": data, "--out": out})))
+            )
 
 
 def _as_arguments(options: Mapping[str, object]) -> list[str]:

@@ -88,7 +88,8 @@ class TrainResult:
         if self.best_value is not None:
             best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
         return (
-            f"{self.run}: {self.updates:,} updates, {self.epochs} epochs, {logs.clock(self.train_seconds)} of "
+            f"{self.run}: {logs.counted(self.updates, 'update')}, {logs.counted(self.epochs, 'epoch')}, "
+            f"{logs.clock(self.train_seconds)} of "
             f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
         )
 
@@ -287,13 +288,14 @@ class Session:
         pairs, devices = len(train), self._worker.world_size
         run_flops = self._cost.run_flops(train.length_chunks(), config.batch_tokens, config.max_updates)
         logs.notice(
-            f"model: {self._parameters:,} parameters; data: {self._data.folder}, {pairs:,} pairs, "
+            f"model: {self._parameters:,} parameters; data: {self._data.folder}, {logs.counted(pairs, 'pair')}, "
             f"{train.n_tokens('src') + pairs:,} source and {train.n_tokens('tgt') + pairs:,} target tokens; "
-            f"run: {self._run}, updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens"
+            f"run: {self._run}, updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens, "
+            f"report {self._run / 'report.html'}"
         )
         logs.notice(
             f"cost: {compared_to_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
-            f"{rate / 1e12:.3g} TFLOP/s here, on each of {devices} devices"
+            f"{rate / 1e12:.3g} TFLOP/s here" + (f", on each of {devices} devices" if devices > 1 else "")
         )
         self._metrics.write(
             "start",

@@ -1,5 +1,6 @@
 """`aiayn translate`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -257,11 +258,13 @@ def translate(
         else run_score_against(score_against, options, take_unfinished)
     )
     logs.notice(result.summary())
+    if score_against is None and sys.stderr.isatty() and not sys.stdin.isatty():
+        logs.next_step(f"aiayn score REFERENCE < {'TRANSLATIONS' if output is None else output}")
     if as_json:
         _print_json(result)
     if result.broken_records:
         raise DataError(
-            f"{result.broken_records:,} records of the input could not be read",
+            f"{logs.counted(result.broken_records, 'record')} of the input could not be read",
             "all others are done; the output of each broken one says what is wrong with it",
         )
 

@@ -44,7 +44,7 @@ def load_package(module: str = "ctranslate2") -> Any:
     except ImportError as error:
         raise AiaynError(
             f"this needs the package ctranslate2, which cannot be imported ({error})",
-            "pip install 'aiayn-cli[ctranslate2]'",
+            "pip install '.[ctranslate2]' in a checkout",
         ) from error
 
 

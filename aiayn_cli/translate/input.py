@@ -138,7 +138,9 @@ class InputLines:
         hint = "give one prefix for each line; an empty line leaves its translation free"
         if self._second_is_target:
             hint = "give one translation for each line"
-        return DataError(f"{self._second.name} has {how_many} {lines:,} lines, other than {self.name}", hint)
+        return DataError(
+            f"{self._second.name} has {how_many} {logs.counted(lines, 'line')}, other than {self.name}", hint
+        )
 
 
 @contextmanager

@@ -38,7 +38,8 @@ class ScoreAgainstResult:
 
     def summary(self) -> str:
         missing = f", {self.unscored_lines:,} without a score" if self.unscored_lines else ""
-        return f"scored {self.lines:,} pairs: perplexity {self.perplexity:.4g} over {self.tokens:,} tokens{missing}"
+        pairs, tokens = logs.counted(self.lines, "pair"), logs.counted(self.tokens, "token")
+        return f"scored {pairs}: perplexity {self.perplexity:.4g} over {tokens}{missing}"
 
 
 def run_score_against(

@@ -60,7 +60,7 @@ class TranslateResult:
         )
         counted = "".join(f", {count:,} {what}" for what, count in remarks if count)
         speed = f"{self.lines_per_second:.{0 if self.lines_per_second >= 10 else 1}f}"
-        return f"translated {self.lines:,} lines in {self.seconds:.1f} s, {speed} a second{counted}"
+        return f"translated {logs.counted(self.lines, 'line')} in {self.seconds:.1f} s, {speed} a second{counted}"
 
 
 @dataclass(frozen=True)

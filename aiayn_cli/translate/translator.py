@@ -142,9 +142,12 @@ class Translator:
                 int8=options.get("int8", False),
                 in_processes=False,  # other threads of the program may hold locks that a fork would copy
             ),
-            text=TextOptions(markup=options.get("markup", False), glossary=None if glossary is None else Path(glossary)),
+            text=TextOptions(
+                markup=options.get("markup", False), glossary=None if glossary is None else Path(glossary)
+            ),
             output=OutputOptions(
-                style=OutputStyle(alignments=options.get("alignments", False)), on_suspect=options.get("on_suspect", "keep")
+                style=OutputStyle(alignments=options.get("alignments", False)),
+                on_suspect=options.get("on_suspect", "keep"),
             ),
         )
         with logs.silenced():

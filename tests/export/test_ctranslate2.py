@@ -174,7 +174,7 @@ def test_without_the_package_one_message_says_how_to_get_it(monkeypatch: pytest.
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     with pytest.raises(AiaynError, match="needs the package ctranslate2") as error:
         ctranslate2_engine.load_package()
-    assert error.value.hint == "pip install 'aiayn-cli[ctranslate2]'"
+    assert error.value.hint == "pip install '.[ctranslate2]' in a checkout"
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatc
     monkeypatch.setattr(compression, "COMPRESSIONS", formats)
     with pytest.raises(DataError, match=r"needs the package backports\.zstd") as caught:
         open_text_bytes(path)
-    assert caught.value.hint == "pip install 'aiayn-cli[zstd]'"
+    assert caught.value.hint == "pip install '.[zstd]' in a checkout"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aiayn_cli import logs
 from aiayn_cli.config import MOST_HYPOTHESES
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.line_translator import LineTranslator, Translation
@@ -161,7 +162,9 @@ class SuspectCounts:
         parts = []
         if self.suspect:
             kinds = ", ".join(f"{self.flags[name]:,} {name.replace('_', ' ')}" for name in FLAGS if self.flags[name])
-            parts.append(f"{self.suspect:,} of {self.lines:,} lines look wrong: {kinds}")
+            look = "looks" if self.suspect == 1 else "look"
+            parts.append(f"{self.suspect:,} of {logs.counted(self.lines, 'line')} {look} wrong: {kinds}")
         if self.mended:
-            parts.append(f"{self.mended:,} were mended by another search")
+            were = "was" if self.mended == 1 else "were"
+            parts.append(f"{self.mended:,} {were} mended by another search")
         return "; ".join(parts)
