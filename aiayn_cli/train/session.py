@@ -290,8 +290,8 @@ class Session:
         logs.notice(
             f"model: {self._parameters:,} parameters; data: {self._data.folder}, {logs.counted(pairs, 'pair')}, "
             f"{train.n_tokens('src') + pairs:,} source and {train.n_tokens('tgt') + pairs:,} target tokens; "
-            f"run: {self._run}, updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} tokens, "
-            f"report {self._run / 'report.html'}"
+            f"run: {self._run}, updates {state.step + 1:,} to {config.max_updates:,} of {config.batch_tokens:,} "
+            f"tokens; report: {self._run / 'report.html'}"
         )
         logs.notice(
             f"cost: {compared_to_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
