@@ -1,0 +1,104 @@
+"""Translator, the Python side of `aiayn translate`: the command's own outputs, silent, safe between threads."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from translation_models import feed_stdin
+
+import aiayn_cli
+from aiayn_cli import Translator
+from aiayn_cli.app import main
+from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
+
+LINES = ["der hund läuft", "", "die katze schläft im haus", "das haus"]
+
+
+@pytest.fixture
+def translator(model: Path) -> Translator:
+    return Translator.load(model, precision="fp32", device="cpu")
+
+
+def test_the_command_and_python_write_the_same(
+    translator: Translator,
+    model: Path,
+    capsysbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    feed_stdin(monkeypatch, "".join(f"{line}\n" for line in LINES).encode())
+    assert main(["translate", "-m", str(model), "--precision", "fp32", "--device", "cpu", "-q"]) == 0
+    assert translator.translate(LINES) == capsysbinary.readouterr().out.decode().split("\n")[:-1]
+
+
+def test_nothing_is_said(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Translator.load(model, device="cpu") as translator:
+        translator.translate([*LINES, "der " * 400])
+        translator.score(LINES, LINES)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_best_outputs_come_with_scores_flags_and_alignments(model: Path) -> None:
+    translator = Translator.load(str(model), beam=3, nbest=2, alignments=True, device="cpu", precision="fp32")
+    blank, outputs = translator.translate_n_best(["", LINES[0]])
+    assert [output.text for output in blank] == ["", ""]
+    assert len(outputs) == 2
+    assert outputs[0].score >= outputs[1].score
+    assert all(output.log_prob <= output.score <= 0 for output in outputs)
+    assert all(source < 3 for source, _ in outputs[0].alignment or ())
+    assert len(translator.translate_n_best([LINES[0]], nbest=3)[0]) == 3
+    with pytest.raises(UsageError, match="--nbest 4"):
+        translator.translate_n_best([LINES[0]], nbest=4)
+
+
+def test_a_translation_s_score_is_its_own_log_prob(translator: Translator) -> None:
+    [[best]] = translator.translate_n_best([LINES[0]])
+    [given, blank] = translator.score([LINES[0], ""], [best.text, ""])
+    if translator.loaded.codec.encode_tgt([best.text])[0] == list(best_tokens(translator, LINES[0])):
+        assert given == pytest.approx(best.log_prob, abs=1e-4)
+    assert blank != blank  # NaN
+    with pytest.raises(ValueError, match="zip"):
+        translator.score(["a", "b"], ["c"])
+
+
+def best_tokens(translator: Translator, line: str) -> tuple[int, ...]:
+    return translator.lines.translate_n_best([line], None)[0][0].parts[0].tgt
+
+
+def test_threads_wait_for_each_other(translator: Translator) -> None:
+    expected, found = translator.translate(LINES), [[""]] * 4
+
+    def work(number: int) -> None:
+        found[number] = translator.translate(LINES)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(found))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def test_line_ends_inside_a_line_are_blanks(translator: Translator) -> None:
+    assert translator.translate(["der hund\nläuft"]) == translator.translate(["der hund läuft"])
+
+
+def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="list of lines"):
+        translator.translate("der hund")
+    with pytest.raises(ValueError, match="line 2 holds half of a surrogate pair"):
+        translator.translate(["hund", "\ud800"])
+    with pytest.raises(AiaynError, match="nowhere"):
+        Translator.load(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="temperature"):
+        Translator.load(model, temperature=0.5)
+    with pytest.raises(CheckpointError):
+        Translator.load(tmp_path)
+    translator.close()
+    with pytest.raises(ValueError, match="closed"):
+        translator.translate(LINES)
+
+
+def test_the_package_offers_it_without_loading_it() -> None:
+    assert "Translator" in aiayn_cli.__all__
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = aiayn_cli.Nothing
