@@ -24,7 +24,7 @@ WIDEST = 110  # columns; longer lines are hard to read
 
 # What Typer prints, and what a user would rather read.
 _TYPES = [
-    (re.compile(r"<list\[Path\]>"), ""),
+    (re.compile(r"<list\[\w+\]>"), ""),
     (re.compile(r"<int(?: range)?>"), "N"),
     (re.compile(r"<float(?: range)?>"), "X"),
     (re.compile(r"<path>"), "PATH"),

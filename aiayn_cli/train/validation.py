@@ -26,9 +26,9 @@ from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 _AT_ONCE = 64  # sentences that a process translates before it asks the others whether they received a signal

@@ -37,6 +37,8 @@ def test_files_of_all_kinds_on_one_command_line(here: Path, capsys: pytest.Captu
     assert err == (
         "the source text has only 32 sub-words, so the vocabulary has that many, not 60\n"
         "the target text has only 34 sub-words, so the vocabulary has that many, not 60\n"
+        "recipe: mini (50 pairs: mini is for up to 15,000)\n"
+        "next: aiayn train --data out\n"
     )
     data = PreparedData.load(Path("out"))
     assert data.manifest["settings"] == {

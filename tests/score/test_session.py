@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_score_and_signature_go_to_stdout_and_nothing_else(
     assert main(["score", reference]) == 0
     out, err = capsys.readouterr()
     assert out == f"{bleu(HYPOTHESES, [REFERENCE])}\n"
-    assert err == ""
+    assert re.fullmatch("next: [^\n]*\n", err)
 
 
 def test_json_is_one_object_with_all_that_was_found(
@@ -293,7 +294,7 @@ def test_a_language_whose_words_13a_does_not_find_is_warned_of(
     assert main(["score", reference, "--hyp", reference]) == 0
     assert "warning: Thai has no blanks between words" in capsys.readouterr().err
     assert main(["score", reference, "--hyp", reference, "--tokenize", "char"]) == 0
-    assert capsys.readouterr().err == ""
+    assert "warning" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -315,9 +316,9 @@ def test_a_language_that_the_script_tells_but_nobody_named_is_warned_of(
     assert main(["score", reference, "--hyp", reference, "--metric", metric]) == 0
     err = capsys.readouterr().err
     assert sign in err
-    assert bool(err) == bool(sign)
+    assert ("warning" in err) == bool(sign)
     assert main(["score", reference, "--hyp", reference, "--tokenize", "char"]) == 0
-    assert capsys.readouterr().err == ""
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_a_suffix_that_is_no_language_of_moses_is_not_claimed_as_one(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_prefixes_come_from_the_object_or_from_a_second_file() -> None:
 
 @pytest.mark.parametrize(
     ("prefixes", "problem"),
-    [(b"p\n", "prefixes has only 1 lines, other than in"), (b"p\n" * 3, "prefixes has more than 2 lines")],
+    [(b"p\n", "prefixes has only 1 line, other than in"), (b"p\n" * 3, "prefixes has more than 2 lines")],
 )
 def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
     with pytest.raises(DataError, match=problem):

@@ -163,4 +163,4 @@ def test_the_summary_counts_lines_and_flags() -> None:
     assert counts.summary() == ""
     for flags, first in [((), ()), (("looping",), ("looping",)), (("copied", "looping"), ()), ((), ("empty",))]:
         counts.take(replace(Judged([GOOD], ()), flags=flags, first_flags=first))
-    assert counts.summary() == ("2 of 4 lines look wrong: 2 looping, 1 copied; 1 were mended by another search")
+    assert counts.summary() == ("2 of 4 lines look wrong: 2 looping, 1 copied; 1 was mended by another search")
