@@ -19,7 +19,7 @@ SMALLER = {
         *("--set", "training.max_updates=12", "--set", "training.save_every_steps=2"),
         *("--set", "training.validate_every_saves=3", "--set", "training.validation_bleu_pairs=3"),
     ],
-    "translate": ["--device", "cpu", "--beam", "1", "--max-extra", "1"],
+    "translate": ["--device", "cpu"],
 }
 PAIRS = [
     (f"{who} {sees} the {thing} number {n}.", f"{wer} {sieht} {was} Nummer {n}.")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from aiayn_cli import device as module
+from aiayn_cli import logs
 from aiayn_cli.device import (
     Device,
     adds_8_bits_in_32,
@@ -44,7 +45,7 @@ def test_without_a_gpu_the_cpu_is_taken_and_one_line_says_so(name: str) -> None:
     found = choose_device(name)
     assert found.device == torch.device("cpu")
     assert found.threads == torch.get_num_threads() > 0
-    assert found.explanation.startswith(f"device: CPU, {found.threads} threads; ")
+    assert found.explanation.startswith(f"device: CPU, {logs.counted(found.threads, 'thread')}; ")
     assert "\n" not in found.explanation
 
 

@@ -49,6 +49,10 @@ def test_every_command_of_a_manual_runs(manual: Path, work: Path, monkeypatch: p
     for block in blocks(manual):
         for line in block.strip().split("\n"):
             run_line(line, monkeypatch)
+    for block in re.findall(
+        r"^```python\n(.*?)^```$", manual.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    ):
+        exec(block, {})
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -48,8 +48,7 @@ def test_the_commands_for_own_text_run_and_keep_every_line(work: Path, monkeypat
     assert re.search(r"BLEU.* = [0-9.]+", out)
     assert lines_of(work / "test.hyp") == 6
     # Its model is what the lines of Python translate with.
-    run_path = blocks("python")[0]
-    exec(run_path, {})
+    exec(blocks("python")[0], {})
 
 
 def test_no_other_command_of_the_readme_goes_without_a_test() -> None:
