@@ -73,7 +73,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help='Train and use the Transformer of the paper "Attention Is All You Need": text files in, translations out.',
+    help='Translate with the Transformer of "Attention Is All You Need": parallel text in, a translator out.',
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, easy to search, and no Rich to load
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},

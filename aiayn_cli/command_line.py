@@ -29,13 +29,13 @@ _TYPES = [
     (re.compile(r"<float(?: range)?>"), "X"),
     (re.compile(r"<path>"), "PATH"),
     (re.compile(r"<str>"), "NAME"),
-    (re.compile(r"<([a-z0-9-]+(?:\|[a-z0-9-]+)+)>"), r"\1"),
+    (re.compile(r"<([a-z0-9-]+(?:\|[a-z0-9-]+)*)>"), r"\1"),
 ]
 _BOUNDS = re.compile(r"; x>=[\d.]+|  \[x>=[\d.]+\]")
 _DEFAULT = re.compile(r"\s+\[default: (.*)\]$")
 
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors on stderr.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors on stderr.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail on stderr.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
 
 

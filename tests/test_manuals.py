@@ -17,6 +17,7 @@ from aiayn_cli.corpora.named_corpora import find_corpus
 
 CHECKOUT = Path(__file__).parent.parent
 MANUALS = sorted((CHECKOUT / "aiayn_cli").glob("*/README.md"))
+PAGES = [*MANUALS, *(CHECKOUT / folder / "README.md" for folder in ("", "recipes", "tests/benchmarks"))]
 VERBS = ("prepare", "train", "average", "translate", "score", "export")
 
 
@@ -75,7 +76,16 @@ def test_every_option_and_setting_that_a_manual_names_exists(manual: Path, capsy
         assert re.search(rf"^{section}:\n(?:  .*\n)*?  {key}:", base, flags=re.MULTILINE), f"{section}.{key}"
 
 
-@pytest.mark.parametrize("page", [CHECKOUT / "README.md", *MANUALS], ids=lambda page: page.parent.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        CHECKOUT / "README.md",
+        *MANUALS,
+        CHECKOUT / "recipes" / "README.md",
+        CHECKOUT / "tests" / "benchmarks" / "README.md",
+    ],
+    ids=lambda page: page.parent.name,
+)
 def test_pages_link_to_what_exists_and_have_short_paragraphs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):

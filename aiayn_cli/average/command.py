@@ -32,10 +32,10 @@ class AverageCommand(HelpCommand):
 def average(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="A run, or checkpoints; default: the newest run.", metavar="RUN|CHECKPOINT"),
+        typer.Argument(help="A run, or checkpoints. Default: the newest run.", metavar="RUN|CHECKPOINT"),
     ] = None,
     last: Annotated[
-        int | None, typer.Option(help="How many of the newest checkpoints; default: the recipe's average_last.", min=1)
+        int | None, typer.Option(help="How many of the newest checkpoints. Default: the recipe's average_last.", min=1)
     ] = None,
     steps: Annotated[
         str | None, typer.Option(help="A range of updates instead, such as 3000-6000.", metavar="FROM-TO")
@@ -50,14 +50,14 @@ def average(
         bool,
         typer.Option(
             "--search",
-            help="Try averages on the validation set, print a table, keep the best; with --last or --steps, of those.",
+            help="Translate the validation set with several averages, print a table and keep the best.",
         ),
     ] = False,
     data: Annotated[
-        Path | None, typer.Option(help="Prepared data for --search; default: what the run was trained on.")
+        Path | None, typer.Option(help="Prepared data for --search. Default: what the run was trained on.")
     ] = None,
     device: Annotated[str, typer.Option(help="For --search: auto, cpu, cuda or cuda:N.", metavar="NAME")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder to write the model to; default: RUN/averaged.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write the model to. Default: RUN/averaged.")] = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,

@@ -27,14 +27,14 @@ class ExportCommand(HelpCommand):
 
 def export(
     model: Annotated[
-        Path | None, typer.Argument(help="A checkpoint or run; default: the newest run.", metavar="RUN|CHECKPOINT")
+        Path | None, typer.Argument(help="A checkpoint or run. Default: the newest run.", metavar="RUN|CHECKPOINT")
     ] = None,
     target_format: Annotated[
         Literal["ctranslate2"], typer.Option("--format", help="What for: the engine CTranslate2, a package of its own.")
     ] = "ctranslate2",
     int8: Annotated[bool, typer.Option("--int8", help="Store the weights in 8 bits, a quarter of the size.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write; default: one in the checkpoint, which `translate` finds.")
+        Path | None, typer.Option(help="Folder to write. Default: one in the checkpoint, where `translate` finds it.")
     ] = None,
     check: Annotated[
         str | None,
@@ -47,9 +47,9 @@ def export(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a model in another engine's format, and make sure that it says the same there.
+    """Write a model in another engine's format, and check that it translates the same.
 
-    A check set is translated with both engines; where they disagree nothing is written.
+    A check set is translated with both engines; if they disagree, nothing is written.
     """
     start_logs(quiet, verbose)
     with loading():  # here, because it imports torch

@@ -87,8 +87,8 @@ def prepare(
     corpus: Annotated[
         str | None,
         Argument(
-            help="A named corpus (--list), either direction; several joined by +; or opus:CORPUS/VERSION for any "
-            "corpus of OPUS. `demo` is built in and needs no network.",
+            help="A named corpus (--list) in either direction, several joined by +, or any of OPUS as "
+            "opus:CORPUS/VERSION. `demo` is built in and needs no network.",
             show_default=False,
         ),
     ] = None,
@@ -136,11 +136,11 @@ def prepare(
         Path | None, Option(help="Trees for testing, kept for `aiayn score --brackets`.", metavar="FILE")
     ] = None,
     langs: Annotated[
-        str | None, Option(help="Languages, such as en-de: needed for files, and for OPUS.", metavar="SRC-TGT")
+        str | None, Option(help="Languages, such as en-de; needed for files and for OPUS.", metavar="SRC-TGT")
     ] = None,
     out: Annotated[
         Path | None,
-        Option(help="Folder to make. Default: prepared/ and the corpus, the recipe's corpus, or the languages."),
+        Option(help="Folder to create. Default: prepared/NAME, after the corpus or the languages."),
     ] = None,
     recipe: Annotated[
         str | None, Option(help="Use this recipe's data section for what is not given here.", metavar="NAME|FILE")
@@ -200,7 +200,7 @@ def prepare(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn text of two languages into training-ready data: cleaned, split into sub-words, memory-mapped."""
+    """Turn parallel text into training data: cleaned, split into sub-words, memory-mapped."""
     start_logs(quiet, verbose)
     if list_corpora:
         print_result(CorpusList(tuple(map(ListedCorpus.of, CORPORA.values()))), as_json)

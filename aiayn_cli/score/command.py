@@ -64,7 +64,7 @@ def score(
     langs: Annotated[
         str | None,
         typer.Option(
-            "--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from a name such as test.de, if it tells."
+            "--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from file names such as test.de."
         ),
     ] = None,
     test_set: Annotated[
@@ -78,7 +78,7 @@ def score(
         Path | None, typer.Option("--from", metavar="DIR", help="Folder that has the test set's archive already.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What was translated: for --worst, --html, comet and checks.")
+        str | None, typer.Option(metavar="FILE", help="The source text, for --worst, --html, comet and checks.")
     ] = None,
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Add 95 % confidence intervals, by bootstrap resampling.")
@@ -108,7 +108,7 @@ def score(
         Path | None, typer.Option(metavar="FILE", help="Write a page that shows one system, or compares two.")
     ] = None,
     comet_model: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Model of the metric comet.")
+        str, typer.Option(metavar="NAME|FILE", help="Model for the metric comet.")
     ] = "Unbabel/wmt22-comet-da",
     brackets: Annotated[
         bool,

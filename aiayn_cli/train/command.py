@@ -64,7 +64,7 @@ def train(
     ] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of weights, order and dropout.", min=0)] = None,
     precision: Annotated[
-        Precision | None, typer.Option(help="Type of the computation; default: auto, bf16 where it is fast.")
+        Precision | None, typer.Option(help="Number format. Default: auto, bf16 where the device is fast at it.")
     ] = None,
     compile_layers: Annotated[
         Compile | None,

@@ -210,9 +210,8 @@ def translate(
 ) -> None:
     """Translate text: one line in, one line out, in order; a blank line stays blank.
 
-    A terminal or a slow pipe gets each answer as soon as its line is in; a file gets full batches. With --json and
-    without -o the translations are part of the JSON object; with --format jsonl too, as that format has them.
-    Where an error ends the work, "stopped" in it says why, and all before it is there.
+    A terminal or a slow pipe gets each answer as soon as its line arrives; a file is translated in full batches.
+    --json without -o puts the translations into the JSON object; if an error stops the work, "stopped" says why.
     """
     start_logs(quiet, verbose)
     if score_against is not None:
