@@ -54,22 +54,18 @@ class Downloads:
         if archive.file in self._checked:
             return True
         for candidate in _with_alternatives(archive):
-            for path in self._places(candidate):
-                if path.is_file():
-                    fingerprint = Fingerprint(candidate, path)
-                    if mismatch := fingerprint.mismatch():
-                        hint = "remove it, or name another folder; it may be another version, or damaged"
-                        raise DataError(f"{path} {mismatch}", hint)
-                    self._checked[archive.file] = path, fingerprint.sha256
-                    return True
+            places = [self._folder / candidate.file]
+            if self._from_folder is not None:
+                names = candidate.file, *map(_name_in, candidate.urls)
+                places = [*(self._from_folder / name for name in names), *places]
+            for path in filter(Path.is_file, places):
+                fingerprint = Fingerprint(candidate, path)
+                if mismatch := fingerprint.mismatch():
+                    hint = "remove it, or name another folder; it may be another version, or damaged"
+                    raise DataError(f"{path} {mismatch}", hint)
+                self._checked[archive.file] = path, fingerprint.sha256
+                return True
         return False
-
-    def _places(self, archive: Archive) -> Iterator[Path]:
-        if self._from_folder is not None:
-            yield self._from_folder / archive.file
-            for url in archive.urls:
-                yield self._from_folder / _name_in(url)
-        yield self._folder / archive.file
 
     def _announce(self, archives: Sequence[Archive]) -> None:
         """Say what is downloaded; raises DataError if the disk lacks space for it."""

@@ -43,10 +43,6 @@ class TokenStore:
     def __len__(self) -> int:
         return int(self._first_pairs[-1])
 
-    def all_lengths(self, side: Side) -> Int32s:
-        """Tokens of one side of all pairs, without </s>: [pairs]; for small corpora."""
-        return self.lengths(np.arange(len(self)), side)
-
     def n_tokens(self, side: Side) -> int:
         """Tokens of all pairs, without </s>."""
         return sum(len(shard.tokens[side]) for shard in self._shards)

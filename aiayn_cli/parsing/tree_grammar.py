@@ -144,11 +144,10 @@ class TreeGrammar:
     def start(self, words: Sequence[str]) -> State:
         """The state before the first token of a tree over `words`, which are escaped as in a tree."""
         known = [Word(self._word(word), tags_for(word) if self._sign_tags else TagKind.ANY) for word in words]
-        tags = self._text_cost * len(words) if self._tags else 0
-        written = 0
+        need = self._text_cost * len(words) * self._tags + 1
         if self._words or not self._tags:
-            written = sum(each.spelling.start if each.spelling else self._text_cost for each in known)
-        place = Place(known, (), False, 0, False, tags + written + 1)
+            need += sum(each.spelling.start if each.spelling else self._text_cost for each in known)
+        place = Place(known, (), False, 0, False, need)
         return State(Kind.START, place, place, place.need)
 
     def follow(self, state: State, token: int) -> State | None:
@@ -325,23 +324,22 @@ class TreeGrammar:
 
     def _row(self, key: _RowKey) -> int:
         """The number of the table's row for a key, which is made when it is first needed."""
-        if key in self._numbers:
-            return self._numbers[key]
-        part, opens, text, room, goes_on = key
-        allowed = np.zeros(self.size, np.bool_)
-        if part is Kind.LABEL:
-            allowed |= self._first_labels <= room
-        if opens:
-            allowed |= self._openings[part] <= room
-        if text is not None:
-            allowed |= self._texts[part, text] < NEVER
-        if goes_on is not None:
-            more = self._texts[Kind.BEGUN, goes_on] if isinstance(goes_on, TagKind) else self._any_label
-            allowed |= more < NEVER
         with self._lock:
-            if key not in self._numbers:
-                self.table.append(torch.from_numpy(~allowed))
-                self._numbers[key] = len(self.table) - 1
+            if key in self._numbers:
+                return self._numbers[key]
+            part, opens, text, room, goes_on = key
+            allowed = np.zeros(self.size, np.bool_)
+            if part is Kind.LABEL:
+                allowed |= self._first_labels <= room
+            if opens:
+                allowed |= self._openings[part] <= room
+            if text is not None:
+                allowed |= self._texts[part, text] < NEVER
+            if goes_on is not None:
+                more = self._texts[Kind.BEGUN, goes_on] if isinstance(goes_on, TagKind) else self._any_label
+                allowed |= more < NEVER
+            self.table.append(torch.from_numpy(~allowed))
+            self._numbers[key] = len(self.table) - 1
             return self._numbers[key]
 
 

@@ -128,14 +128,7 @@ def _standardised(features: Features) -> Features:
     return standardised
 
 
-def _digit_weights() -> npt.NDArray[np.int32]:
-    """A random-looking number for each decimal digit, the same for all scripts; 0 for all other characters."""
-    weights = np.zeros(sys.maxunicode + 1, np.int32)
-    for code in range(0x20000):  # beyond, there are no digits
-        if chr(code).isdecimal():
-            weights[code] = pow(7, 11 + int(chr(code)), 1_000_003)
-    return weights
-
-
-_DIGITS = _digit_weights()
+_DIGITS = np.zeros(sys.maxunicode + 1, np.int32)  # a random-looking number for each decimal digit, in all scripts
+for _digit in filter(str.isdecimal, map(chr, range(0x20000))):  # beyond, there are no digits
+    _DIGITS[ord(_digit)] = pow(7, 11 + int(_digit), 1_000_003)
 _QUESTION_MARKS = np.array([ord(mark) for mark in "?;？؟՞"], np.uint32)

@@ -209,16 +209,13 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
 
 def _read_scored(plan: PreparePlan, counts: Mapping[str, ReadCounts]) -> dict[str, Chunk]:
     """Read the validation and test text, if any."""
-    scored: dict[str, Chunk] = {}
-    for split in SPLITS[1:]:
-        pairs = plan.source.read_scored(split, counts[split])
-        if pairs is None:
-            continue
-        if not pairs[0] and plan.config.trees:
+    read = {split: plan.source.read_scored(split, counts[split]) for split in SPLITS[1:]}
+    scored: dict[str, Chunk] = {split: pairs for split, pairs in read.items() if pairs is not None}
+    for split, (src, _) in scored.items():
+        if not src and plan.config.trees:
             raise DataError(f"the {split} file holds no tree", f"leave out --{split}-trees, or give another file")
-        if not pairs[0]:
+        if not src:
             raise DataError(f"the {split} files hold no pair", f"leave out --{split}, or give other files")
-        scored[split] = pairs
     return scored
 
 
@@ -327,7 +324,7 @@ def _encode_shard(
 ) -> None:
     dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
     writer = TokenStoreWriter(steps.folder, "train", dtype, shard)
-    totals: Counter[str] = Counter()
+    totals = Counter[str]()
     dropped, kept = [Counter[str]() for _ in range(n_origins)], [0] * n_origins
     for piece, chunk in chunks:
         for _ in range(piece.weight):

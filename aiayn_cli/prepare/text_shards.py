@@ -163,9 +163,6 @@ class Piece:
         return sides[0], sides[1]
 
 
-# ---- from text to token ids
-
-
 def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[Chunk], Chunk]:
     """What processes both sides of a chunk; raises DataError if it needs a package that is not installed."""
     if config.trees:

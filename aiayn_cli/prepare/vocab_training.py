@@ -121,11 +121,10 @@ def train_vocab(
     left_out, _ = choose_left_out(words, size, byte_fallback=byte_fallback)
     if left_out:  # keep the start of each word
         pattern = re.compile("[" + "".join(map(re.escape, sorted(left_out))) + "]")
-        starts: Counter[str] = Counter()
+        starts = Counter[str]()
         for word, n in words.items():
             starts[pattern.split(word, 1)[0]] += n
-        del starts[""]
-        words = dict(starts)
+        words = {word: n for word, n in starts.items() if word}
     if not words:
         raise DataError(f"a vocabulary of {size:,} sub-words has no room for this text", "take a larger --vocab-size")
     model = io.BytesIO()

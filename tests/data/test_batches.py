@@ -115,10 +115,10 @@ def test_an_update_is_not_longer_than_asked_for_by_a_whole_pair(
 ) -> None:
     store = store_of(lengths)
     updates = epoch(store, batch_tokens, seed=5)
-    longer = np.maximum(store.all_lengths("src"), store.all_lengths("tgt")) + 1
+    longer = np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")) + 1
     for update in updates:
         assert longer[update.pairs].sum() < batch_tokens + longer[update.pairs].max()
-        assert update.tgt_tokens == store.all_lengths("tgt")[update.pairs].sum() + len(update.pairs)
+        assert update.tgt_tokens == store.lengths(range(len(store)), "tgt")[update.pairs].sum() + len(update.pairs)
     assert len(updates) <= -(-longer.sum() // batch_tokens)
 
 
@@ -132,7 +132,7 @@ def test_an_update_holds_pairs_of_similar_length(
     store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
 ) -> None:
     store = store_of(multilingual_lengths)
-    longer = np.maximum(store.all_lengths("src"), store.all_lengths("tgt"))
+    longer = np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt"))
     spans = [np.ptp(longer[u.pairs]) for u in epoch(store, batch_tokens=4_096, seed=1)]
     assert np.median(spans) <= 1
     assert np.ptp(longer) > 200
@@ -143,7 +143,7 @@ def test_padding_is_below_5_percent_of_either_side_in_batches_of_4096_tokens(
     batch_tokens: int, store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
 ) -> None:
     store = store_of(multilingual_lengths)
-    for lengths in (store.all_lengths("src"), store.all_lengths("tgt")):
+    for lengths in (store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")):
         tokens = padded = 0
         for update in epoch(store, batch_tokens, seed=1):
             for pairs in split_update(store, update.pairs, max_tokens=4_096):
@@ -222,7 +222,7 @@ def test_an_update_is_divided_without_loss_and_no_part_is_too_large(
     chunks = split_update(store, pairs, max_tokens, n_ranks)
     assert len(chunks) % n_ranks == 0
     assert sorted(pair for chunk in chunks for pair in chunk.tolist()) == list(range(len(lengths)))
-    longer = np.maximum(store.all_lengths("src"), store.all_lengths("tgt")) + 1
+    longer = np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")) + 1
     for chunk in chunks:
         assert len(chunk) <= 1 or longer[chunk].max() * len(chunk) <= max_tokens * 17 / 16
 
@@ -242,7 +242,7 @@ def test_parts_of_an_update_are_about_equal(
     n_ranks: int, store_of: Callable[[Lengths], TokenStore], multilingual_lengths: Lengths
 ) -> None:
     store = store_of(multilingual_lengths)
-    longer = np.maximum(store.all_lengths("src"), store.all_lengths("tgt")) + 1
+    longer = np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")) + 1
     for update in islice(plan_updates(store, 25_000, 1, Position()), 6):
         sizes = [longer[chunk].sum() for chunk in split_update(store, update.pairs, 4_096, n_ranks)]
         assert len(sizes) <= 12 + n_ranks  # few more than 25,000 / 4,096, for padding
@@ -254,7 +254,9 @@ def test_1x4_and_2x2_and_4x1_have_the_same_micro_batches(
 ) -> None:
     store = store_of(multilingual_lengths)
     pairs = next(plan_updates(store, 4_000, 1, Position())).pairs
-    tokens = int((np.maximum(store.all_lengths("src"), store.all_lengths("tgt"))[pairs] + 1).sum())
+    tokens = int(
+        (np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt"))[pairs] + 1).sum()
+    )
     divided = [split_update(store, pairs, tokens // 4, n_ranks) for n_ranks in (1, 2, 4)]
     assert [len(chunks) for chunks in divided] == [4, 4, 4]
     assert all(np.array_equal(*pair) for other in divided[1:] for pair in zip(divided[0], other, strict=True))
@@ -274,7 +276,9 @@ def test_no_micro_batch_takes_more_than_the_largest_one(
         return int(longer[pairs].max()) ** 2 * len(pairs)
 
     store = store_of(lengths)
-    longer = (np.maximum(store.all_lengths("src"), store.all_lengths("tgt")) + 1).astype(np.int64)
+    longer = (np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")) + 1).astype(
+        np.int64
+    )
     largest = largest_batch(store, max_tokens)
     assert len(largest) == 1 or longer[largest].max() * len(largest) <= max_tokens + max_tokens // 16
     for update in epoch(store, 70, seed):
@@ -299,7 +303,7 @@ def test_in_order_has_each_pair_once_in_batches_that_fit(
     chunks = [chunk.tolist() for chunk in in_order(store, max_tokens)]
     pairs = [pair for chunk in chunks for pair in chunk]
     assert sorted(pairs) == list(range(len(lengths)))
-    longer = np.maximum(store.all_lengths("src"), store.all_lengths("tgt")) + 1
+    longer = np.maximum(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")) + 1
     assert longer[pairs].tolist() == sorted(longer.tolist())
     for chunk, following in zip(chunks, [*chunks[1:], None], strict=True):
         assert len(chunk) == 1 or longer[chunk].max() * len(chunk) <= max_tokens

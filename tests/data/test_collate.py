@@ -40,13 +40,16 @@ def test_collate_equals_a_loop_over_pairs(
     store = store_of(lengths)
     pairs = np.array(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9)))
     batch = collate(store, pairs)
-    src_width, tgt_width = (int(x[pairs].max()) + 1 for x in (store.all_lengths("src"), store.all_lengths("tgt")))
+    src_width, tgt_width = (
+        int(x[pairs].max()) + 1
+        for x in (store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt"))
+    )
     for row, pair in enumerate(pairs.tolist()):
         src, tgt = (ids.tolist() for ids in store.pair(pair))
         assert batch.src[row].tolist() == [*src, EOS_ID] + [PAD_ID] * (src_width - len(src) - 1)
         assert batch.tgt_in[row].tolist() == [BOS_ID, *tgt] + [PAD_ID] * (tgt_width - len(tgt) - 1)
         assert batch.tgt_out[row].tolist() == [*tgt, EOS_ID] + [PAD_ID] * (tgt_width - len(tgt) - 1)
-    if len(set(store.all_lengths("src")[pairs].tolist())) == 1:
+    if len(set(store.lengths(range(len(store)), "src")[pairs].tolist())) == 1:
         assert batch.src_mask is None
     else:
         assert batch.src_mask is not None

@@ -50,8 +50,8 @@ def test_pairs_come_back_one_by_one_and_gathered(
     write(folder, pairs, shard_pairs=shard_pairs, chunk=chunk)
     store = TokenStore(folder, "train")
     assert len(store) == len(pairs)
-    assert store.all_lengths("src").tolist() == [len(src) for src, _ in pairs]
-    assert store.all_lengths("tgt").tolist() == [len(tgt) for _, tgt in pairs]
+    assert store.lengths(range(len(store)), "src").tolist() == [len(src) for src, _ in pairs]
+    assert store.lengths(range(len(store)), "tgt").tolist() == [len(tgt) for _, tgt in pairs]
     assert [(src.tolist(), tgt.tolist()) for src, tgt in map(store.pair, range(len(pairs)))] == pairs
     indices = data.draw(st.lists(st.integers(0, len(pairs) - 1)) if pairs else st.just([]))
     for number, side in enumerate(SIDES):

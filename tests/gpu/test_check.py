@@ -62,11 +62,11 @@ def test_made_sentences_have_the_lengths_of_wmt_and_all_their_ids_are_words(tmp_
         sys.path.pop(0)
     store: TokenStore = sentences_like_wmt(tmp_path / "made", 20_000, 37_000)
     assert len(store) == 20_000
-    for lengths in (store.all_lengths("src"), store.all_lengths("tgt")):
+    for lengths in (store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt")):
         assert 25 < lengths.mean() < 31
         assert lengths.min() >= 1
         assert 150 < lengths.max() <= 250
-    assert np.corrcoef(store.all_lengths("src"), store.all_lengths("tgt"))[0, 1] > 0.9
+    assert np.corrcoef(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt"))[0, 1] > 0.9
     src, tgt = (np.concatenate([store.pair(i)[side] for i in range(0, 20_000, 40)]) for side in (0, 1))
     for ids in (src, tgt):
         assert ids.min() >= 4

@@ -61,8 +61,8 @@ def test_every_pair_comes_out_in_order_in_each_split(here: Path) -> None:
     assert list(zip(data.read_text("valid", "src"), data.read_text("valid", "tgt"), strict=True)) == VALID
     assert list(zip(data.read_text("test", "src"), data.read_text("test", "tgt"), strict=True)) == TEST
     assert (result.pairs_read, result.pairs_kept, result.valid_pairs, result.test_pairs) == (300, 300, 20, 30)
-    assert result.src_tokens == data.train.all_lengths("src").sum()
-    assert result.tgt_tokens == data.train.all_lengths("tgt").sum()
+    assert result.src_tokens == data.train.lengths(range(len(data.train)), "src").sum()
+    assert result.tgt_tokens == data.train.lengths(range(len(data.train)), "tgt").sum()
     assert (data.src_lang, data.tgt_lang, data.vocab_size) == ("en", "de", 90)
     assert not result.done_before
 
@@ -121,7 +121,7 @@ def test_validation_and_test_text_is_kept_whole_whatever_the_rules(here: Path) -
     assert list(zip(data.read_text("valid", "src"), data.read_text("valid", "tgt"), strict=True)) == odd
     assert data.valid is not None
     assert (len(data.valid), result.valid_pairs) == (4, 4)
-    assert data.valid.all_lengths("src")[0] == 0
+    assert data.valid.lengths(range(len(data.valid)), "src")[0] == 0
 
 
 def test_bad_bytes_stop_by_default_and_leave_nothing(here: Path) -> None:

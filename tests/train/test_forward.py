@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     tokens = [random.integers(4, _VOCAB, x.sum()).astype(np.uint16) for x in lengths]
     writer.add(tokens[0], lengths[0], tokens[1], lengths[1])
     writer.close()
-    return TokenStore(writer._folder, "train")
+    return TokenStore(writer.paths[0].parent, "train")
 
 
 def _model(dtype: torch.dtype = torch.float64, **changes: Any) -> TranslationModel:
@@ -73,7 +73,7 @@ def test_packed_and_padded_give_one_result(
     model, pairs = _model(**changes), np.arange(30)[::-1].copy()
     assert model.reads_packed
     hidden, targets, gradients = _loss_and_gradients(model, store, pairs)
-    assert len(targets) == store.all_lengths("tgt")[pairs].sum() + len(pairs)
+    assert len(targets) == store.lengths(range(len(store)), "tgt")[pairs].sum() + len(pairs)
     padded()
     other_hidden, other_targets, other_gradients = _loss_and_gradients(model, store, pairs)
     assert torch.equal(targets, other_targets)

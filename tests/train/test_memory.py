@@ -35,7 +35,10 @@ def test_the_largest_batch_runs_first_and_memory_that_runs_out_halves_it(
     run = watched(max_updates=2, with_valid=False)
     tried = short_of_memory(run, monkeypatch, most=60)
     assert run.trainer.train() == "max_updates"
-    longest = 1 + max(int(run.trainer.store.all_lengths("tgt").max()), int(run.trainer.store.all_lengths("src").max()))
+    longest = 1 + max(
+        int(run.trainer.store.lengths(range(len(run.trainer.store)), "tgt").max()),
+        int(run.trainer.store.lengths(range(len(run.trainer.store)), "src").max()),
+    )
     assert tried[0] == max(tried) >= 60 > longest  # nothing larger came after the first
     assert run.trainer.state.max_tokens < 1_000
     assert max(tried[tried.index(min(tried)) :]) <= run.trainer.state.max_tokens * 17 / 16

@@ -155,7 +155,10 @@ def test_a_run_stopped_before_its_first_checkpoint_has_a_model_and_goes_on(
 def test_a_pair_too_long_for_learned_positions_is_refused_or_left_out_of_validation(
     train: Train, small_data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    longest = 1 + max(int(small_data.train.all_lengths("src").max()), int(small_data.train.all_lengths("tgt").max()))
+    longest = 1 + max(
+        int(small_data.train.lengths(range(len(small_data.train)), "src").max()),
+        int(small_data.train.lengths(range(len(small_data.train)), "tgt").max()),
+    )
     learned = "model.positions=learned"
     with pytest.raises(ConfigError, match=f"max_positions is 5, but a training pair has {longest} tokens") as error:
         train(learned, "model.max_positions=5")
@@ -231,7 +234,10 @@ def test_a_dry_run_says_what_it_takes_and_leaves_no_trace(
     found = train(dry_run=True)
     assert isinstance(found, DryRunResult)
     assert list(tmp_path.iterdir()) == []
-    longest = 1 + max(int(small_data.train.all_lengths("src").max()), int(small_data.train.all_lengths("tgt").max()))
+    longest = 1 + max(
+        int(small_data.train.lengths(range(len(small_data.train)), "src").max()),
+        int(small_data.train.lengths(range(len(small_data.train)), "tgt").max()),
+    )
     assert max(found.batch_src_tokens, found.batch_tgt_tokens) == longest
     assert found.batch_pairs == 70 // longest
     assert (found.max_tokens, found.updates_left) == (70, 12)

@@ -131,7 +131,10 @@ def test_operations_are_counted_over_the_whole_run_and_mfu_is_their_share_of_the
     store, plan = store_of(90), plan_updates(store_of(90), CONFIG.batch_tokens, CONFIG.seed, Position())
     cost = TrainingCost(SHAPE, VOCAB_SIZE)
     flops = [
-        cost.update_flops(store.all_lengths("src")[u.pairs], store.all_lengths("tgt")[u.pairs]) for u in islice(plan, 4)
+        cost.update_flops(
+            store.lengths(range(len(store)), "src")[u.pairs], store.lengths(range(len(store)), "tgt")[u.pairs]
+        )
+        for u in islice(plan, 4)
     ]
     first, second = (r for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] == "train")
     assert (first["flops"], second["flops"]) == (sum(flops[:2]), sum(flops))
