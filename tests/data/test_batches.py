@@ -31,21 +31,6 @@ Lengths = list[tuple[int, int]]
 some_lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40)
 
 
-def make_store(folder: Path, lengths: Lengths, split: str = "train") -> TokenStore:
-    """Pairs of the given lengths (source, target); no two tokens next to each other are the same."""
-    writer = TokenStoreWriter(folder, split, np.dtype("<u2"))
-    src_lengths, tgt_lengths = (np.array([pair[side] for pair in lengths], np.int32) for side in (0, 1))
-    src, tgt = ((np.arange(x.sum()) * 7 % 60_000 + 4).astype(np.uint16) for x in (src_lengths, tgt_lengths))
-    writer.add(src, src_lengths, tgt, tgt_lengths)
-    writer.close()
-    return TokenStore(folder, split)
-
-
-@pytest.fixture(scope="module")
-def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Lengths], TokenStore]:
-    return lambda lengths: make_store(tmp_path_factory.mktemp("store"), lengths)
-
-
 @pytest.fixture(scope="module")
 def multilingual_lengths() -> Lengths:
     """One pool of lengths as cleaned corpora have them: log-normal, the target correlated with the source."""

@@ -3,33 +3,16 @@
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiayn_cli.data.collate import Shape, collate, flatten, shape_of
-from aiayn_cli.data.store import TokenStore, TokenStoreWriter
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 Lengths = list[tuple[int, int]]
 some_lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40)
-
-
-@pytest.fixture(scope="module")
-def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Lengths], TokenStore]:
-    """A store of pairs of the given lengths (source, target); no two tokens next to each other are the same."""
-
-    def make(lengths: Lengths) -> TokenStore:
-        folder = tmp_path_factory.mktemp("store")
-        writer = TokenStoreWriter(folder, "train", np.dtype("<u2"))
-        src_lengths, tgt_lengths = (np.array([pair[side] for pair in lengths], np.int32) for side in (0, 1))
-        src, tgt = ((np.arange(x.sum()) * 7 % 60_000 + 4).astype(np.uint16) for x in (src_lengths, tgt_lengths))
-        writer.add(src, src_lengths, tgt, tgt_lengths)
-        writer.close()
-        return TokenStore(folder, "train")
-
-    return make
 
 
 @settings(max_examples=50)

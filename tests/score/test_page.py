@@ -1,9 +1,9 @@
 """The page is whole, safe and self-contained; whether it is beautiful is for a person to see."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from html_page import Page
 
 from aiayn_cli.app import main
 from aiayn_cli.score.session import ScoreOptions, run_score
@@ -12,34 +12,6 @@ REFERENCE = ["Der Hund läuft.", 'Sie sagte: "Halt!" & <b>ging</b>.', "", "<scri
 FIRST = ["Der Hund rennt.", 'Sie sagte: "Stopp!" & <b>ging</b>.', "", "<script>alert(2)</script>"]
 SECOND = ["Der Hund läuft.", "Sie ging.", "", "<script>alert(1)</script>"]
 SOURCE = ["The dog runs.", 'She said: "stop!" & <b>left</b>.', "", "<script>alert(1)</script>"]
-
-
-class Page(HTMLParser):
-    """Elements, their attributes and text, and that all are closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "input", "wbr"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.texts.setdefault(self.open[-1], []).append(data)
-
-    def count(self, tag: str) -> int:
-        return sum(name == tag for name, _ in self.elements)
 
 
 @pytest.fixture
@@ -72,13 +44,13 @@ def test_every_sentence_is_there_with_what_differs(files: dict[str, str]) -> Non
     assert [article["data-line"] for article in articles] == ["1", "2", "3", "4"]
     assert articles[0]["data-difference"] is not None
     assert float(articles[0]["data-difference"]) < 0  # the second system is better there
-    assert page.texts["mark"][1] == "rennt"  # after the legend
-    texts = "".join(page.texts["dd"])
+    assert page.inside["mark"][1] == "rennt"  # after the legend
+    texts = "".join(page.inside["dd"])
     for line in (SOURCE[0], "Der Hund ", REFERENCE[3]):
         assert line in texts
     _, alone = page_of(files, "a<b")
-    assert alone.texts["mark"][1] == "rennt"
-    assert alone.texts["del"][1] == "läuft"
+    assert alone.inside["mark"][1] == "rennt"
+    assert alone.inside["del"][1] == "läuft"
 
 
 def test_it_opens_on_what_differs_most(files: dict[str, str]) -> None:
@@ -101,7 +73,7 @@ def test_words_of_the_reference_that_a_system_lost_are_marked_there_and_where_th
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
     looks = [attributes.get("class") for name, attributes in page.elements if name == "del"]
     legend = 3
-    assert list(zip(looks, page.texts["del"], strict=True))[legend:] == [("lost-0", "für sie"), ("lost-both", "so")]
+    assert list(zip(looks, page.inside["del"], strict=True))[legend:] == [("lost-0", "für sie"), ("lost-both", "so")]
     gaps = [attributes for name, attributes in page.elements if name == "mark" and "title" in attributes]
     assert len(gaps) == 3  # two of the first system, one of the second
 
@@ -118,9 +90,9 @@ def test_scores_tests_and_parts_are_in_its_tables(files: dict[str, str]) -> None
     text, page = page_of(files, "a<b", "second", compare=True, resamples=20, trials=20, compound_split=True)
     assert page.count("table") == 1
     assert "by paired bootstrap" in text
-    assert "0-10 words" in "".join(page.texts["td"])
-    assert "nrefs:1|case:mixed" in "".join(page.texts["code"])
-    assert "compound-split tokenised BLEU" in "".join(page.texts["dt"])
+    assert "0-10 words" in "".join(page.inside["td"])
+    assert "nrefs:1|case:mixed" in "".join(page.inside["code"])
+    assert "compound-split tokenised BLEU" in "".join(page.inside["dt"])
     assert page.count("svg") == 2
 
 

@@ -3,11 +3,11 @@
 import hashlib
 import json
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from html_page import Page
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.metrics_log import read_metrics
@@ -17,50 +17,6 @@ from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.train import report as module
 from aiayn_cli.train.report import by_the_papers_method, report_html, write_report
 from aiayn_cli.train.session import TrainOptions, run_train
-
-VOID = {"meta", "wbr", "br", "link", "img", "input", "hr", "base", "source", "embed"}
-
-
-class Page(HTMLParser):
-    """What a browser would find: text, tags and attributes; tags that do not match are an error."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.texts: list[str] = []
-        self.tables: list[list[list[str]]] = []
-        self.feed(content)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag in ("table", "dl"):  # a dt begins a row, and its dd follow
-            self.tables.append([])
-        elif tag in ("tr", "dt"):
-            self.tables[-1].append([""] if tag == "dt" else [])
-        elif tag in ("td", "th", "dd"):
-            self.tables[-1][-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-        if {"td", "th", "dt", "dd"} & set(self.open):
-            self.tables[-1][-1][-1] += data
-
-    def row(self, name: str) -> list[str]:
-        found = next(row for table in self.tables for row in table if row[0] == name)
-        return [" ".join(cell.split()) for cell in found]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +37,7 @@ def page(run: Path) -> Page:
 
 
 def test_the_page_holds_all_it_needs_and_no_address(whole: Path) -> None:
-    assert page(whole).tags.count("script") == 1  # of the curves
+    assert page(whole).count("script") == 1  # of the curves
     text = (whole / "report.html").read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
     assert "http:" not in text
     assert "https:" not in text
@@ -105,7 +61,7 @@ def test_it_opens_with_score_speed_time_and_state(whole: Path, small_data: Prepa
 
 def test_it_shows_curves_and_where_the_run_was_resumed(whole: Path) -> None:
     found = page(whole)
-    assert found.tags.count("svg") == 6
+    assert found.count("svg") == 6
     assert "resumed after update 8." in " ".join("".join(found.texts).split())
 
 
@@ -227,7 +183,7 @@ def test_text_stays_text_whatever_is_in_it(text: str, whole: Path, tmp_path: Pat
     found = page(run)
     table = next(table for table in found.tables if ["source", "s " + text] in table)
     assert table[2] == ["update 12", text or "empty"]
-    assert found.tags.count("script") == 1
+    assert found.count("script") == 1
 
 
 def test_what_went_wrong_is_said(whole: Path, tmp_path: Path) -> None:
@@ -306,7 +262,7 @@ def test_several_runs_stand_side_by_side(whole: Path, tmp_path: Path, capsys: py
     assert found.row("best validation BLEU")[1:] == 2 * [f"{best['bleu']:.2f}"]
     assert [cell.strip() for cell in found.tables[0][0]] == ["", str(whole), str(other)]
     assert found.tables[1][1:] == [["model.dropout", "0.2", "0.3"]]
-    assert found.tags.count("svg") == 7
+    assert found.count("svg") == 7
     assert sum(text.strip().startswith("update") for table in found.tables[2:] for text, *_ in table[2:]) >= 2
 
 

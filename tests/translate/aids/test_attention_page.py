@@ -1,42 +1,17 @@
 import base64
 import json
 import re
-from html.parser import HTMLParser
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from html_page import Page
 
 from aiayn_cli.model.attention_maps import AttentionMaps
 from aiayn_cli.translate.aids.attention_page import attention_page, encode_example
 
 NASTY = '</script><script>alert("x")</script><!-- & \u2028 <b>'
-
-
-class Page(HTMLParser):
-    """Text and attributes of a page, by element."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[tuple[str, str]] = []  # the element and its name in `text`
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.text: dict[str, str] = {}
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-        if tag != "meta":
-            self.open.append((tag, dict(attrs).get("id") or tag))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop()[0] == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            key = self.open[-1][1]
-            self.text[key] = self.text.get(key, "") + data
 
 
 class Example(NamedTuple):
@@ -71,26 +46,25 @@ def examples() -> list[Example]:
 def test_the_page_is_well_formed_whatever_its_texts_hold_and_loads_nothing(examples: list[Example]) -> None:
     text = page_of(f"Attention of {NASTY}", examples)
     page = Page(text)
-    assert page.open == []
-    assert [tag for tag, _ in page.seen].count("script") == 2
-    assert page.text["h1"] == f"Attention of {NASTY}"
-    assert not any(attributes.keys() & {"src", "href", "onclick"} for _, attributes in page.seen)
+    assert page.count("script") == 2
+    assert "".join(page.inside["h1"]) == f"Attention of {NASTY}"
+    assert not any(attributes.keys() & {"src", "href", "onclick"} for _, attributes in page.elements)
     assert "default-src 'none'" in text
     assert re.findall(r"https?://[^\"' ]+", text.replace("http://www.w3.org/2000/svg", "")) == []
 
 
 def test_every_control_that_the_script_asks_for_is_there(examples: list[Example]) -> None:
     page = Page(page_of("x", examples))
-    ids = {attributes["id"] for _, attributes in page.seen if "id" in attributes}
-    script = page.text["script"]
+    ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+    script = "".join(page.inside["script"])
     asked = set(re.findall(r'byId\("(\w+)"\)', script)) | {"sentence", "kind", "layer", "heads", "picture"}
     assert asked <= ids
-    kinds = {attributes["value"] for tag, attributes in page.seen if tag == "option"}
+    kinds = {attributes["value"] for tag, attributes in page.elements if tag == "option"}
     assert kinds == {"cross", "encoder", "decoder"}
 
 
 def test_the_page_holds_every_weight_to_the_nearest_255th(examples: list[Example]) -> None:
-    stored = json.loads(Page(page_of("x", examples)).text["data"])
+    stored = json.loads("".join(Page(page_of("x", examples)).inside["data"]))
     assert [each["label"] for each in stored] == ["line 1", "line 2"]
     for each, given in zip(stored, examples, strict=True):
         assert (each["source"], each["output"]) == (given.source, given.output)
