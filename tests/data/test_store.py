@@ -123,11 +123,6 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     assert caught.value.hint == "remove the folder, and run `aiayn prepare` again"
 
 
-def test_a_folder_without_a_store_is_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train-00000\.src\.npy is missing"):
-        TokenStore(tmp_path, "train")
-
-
 @pytest.mark.parametrize("name", ["train-00000.src.npy", "train-00001.tgt.offsets.npy"])
 @pytest.mark.parametrize("keep", [0, 50, 130])
 def test_a_file_that_is_cut_short_is_named(folder: Path, name: str, keep: int) -> None:
@@ -169,13 +164,6 @@ def test_the_writer_refuses_sides_that_do_not_belong_together(tmp_path: Path) ->
     writer = TokenStoreWriter(tmp_path, "train", UINT16)
     with pytest.raises(ValueError, match="2 source sides, but 1 target sides"):
         writer.add(*flatten([[1], [2]]), *flatten([[3]]))
-
-
-def test_the_writer_counts_pairs_and_tokens(tmp_path: Path) -> None:
-    writer = TokenStoreWriter(tmp_path, "train", UINT16)
-    writer.add(*flatten([[1], [2, 3], []]), *flatten([[4, 5], [], [6, 7, 8]]))
-    writer.close()
-    assert (writer.n_pairs, writer.n_tokens) == (3, {"src": 3, "tgt": 5})
 
 
 def test_offsets_that_go_back_are_refused(folder: Path) -> None:
