@@ -48,8 +48,6 @@ class Kind(Enum):
 
 
 class Word(NamedTuple):
-    """A word of the sentence."""
-
     spelling: Spelling | None  # None = any text
     tag: TagKind  # that it can have
 

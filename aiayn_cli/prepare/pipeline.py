@@ -25,7 +25,7 @@ from aiayn_cli.prepare.partial_folder import Steps, damaged, new_folder, remove_
 from aiayn_cli.prepare.plan import PrepareOptions as PrepareOptions
 from aiayn_cli.prepare.plan import PreparePlan, make_plan
 from aiayn_cli.prepare.selection import TrainingText
-from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of, size_text
+from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of
 from aiayn_cli.prepare.text_shards import (
     EncodedChunk,
     PairsWithCopies,
@@ -163,9 +163,8 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     if steps.resumed:
         logs.notice("resuming an interrupted call")
     else:
-        needed = estimate_disk((*source.train, *source.valid, *source.test), processed=config.text.changes_text)
-        logs.detail(f"the work takes about {size_text(needed)} of disk, including the result")
-        check_disk(folder, needed)
+        origins = (*source.train, *source.valid, *source.test)
+        check_disk(folder, estimate_disk(origins, processed=config.text.changes_text))
     counts: dict[str, ReadCounts] = {split: ReadCounts() for split in SPLITS}
     scored = _read_scored(plan, counts)
     text = TrainingText(steps, langs, [origin.weight for origin in source.train], config.case_copies, config.seed)
@@ -259,11 +258,10 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
         done = steps.finish("selection", {**saved, "held_out": len(held_out[0])}, [path, *files])
     else:
         text.restore_selection(done)
-    n_held_out: int = done["held_out"]
-    if n_held_out:
+    if done["held_out"]:
         src, tgt = (read_file(steps.folder / f"valid.{lang}") for lang in (plan.src_lang, plan.tgt_lang))
         scored["valid"] = src, tgt
-    return n_held_out
+    return int(done["held_out"])
 
 
 def _write_text(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> list[Path]:

@@ -236,11 +236,12 @@ def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:
 
 def check_disk(folder: Path, needed: int) -> None:
     """Raise DataError if fewer bytes are free."""
+    logs.detail(f"the work takes about {_size_text(needed)} of disk, including the result")
     free = shutil.disk_usage(folder).free
     if free < needed:
-        problem = f"{folder.parent} has {size_text(free)} free, but preparing takes about {size_text(needed)}"
+        problem = f"{folder.parent} has {_size_text(free)} free, but preparing takes about {_size_text(needed)}"
         raise DataError(problem, "free some space, or give an --out on another disk")
 
 
-def size_text(size: int) -> str:
+def _size_text(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
