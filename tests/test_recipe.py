@@ -84,21 +84,16 @@ WHOLE, NUMBER, SWITCH = "must be a whole number", "must be a number", "must be t
 @pytest.mark.parametrize(
     ("key", "value", "problem", "hint"),
     [
-        ("training.max_updates", "1.5", WHOLE, "write digits only, such as 1000"),
         ("training.max_updates", "1e5", WHOLE, "write 100000"),
         ("training.batch_tokens", "25,000", WHOLE, "write 25000"),
         ("training.batch_tokens", "010", WHOLE, "write 10"),
-        ("training.batch_tokens", "0x10", WHOLE, "write digits only, such as 1000"),
         ("training.batch_tokens", "1:30", WHOLE, "write digits only, such as 1000"),  # YAML 1.1 reads 90
         ("training.max_updates", "'100'", f"{WHOLE}, not text", "write it without quotes"),
-        ("model.dropout", "high", NUMBER, "write it with a point, such as 0.1 or 5e-4"),
         ("model.dropout", "10%", NUMBER, "write 0.1"),
         ("model.dropout", "0,3", NUMBER, "write 0.3"),
-        ("training.clip_norm", ".inf", NUMBER, "write it with a point, such as 0.1 or 5e-4"),
         ("training.clip_norm", "1e999", NUMBER, "write it with a point, such as 0.1 or 5e-4"),
         ("model.dropout", "1.0", "must be in [0, 1)", "the paper uses 0.1 (base) and 0.3 (big)"),
         ("data.dedupe", "no", SWITCH, "write false"),
-        ("data.dedupe", "ON", SWITCH, "write true"),
         ("data.dedupe", "0", SWITCH, "write false"),
         ("data.dedupe", "maybe", SWITCH, "write one of the two"),
         ("data.dedupe", "'true'", f"{SWITCH}, not text", "write it without quotes"),
@@ -106,7 +101,6 @@ WHOLE, NUMBER, SWITCH = "must be a whole number", "must be a number", "must be t
         ("model.norm", "pree", "must be one of post, pre", "did you mean pre?"),
         ("training.batch_tokens", "9" * 5000, "must have 20 digits at most", "write a smaller number"),
         ("model.n_heads", "", None, "write one, or remove the setting to keep the default (8)"),
-        ("data.corpus", "~", None, "write one, or remove the setting to keep the default (wmt14-en-de)"),
         ("training.adam_eps", "null", None, "write one, or remove the setting to keep the default (1.0e-09)"),
     ],
 )
@@ -155,7 +149,6 @@ def test_a_value_means_what_it_looks_like(accept: Any, key: str, value: str, exp
     ("text", "problem", "hint"),
     [
         ("", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
-        ("# nothing\n", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
         (
             "model\n",
             "my.yaml:1: a recipe is a single value, but must hold sections",
@@ -168,11 +161,6 @@ def test_a_value_means_what_it_looks_like(accept: Any, key: str, value: str, exp
         ),
         ("model:\n", "my.yaml:1: section model is empty", "remove it, or indent its settings below it"),
         (
-            "model:\n  d_ff: [1, 2]\n",
-            "my.yaml:2: model.d_ff is a list, but must be a single value",
-            "write `name: value`",
-        ),
-        (
             f"model: {'{d_ff: ' * 5000}",
             "my.yaml:1: model.d_ff is a mapping, but must be a single value",
             "write `name: value`",
@@ -184,19 +172,9 @@ def test_a_value_means_what_it_looks_like(accept: Any, key: str, value: str, exp
             "keep one of the two",
         ),
         (
-            "model:\n  d_ff: 4\ndata:\n  seed: 2\nmodel:\n  d_k: 8\n",
-            "my.yaml:5: model was already given at my.yaml:1",
-            "keep one of the two",
-        ),
-        (
             "model: &m\n  d_ff: 4\n",
             "my.yaml:1: section model has an anchor or alias (m)",
             "write the value itself",
-        ),
-        (
-            "model:\n  d_ff: !!int 4\n",
-            "my.yaml:2: model.d_ff has a tag (tag:yaml.org,2002:int)",
-            "remove it; the setting decides the type",
         ),
         (
             "model: !!python/object:os.system\n  d_ff: 4\n",
@@ -219,8 +197,6 @@ def test_a_value_means_what_it_looks_like(accept: Any, key: str, value: str, exp
             "my.yaml:3: not YAML: expected <block end>, but found '<block mapping start>'",
             "write `section:`, then `  key: value`",
         ),
-        ("model:\n  d_ff: 4\n  norm: 'post\n", "my.yaml:4: not YAML: found unexpected end of stream", None),
-        ("data:\n  seed: 4\n]\n", None, None),
         ("model:\n  d_ff: 4\x00\n", "my.yaml:2: the character U+0000 is not allowed in YAML", "remove it"),
         (
             b"model:\n  d_ff: 4 # gr\xf6\xdfer\n",

@@ -53,15 +53,6 @@ def test_a_layer_over_another_memory_equals_the_equation() -> None:
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_projections_have_one_slice_for_each_head() -> None:
-    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7)
-    x = torch.randn(2, 5, 10)
-    assert [y.shape for y in layer.project_all(x)] == [(2, 3, 5, 6), (2, 3, 5, 6), (2, 3, 5, 7)]
-    assert layer.project_q(x).shape == (2, 3, 5, 6)
-    assert [y.shape for y in layer.project_kv(x)] == [(2, 3, 5, 6), (2, 3, 5, 7)]
-    assert layer.combine(torch.randn(2, 3, 5, 7)).shape == (2, 5, 10)
-
-
 def test_attention_dropout_acts_in_training_only() -> None:
     layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, dropout=0.5)
     x = torch.randn(2, 5, 10)

@@ -30,20 +30,6 @@ def _batch() -> tuple[Tensor, Tensor, Tensor]:
     return torch.randint(_VOCAB, (4, 6)), src_mask, torch.randint(_VOCAB, (4, 8))
 
 
-def test_every_documented_shape() -> None:
-    model = _model()
-    src, src_mask, tgt_in = _batch()
-    memory = model.encode(src, src_mask)
-    assert memory.shape == (4, 6, 12)
-    assert model.decode(tgt_in, memory, src_mask).shape == (4, 8, 12)
-    assert model.project(torch.randn(4, 8, 12)).shape == (4, 8, _VOCAB)
-    assert model.project(torch.randn(12)).shape == (_VOCAB,)
-    assert model(src, src_mask, tgt_in).shape == (4, 8, _VOCAB)
-    cache = model.start(memory, src_mask)
-    assert cache.lengths == [0] * 4
-    assert model.step(tgt_in[:, :2], cache).shape == (4, _VOCAB)
-
-
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 64, 511, 512, 513])
 def test_a_projection_in_blocks_of_words_is_the_one_of_all_words(rows: int) -> None:
     torch.manual_seed(rows)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -252,9 +251,3 @@ def test_a_selection_is_saved_and_restored(tmp_path: Path) -> None:
     again.restore_selection(saved)
     assert left(again) == numbered(20)
     assert again.dropped == text.dropped
-
-
-def test_no_text_is_no_shard(tmp_path: Path) -> None:
-    text = collected(tmp_path, [])
-    assert (text.n_shards, len(text)) == (0, 0)
-    assert np.array_equal(text.hold_out(9, 0.5)[0], [])

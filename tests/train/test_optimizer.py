@@ -122,18 +122,6 @@ def test_what_a_backward_pass_leaves_out_keeps_nothing_of_the_step_before(dtype:
     assert optimizer.gradient.tolist() == [1.0] * 15 + [0.0] * 16
 
 
-def test_clearing_leaves_the_weights_alone() -> None:
-    model = a_model()
-    optimizer = MasterAdam(model, CONFIG)
-    before = {name: weight.clone() for name, weight in optimizer.weights().items()}
-    backward(next(losses(model, 1)))
-    optimizer.accumulate()
-    optimizer.clear()
-    assert not optimizer.gradient.any()
-    assert all(torch.equal(weight, before[name]) for name, weight in optimizer.weights().items())
-    assert not any(moment.any() for moment in optimizer.moments().values())
-
-
 def test_updates_far_below_bf16_steps_are_not_lost() -> None:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():

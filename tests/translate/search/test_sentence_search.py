@@ -154,17 +154,6 @@ def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu
         assert len(set(itertools.pairwise(tokens))) == len(tokens) - 1
 
 
-def test_a_prefix_may_repeat_what_nothing_else_may(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
-    options = SearchOptions(no_repeat_ngram=1)
-    for sampling in (None, Sampling()):
-        translator = LineTranslator([make_model()], vocab, cpu, DECODING, options=replace(options, sampling=sampling))
-        [[found]] = translator.translate_n_best(["hund"], 1, ["maus maus maus"])
-        prefix = tuple(vocab.encode_tgt(["maus maus maus"])[0])
-        tokens = found.parts[0].tgt
-        assert tokens[: len(prefix)] == prefix
-        assert len(set(tokens[len(prefix) :]) - set(prefix)) == len(tokens) - len(prefix)
-
-
 def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
     make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
