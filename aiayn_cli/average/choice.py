@@ -123,8 +123,7 @@ def _nothing_to_average(run: Path) -> CheckpointError:
 def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Path]:
     """The best `wanted` of a run's checkpoints by the recipe's metric, read from metrics.jsonl."""
     metric = load_recipe(str(run / "recipe.yaml")).training.best_metric
-    path = run / "metrics.jsonl"
-    records = [each for each in read_metrics(path) if each["event"] == "validation"] if path.is_file() else []
+    records = [each for each in read_metrics(run / "metrics.jsonl") if each["event"] == "validation"]
     # Of a step that was repeated after a crash, the last record counts; null stands for a value that is not finite.
     values = {str(record["step"]): record.get(metric) for record in records}
     # A copy that the user renamed has no update in its name.

@@ -89,9 +89,9 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """All records of a metrics.jsonl, without lines that a crash cut short or that are not ours."""
+    """All records of a metrics.jsonl, if there is one, without lines that a crash cut short or that are not ours."""
     records = []
-    for line in path.read_bytes().split(b"\n"):
+    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):

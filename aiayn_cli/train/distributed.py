@@ -177,13 +177,12 @@ class _Peers:
         deadline = time.monotonic() + worker.timeout_seconds
         self._hosts = [self._host(rank, deadline, worker.timeout_seconds) for rank in range(self._size)]
         self._has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if self._has_nccl else "gloo",
-            store=PrefixStore("group", self._store),
-            rank=self._rank,
-            world_size=self._size,
-            timeout=timeout,
-        )
+        backend, group = "cpu:gloo,cuda:nccl" if self._has_nccl else "gloo", PrefixStore("group", self._store)
+        try:
+            with _collective():
+                dist.init_process_group(backend, store=group, rank=self._rank, world_size=self._size, timeout=timeout)
+        except Lost as error:
+            raise self.lost(error) from error
 
     def _host(self, rank: int, deadline: float, seconds: float) -> str:
         try:

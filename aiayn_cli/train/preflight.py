@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
-from aiayn_cli.checkpoint.metrics_log import Record, read_metrics, standing
+from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, resumable, update_of
 from aiayn_cli.checkpoint.tensor_files import bytes_of
 from aiayn_cli.config import Recipe, TrainingConfig
@@ -262,7 +263,7 @@ def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResu
         progress.advance(1)
         _run(command, broken)
         progress.advance(1)
-    went_on_from = [record["step"] for record in _records(broken) if record["event"] == "resume"]
+    went_on_from = _values(broken, "resume", "step")
     if went_on_from != [resumed_from]:
         raise AiaynError(
             f"the killed run went on from {went_on_from or 'its beginning'}, not from update {resumed_from}",
@@ -297,7 +298,7 @@ def _run_and_kill(command: Sequence[str], run: Path, updates: int) -> int | None
     """Kill a run one update after its first checkpoint; return its last update, None if it ended before."""
 
     def last_update() -> int:
-        return max((record["step"] for record in _records(run) if record["event"] == "train"), default=0)
+        return max(_values(run, "train", "step"), default=0)
 
     _run(command, run, lambda: last_update() > updates)
     deadline = time.monotonic() + 60
@@ -313,9 +314,9 @@ def _run_and_kill(command: Sequence[str], run: Path, updates: int) -> int | None
     return killed_after if updates < killed_after < 2 * updates else None
 
 
-def _records(run: Path) -> list[Record]:
-    path = run / "metrics.jsonl"
-    return read_metrics(path) if path.exists() else []
+def _values(run: Path, event: str, name: str) -> list[Any]:
+    """A value of all events of one kind in a run's metrics."""
+    return [record[name] for record in standing(read_metrics(run / "metrics.jsonl")) if record["event"] == event]
 
 
 def _digest(run: Path) -> tuple[str, list[float]]:
@@ -327,6 +328,6 @@ def _digest(run: Path) -> tuple[str, list[float]]:
         for name, tensor in sorted(tensors.items()):
             digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     state = {name: value for name, value in training.state.items() if name not in ("seconds", "saved_seconds")}
-    losses = [record["loss"] for record in standing(_records(run)) if record["event"] == "train"]
+    losses = _values(run, "train", "loss")
     digest.update(json.dumps([state, losses], sort_keys=True).encode())
     return digest.hexdigest(), losses

@@ -73,8 +73,7 @@ def _read_run(run: Path) -> dict[str, Any]:
     """What a page shows of a run."""
     manifest = json.loads((run / "manifest.json").read_bytes())
     recipe = load_recipe(str(run / "recipe.yaml"))
-    metrics = run / "metrics.jsonl"
-    records = list(filter(is_complete, standing(read_metrics(metrics)) if metrics.is_file() else []))
+    records = list(filter(is_complete, standing(read_metrics(run / "metrics.jsonl"))))
     events: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         events[record["event"]].append(record)

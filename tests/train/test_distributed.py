@@ -14,6 +14,7 @@ import pytest
 import torch
 from ranks import Ranks
 from safetensors.torch import load_file
+from torch import distributed as dist
 
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.data.store import TokenStore
@@ -179,6 +180,26 @@ def test_a_process_that_dies_while_rank_0_works_ends_all(tmp_path: Path, monkeyp
     ended = Ranks(work, 2, tmp_path / "written").wait(60)
     assert [e.code for e in ended] == [1, -9], ended
     assert "error: rank 1 on " in ended[0].err
+
+
+def test_a_process_that_dies_while_all_connect_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        time.sleep(0.5)  # until the other has found it
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def work(rank: int) -> int:
+        if rank == 0:
+            monkeypatch.setattr(dist, "init_process_group", killed)
+        try:
+            with Worker.from_environment().together():
+                return 0
+        except AiaynError as error:
+            print(f"error: {error.problem}", file=sys.stderr)
+            return 1
+
+    ended = Ranks(work, 2, tmp_path / "written").wait(60)
+    assert [e.code for e in ended] == [-9, 1], ended
+    assert "error: rank 0 on " in ended[1].err
 
 
 def test_an_error_of_rank_0_at_work_alone_ends_all(tmp_path: Path) -> None:
