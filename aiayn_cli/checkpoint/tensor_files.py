@@ -91,10 +91,9 @@ def read_tensors(path: Path, sha256: str | None = None, prefix: str = "") -> dic
 def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Tensors whose floating-point numbers must all be finite; path is for the message."""
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or tensor.numel() == 0:
-            continue
         # The extremes need no memory for a second tensor; NaN is both of them.
-        if not all(extreme.isfinite() for extreme in tensor.float().aminmax()):
+        extremes = tensor.float().aminmax() if tensor.is_floating_point() and tensor.numel() else ()
+        if not all(extreme.isfinite() for extreme in extremes):
             flat = tensor.float().flatten()
             place = int((~flat.isfinite()).nonzero()[0])
             raise CheckpointError(

@@ -107,17 +107,14 @@ class RecordReader:
         number = self.records + 1
         what = "is NUL" if error.reason == "NUL" else f"(0x{line[error.start]:02X}) is not UTF-8"
         problem = f"{self.name}:{number}: byte {error.start + 1} of the line {what} (byte {offset} of the file)"
-        return DataError(problem, _how_to_repair(line if number == 1 else b"", self.name))
-
-
-def _how_to_repair(start: bytes, name: str) -> str:
-    """The hint for bad bytes, given the first line of the file if they are in it."""
-    if compression := compression_of_bytes(start):
-        way_out = "give it by its name" if name == "stdin" else f"rename it to {name}{compression.suffix}"
-        return f"the file looks compressed: {way_out}"
-    if start.startswith(UTF_16_MARKS):
-        return "the file looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"
-    return "repair the line, or convert the file with `iconv -f ENCODING -t UTF-8`"
+        hint = "repair the line, or convert the file with `iconv -f ENCODING -t UTF-8`"
+        start = line if number == 1 else b""  # of the file
+        if start.startswith(UTF_16_MARKS):
+            hint = "the file looks like UTF-16: convert it with `iconv -f UTF-16 -t UTF-8`"
+        elif compression := compression_of_bytes(start):
+            way_out = "give it by its name" if self.name == "stdin" else f"rename it to {self.name}{compression.suffix}"
+            hint = f"the file looks compressed: {way_out}"
+        return DataError(problem, hint)
 
 
 def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:

@@ -63,8 +63,6 @@ class Worker:
         if rank >= world_size:
             problem = f"RANK is {rank}, but WORLD_SIZE is {world_size}"
             raise AiaynError(problem, "ranks count from 0; torchrun sets both")
-        if world_size > 1:
-            _address()
         attempt = _count("TORCHELASTIC_RESTART_COUNT", default=0)
         return cls(rank, world_size, local_rank, attempt, _seconds("AIAYN_COLLECTIVE_SECONDS", cls.timeout_seconds))
 
