@@ -76,16 +76,7 @@ def test_every_option_and_setting_that_a_manual_names_exists(manual: Path, capsy
         assert re.search(rf"^{section}:\n(?:  .*\n)*?  {key}:", base, flags=re.MULTILINE), f"{section}.{key}"
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        CHECKOUT / "README.md",
-        *MANUALS,
-        CHECKOUT / "recipes" / "README.md",
-        CHECKOUT / "tests" / "benchmarks" / "README.md",
-    ],
-    ids=lambda page: page.parent.name,
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_pages_link_to_what_exists_and_have_short_paragraphs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
