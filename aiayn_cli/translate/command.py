@@ -261,9 +261,9 @@ def translate(
         logs.next_step(f"aiayn score REFERENCE < {'TRANSLATIONS' if output is None else output}")
     if as_json:
         _print_json(result)
-    if result.broken_records:
+    if result.unreadable_lines:
         raise DataError(
-            f"{logs.counted(result.broken_records, 'record')} of the input could not be read",
+            f"{logs.counted(result.unreadable_lines, 'line')} of the input could not be read",
             "all others are done; the output of each broken one says what is wrong with it",
         )
 

@@ -14,8 +14,6 @@ from aiayn_cli.translate.options import FormatName, OutputStyle
 class LineFormat(Protocol):
     """A format of input and output. A new one is a class in a file of its own, and a row in FORMATS and FormatName."""
 
-    is_strict: bool  # whether a record that cannot be read makes the command fail at its end
-
     def read(self, number: int, record: str, prefix: str) -> InputLine:
         """Read a record that is not blank, the number-th one; a second file gives its prefix."""
 
@@ -49,8 +47,6 @@ class Output:
 
 class TextLines:
     """Plain lines; the score stands before an output, the alignment after it, each separated by a TAB."""
-
-    is_strict = False
 
     def read(self, number: int, record: str, prefix: str) -> InputLine:
         return InputLine(number, record, prefix)

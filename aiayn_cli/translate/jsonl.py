@@ -20,8 +20,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class JsonLines:
     """A record that is not such an object keeps its place, and its output says what is wrong with it."""
 
-    is_strict = True
-
     def read(self, number: int, record: str, prefix: str) -> InputLine:
         fields, error = _parse(record)
         if error:

@@ -4,7 +4,7 @@ import copy
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -153,9 +153,10 @@ class LineTranslator:
         """The n_best best outputs for each line, in order; or n_best drawn ones.
 
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line that is too
-        long for one pass is cut at the ends of its sentences; its k-th output joins the k-th of each part. A single
-        word that is too long stays as it is. A line that cannot be cut has blank outputs with a score of -inf, and a
-        notice names it; such outputs also fill up where fewer than n_best have a probability above 0.
+        long for one pass is cut at the ends of its sentences; its k-th output joins the k-th of each part. A line
+        without letters stays as it is, and so does a single word that is too long. A line that cannot be cut has blank
+        outputs with a score of -inf, and a notice names it; such outputs also fill up where fewer than n_best have a
+        probability above 0.
 
         Args:
             lines: without line ends.
@@ -187,9 +188,14 @@ class LineTranslator:
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
         pieces: list[tuple[int, str, bool]] = []
         for number, line in enumerate(lines):
-            if not is_blank(line):
-                split = segments(line, self._longest_word, self.count_sub_words) if self._splits else [(line, False)]
-                pieces += [(number, text, is_word) for text, is_word in split]
+            if is_blank(line):
+                continue
+            split: Iterable[tuple[str, bool]] = [(line, False)]
+            if self._splits and not _has_letters(line) and not (prefixes and prefixes[number]):
+                split = [(line, True)]  # "42" or "17:45": models hardly ever saw such lines, and make something up
+            elif self._splits:
+                split = segments(line, self._longest_word, self.count_sub_words)
+            pieces += [(number, text, is_word) for text, is_word in split]
         ids = iter(self.codec.encode([text for _, text, is_word in pieces if not is_word]))
         passes: list[_Pass] = []
         with_prefix: set[int] = set()
@@ -197,7 +203,8 @@ class LineTranslator:
             named = None if first_line is None else first_line + number
             if is_word:
                 passes.append(_Pass(number, SearchInput([]), word=text))
-                self._say("long_word", named, f": a word of {len(text):,} characters is left as it is")
+                if _has_letters(text):
+                    self._say("long_word", named, f": a word of {len(text):,} characters is left as it is")
                 continue
             prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
             with_prefix.add(number)
@@ -273,6 +280,10 @@ class _Pass:
     source: SearchInput
     word: str = ""  # stays as it is instead, since it is too long
     found: list[Hypothesis] = field(default_factory=list)
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Iterator[tuple[str, bool]]:

@@ -29,7 +29,7 @@ class ScoreAgainstResult:
     models: tuple[str, ...]  # the checkpoints that were used
     lines: int  # pairs read and written
     unscored_lines: int  # those with a blank, unreadable or very long side
-    broken_records: int  # those of JSON that could not be read
+    unreadable_lines: int  # those among them with bytes that are not text, or broken JSON
     log_prob: float  # natural log of the probability of all scored translations together, end tokens included
     tokens: int  # their sub-words and end tokens
     perplexity: float  # exp(-log_prob / tokens)
@@ -72,7 +72,7 @@ def run_score_against(
                 models=loaded.names,
                 lines=scorer.lines,
                 unscored_lines=scorer.unscored,
-                broken_records=scorer.unreadable if input_format.is_strict else 0,
+                unreadable_lines=scorer.unreadable,
                 log_prob=scorer.log_prob,
                 tokens=scorer.tokens,
                 perplexity=perplexity(scorer.log_prob, scorer.tokens),

@@ -40,7 +40,6 @@ class TranslateResult:
     lines: int  # read and written (times n-best)
     blank_lines: int  # blank lines among them, which stayed so
     unreadable_lines: int  # those with bytes that are not text, or broken JSON; their translation is blank
-    broken_records: int  # unreadable_lines, where the input is JSON
     split_lines: int  # those too long for one pass
     suspect_lines: int  # those whose best output has a flag (flags.FLAGS)
     mended_lines: int  # those that lost their flags in another search
@@ -272,13 +271,11 @@ class _AnswerWriter:
 
     def result(self, seconds: float, stopped: str | None = None) -> TranslateResult:
         counts = self._notices.counts
-        is_strict = FORMATS[self._options.text.format].is_strict
         return TranslateResult(
             models=tuple(map(str, self._options.engine.models)),
             lines=self._lines,
             blank_lines=self._blank,
             unreadable_lines=counts["unreadable"],
-            broken_records=counts["unreadable"] if is_strict else 0,
             split_lines=counts["split"],
             suspect_lines=self._suspects.suspect,
             mended_lines=self._suspects.mended,

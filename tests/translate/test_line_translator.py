@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from known_words import WORDS, random_lines
 
@@ -38,6 +38,20 @@ def test_every_line_has_one_output_and_blank_lines_stay_blank(translator: LineTr
     found = translator.translate(lines)
     assert len(found) == len(lines)
     assert all(text == "" for line, text in zip(lines, found, strict=True) if not line.strip())
+
+
+@given(lines=st.lists(st.text(st.characters(categories=["N", "P", "S"]), min_size=1, max_size=30), max_size=5))
+@example(lines=["42", "17:45", "-", "...", "1", "2026", "3,14", "(1) 2 % + 3 €", "😀", "9" * 2_000])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lines_without_letters_stay_as_they_are(translator: LineTranslator, lines: list[str]) -> None:
+    lines = [line for line in lines if not any(map(str.isalpha, line))]
+    found = translator.translate_n_best(lines)
+    assert [[output.text for output in outputs] for outputs in found] == [[line] for line in lines]
+
+
+def test_a_prefix_is_kept_before_a_line_without_letters(translator: LineTranslator) -> None:
+    [[output]] = translator.translate_n_best(["42"], prefixes=["hund"])
+    assert output.text.startswith("hund")
 
 
 def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:

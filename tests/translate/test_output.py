@@ -81,7 +81,7 @@ def test_a_broken_record_of_json_gives_one_that_says_so_and_all_others_are_trans
     assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
     err = capsys.readouterr().err
     assert "warning: stdin:2: no JSON: " in err
-    assert "error: 3 records of the input could not be read" in err
+    assert "error: 3 lines of the input could not be read" in err
     found = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]]
     expected = [each.text for line in translations([model], ["hund", "", "", "", "maus"], n_best=2) for each in line]
     assert [record["text"] for record in found] == expected

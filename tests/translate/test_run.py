@@ -74,9 +74,10 @@ def test_bytes_that_are_no_text_keep_their_line(
 ) -> None:
     lines = [b"hund", b"l\xe4uft", b"katze", b"a\0b", *[b"\xff"] * 5, b"maus"]
     feed_stdin(monkeypatch, b"\n".join(lines) + b"\n")
-    assert main(["translate", "-m", str(model), "--precision", "fp32", "--quiet"]) == 0
+    assert main(["translate", "-m", str(model), "--precision", "fp32", "--quiet"]) == 1  # after all others
     out, err = capsys.readouterr()
     assert out == best(translations([model], ["hund", "", "katze", "", *[""] * 5, "maus"]))
+    assert "error: 7 lines of the input could not be read" in err
     assert "warning: stdin:2: not UTF-8, or holds NUL: left blank" in err
     assert err.count("left blank") == 5
     assert "7 lines in all could not be read" in err
