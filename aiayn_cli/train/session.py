@@ -133,7 +133,8 @@ def _fit_to_hours(options: TrainOptions, hours: float, worker: Worker, try_out: 
     if kept:
         logs.notice(f"{options.run} keeps its schedule; --hours is for new runs")
         return load_recipe(options.recipe, [*options.overrides, *kept])
-    seconds = float(worker.share({"seconds": try_out().seconds_per_update})["seconds"])
+    measured = try_out().seconds_per_update  # on each rank, whose clocks differ
+    seconds = float(worker.from_rank_0(lambda: {"seconds": measured})["seconds"])
     updates = updates_within(hours, seconds, recipe)
     logs.notice(
         f"--hours {hours:g}: {updates:,} updates of {seconds:.3g} s take {updates * seconds / 3600:,.2f} hours without "
