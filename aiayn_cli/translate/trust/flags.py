@@ -84,7 +84,9 @@ class OutputChecks:
         found = {
             "low_confidence": confidence(output) < self._least,
             "truncated": any(
-                part.is_cut or any(map(str.isalpha, part.word)) or (self._trees is None and _is_short(part.src, part.tgt))
+                part.is_cut
+                or any(map(str.isalpha, part.word))
+                or (self._trees is None and _is_short(part.src, part.tgt))
                 for part in output.parts
             ),
             "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
