@@ -19,7 +19,7 @@ from aiayn_cli.export.session import run_export
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.session import run_translate
 
-pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
+processor = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", "eine maus sieht die katze. " * 60, "hund"]
 
@@ -49,6 +49,7 @@ def translate(tmp_path: Path) -> Callable[..., list[str]]:
     return run
 
 
+@processor
 def test_export_says_how_well_the_engines_agree_and_keeps_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +68,7 @@ def test_export_says_how_well_the_engines_agree_and_keeps_it(
     assert load_checkpoint(path).weights().keys(), "the checkpoint is whole, with the export inside it"
 
 
+@processor
 def test_both_engines_translate_alike_line_by_line(exported: Path, translate: Callable[..., list[str]]) -> None:
     greedy = {"beam_size": 1, "precision": "fp32"}
     expected = translate(exported, **greedy)
@@ -75,6 +77,7 @@ def test_both_engines_translate_alike_line_by_line(exported: Path, translate: Ca
     assert translate(exported, engine="ctranslate2", beam_size=1) == expected
 
 
+@processor
 def test_with_8_bits_every_line_has_its_output(exported: Path, translate: Callable[..., list[str]]) -> None:
     for engine in ("torch", "ctranslate2"):
         found = translate(exported, engine=engine, int8=True)
