@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -141,7 +141,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Failure:
-    ranks: Sequence[int]  # that failed or are lost
+    ranks: Sequence[int]  # that are lost, or failed and do not ask whether rank 0 says why
     names: str  # with their machines
     problem: str
     hint: str = "the same command goes on from the last checkpoint"
@@ -205,6 +205,8 @@ class _Peers:
         elif not isinstance(error, KeyboardInterrupt):
             problem = traceback.format_exception_only(error)[-1].strip().partition("\n")[0]
         mine = self._failure([self._rank], problem, getattr(error, "hint", None), _exit_code(error))
+        if isinstance(error, AiaynError):
+            mine = replace(mine, ranks=())  # this one reads the store: rank 0 waits for it
         first = self._post(mine)
         if not self._has_nccl:  # whose end could wait for a lost process
             dist.destroy_process_group()  # so that the others' operations fail now
