@@ -15,7 +15,8 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.train import session as train_session
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.options import TrainOptions
+from aiayn_cli.train.session import run_train
 
 WORDS = {
     "en": ("the", "a", "one", "dog", "cat", "house", "tree", "runs", "sleeps", "sees", "big", "red", "and", "here"),

@@ -107,8 +107,8 @@ def train(
         print_result({"html": run_report(report, out)}, as_json)
         return
     with loading():  # here, because it imports torch
-        from aiayn_cli.train.defaults import settle
-        from aiayn_cli.train.session import TrainOptions, run_train
+        from aiayn_cli.train.options import TrainOptions, settle
+        from aiayn_cli.train.session import run_train
 
     if hours is not None and (dry_run or verify_resume):
         raise UsageError("--hours is for training, and nothing is trained here", "remove one of the two options")

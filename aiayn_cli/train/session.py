@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,47 +24,24 @@ from aiayn_cli.checkpoint.run_checkpoints import (
     remove_leftovers,
 )
 from aiayn_cli.config import Recipe, TrainingConfig
-from aiayn_cli.data.prepared import PreparedData, find_prepared
+from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import AiaynError, Terminated
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, compared_to_paper
 from aiayn_cli.model.translation_model import count_parameters
-from aiayn_cli.recipe import load_recipe, recipe_to_yaml, run_name
+from aiayn_cli.recipe import load_recipe, recipe_to_yaml
 from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.options import TrainOptions, schedule_of, short_schedule, updates_within
 from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk
 from aiayn_cli.train.report import write_report
 from aiayn_cli.train.resume import TrainingState, finished, held, identify, load_newest, set_aside, write_run
-from aiayn_cli.train.short_runs import schedule_of, short_schedule, updates_within
 from aiayn_cli.train.trainer import Hooks, Trainer
 from aiayn_cli.train.validation import Validation, ValidationBleu, longest_validated, too_long
 
 _WHAT_BEST_MEANS = ("training.best_metric ", "training.validation_bleu_pairs ")  # beginnings of changed settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainOptions:
-    """The options of `aiayn train`."""
-
-    recipe: str = "base"  # a bundled recipe's name or a file
-    overrides: Sequence[str] = ()  # "section.field=value"
-    data: Path | None = None  # prepared data; None = prepared/CORPUS of the recipe
-    out: Path | None = None  # the run's folder; None = runs/RECIPE
-    resume: bool = True  # continue an existing run; False sets it aside and starts anew
-    device: str = "auto"
-    tensorboard: bool = False
-    dry_run: bool = False
-    hours: float | None = None  # fit a new run's schedule to this time; None = the recipe's schedule
-
-    @property
-    def run(self) -> Path:
-        return self.out if self.out is not None else Path("runs") / run_name(self.recipe)
-
-    def load(self) -> tuple[Recipe, PreparedData]:
-        recipe = load_recipe(self.recipe, self.overrides)
-        return recipe, PreparedData.load(find_prepared(self.data if self.data is not None else recipe.data.corpus))
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.aids.attention_page import AttentionPicture, draw_attention
 from aiayn_cli.translate.forced_decoding import Details
 from aiayn_cli.translate.formats import FORMATS
-from aiayn_cli.translate.input import InputLine, WorkTime, is_typed, open_input
+from aiayn_cli.translate.input import InputLine, WorkTime, is_typed, open_input, show_details
 from aiayn_cli.translate.line_translator import LineNotice, LineNotices
 from aiayn_cli.translate.options import TranslateOptions
 from aiayn_cli.translate.output_files import check_outputs, give_unfinished, open_writer
-from aiayn_cli.translate.prompt import show_details
 from aiayn_cli.translate.score_against import run_score_against
 from aiayn_cli.translate.translator import Translator
 from aiayn_cli.translate.trust.flags import FLAGS

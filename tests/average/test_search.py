@@ -24,7 +24,8 @@ from aiayn_cli.errors import CheckpointError, DataError, UsageError
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.score.metrics import bleu
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.options import TrainOptions
+from aiayn_cli.train.session import run_train
 from aiayn_cli.translate.session import run_translate
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "dog": "Hund", "cat": "Katze"}

@@ -25,7 +25,7 @@ from typing import Any
 from command_line import aiayn
 
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.train.short_runs import peak_rate, short_schedule
+from aiayn_cli.train.options import peak_rate, short_schedule
 
 SETTINGS = {
     "transformer": [],

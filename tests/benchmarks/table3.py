@@ -2,7 +2,7 @@
 
     python tests/benchmarks/table3.py               the rows with their parameters, beside the printed ones
     python tests/benchmarks/table3.py multi30k      train each row at the size of a smaller recipe, and print the table
-    python tests/benchmarks/table3.py multi30k --updates 1000       the same in a shorter time (train/short_runs.py)
+    python tests/benchmarks/table3.py multi30k --updates 1000       the same in a shorter time (train/options.py)
 
 Each recipe in recipes/table3 says how a row differs from base. At another size its ratio to base is kept: where the
 paper halves d_model, half of the smaller recipe's d_model is taken. As in the paper, each row is scored on the
@@ -30,9 +30,9 @@ from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
 from aiayn_cli.score.session import ScoreOptions, run_score
+from aiayn_cli.train.options import TrainOptions, short_schedule
 from aiayn_cli.train.resume import changed_settings
-from aiayn_cli.train.session import TrainOptions, run_train
-from aiayn_cli.train.short_runs import short_schedule
+from aiayn_cli.train.session import run_train
 from aiayn_cli.translate.options import EngineOptions, OutputOptions, TextOptions, TranslateOptions
 from aiayn_cli.translate.session import run_translate
 

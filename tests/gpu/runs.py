@@ -24,7 +24,8 @@ from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.train.distributed import Worker
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.options import TrainOptions
+from aiayn_cli.train.session import run_train
 from aiayn_cli.translate.line_translator import LineTranslator
 
 

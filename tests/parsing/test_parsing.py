@@ -26,7 +26,8 @@ from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.score.parse_score import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.options import TrainOptions
+from aiayn_cli.train.session import run_train
 from aiayn_cli.translate.forced_decoding import force_decode
 from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.session import run_score_against, run_translate

@@ -23,7 +23,8 @@ from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.options import TrainOptions
+from aiayn_cli.train.session import run_train
 from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.session import run_translate
 

@@ -15,8 +15,9 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.train import report as module
+from aiayn_cli.train.options import TrainOptions
 from aiayn_cli.train.report import by_the_papers_method, report_html, write_report
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.session import run_train
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import ConfigError, DataError
 from aiayn_cli.train import session as session_module
-from aiayn_cli.train.session import TrainOptions, run_train
+from aiayn_cli.train.options import TrainOptions
+from aiayn_cli.train.session import run_train
 from aiayn_cli.train.validation import ValidationBleu
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")

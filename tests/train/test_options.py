@@ -7,8 +7,7 @@ import pytest
 from aiayn_cli.app import main
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError
-from aiayn_cli.train.defaults import settle
-from aiayn_cli.train.session import TrainOptions
+from aiayn_cli.train.options import TrainOptions, settle
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from aiayn_cli.recipe import load_recipe
-from aiayn_cli.train.short_runs import peak_rate, schedule_of, short_schedule, updates_within
+from aiayn_cli.train.options import peak_rate, schedule_of, short_schedule, updates_within
 
 
 @pytest.mark.parametrize("updates", [100, 400, 1500, 9600, 20_000])

@@ -1,0 +1,143 @@
+"""The options of `aiayn train`, what stands for those that are left open, and schedules that fit a time."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from aiayn_cli import logs
+from aiayn_cli.config import Recipe
+from aiayn_cli.data.prepared import PreparedData, find_only_prepared, find_prepared
+from aiayn_cli.data.recipe_choice import AUTO, choose_recipe
+from aiayn_cli.errors import DataError
+from aiayn_cli.recipe import load_recipe, run_name
+
+RUNS = Path("runs")
+_WARMUP_SHARE = 5  # a fifth of the updates at most
+_MOST_TIMES = 3  # as long as the recipe's own schedule; longer only learns the corpus by heart
+_UPDATES_SHARE = 0.9  # of the time; the rest is for validation and checkpoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """The options of `aiayn train`."""
+
+    recipe: str = "base"  # a bundled recipe's name or a file
+    overrides: Sequence[str] = ()  # "section.field=value"
+    data: Path | None = None  # prepared data; None = prepared/CORPUS of the recipe
+    out: Path | None = None  # the run's folder; None = runs/RECIPE
+    resume: bool = True  # continue an existing run; False sets it aside and starts anew
+    device: str = "auto"
+    tensorboard: bool = False
+    dry_run: bool = False
+    hours: float | None = None  # fit a new run's schedule to this time; None = the recipe's schedule
+
+    @property
+    def run(self) -> Path:
+        return self.out if self.out is not None else Path("runs") / run_name(self.recipe)
+
+    def load(self) -> tuple[Recipe, PreparedData]:
+        recipe = load_recipe(self.recipe, self.overrides)
+        return recipe, PreparedData.load(find_prepared(self.data if self.data is not None else recipe.data.corpus))
+
+
+def settle(options: TrainOptions) -> TrainOptions:
+    """Choose what is open, and say what was chosen.
+
+    A run that exists and is resumed keeps its own recipe and data.
+
+    Raises:
+        DataError: no prepared data, or several, and none is named.
+    """
+    if options.recipe == AUTO and options.out is not None and options.resume:
+        written = options.out / "recipe.yaml"
+        if written.is_file():
+            data = options.data or _data_of(options.out)
+            return replace(options, recipe=str(written), data=data)
+    data = _choose_data(options)
+    recipe, out = options.recipe, options.out
+    if recipe == AUTO:
+        prepared = PreparedData.load(data)
+        choice = choose_recipe(
+            len(prepared.train),
+            corpus=prepared.manifest.get("corpus") or "",
+            trees=prepared.text.trees,
+            has_gpu=options.device != "cpu" and torch.cuda.is_available(),
+        )
+        recipe = choice.name
+        logs.notice(f"recipe: {choice.name} ({choice.reason})")
+        out = out or RUNS / data.name
+    out = out or RUNS / run_name(recipe)
+    if options.data is None:
+        logs.notice(f"data: {data}")
+    return replace(options, recipe=recipe, data=data, out=out)
+
+
+def _choose_data(options: TrainOptions) -> Path:
+    """The data that is named, else that of the recipe's corpus, else the only one there is."""
+    if options.data is not None:
+        return find_prepared(options.data)
+    if options.recipe == AUTO:
+        if found := find_only_prepared():
+            return found
+        raise DataError("no prepared data", "run `aiayn prepare demo` first, or prepare text of your own")
+    try:
+        return find_prepared(load_recipe(options.recipe, options.overrides).data.corpus)
+    except DataError:
+        if found := find_only_prepared():
+            return found
+        raise
+
+
+def _data_of(run: Path) -> Path | None:
+    """The data that a run was trained on, if it is still there."""
+    try:
+        data = Path(json.loads((run / "manifest.json").read_text(encoding="utf-8"))["data"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return data if (data / "manifest.json").is_file() else None
+
+
+def short_schedule(recipe: Recipe, updates: int, peak: float | None = None) -> list[str]:
+    """Settings for a run of so many updates.
+
+    A recipe's own numbers do not fit a run of a sixth of its length: most of it would be warm-up, and the average of
+    the last checkpoints would reach back into it, which costs ten points of BLEU and not the same for every model.
+
+    Checkpoints come as often for its length as in the recipe, so that an average takes the same share of the run. The
+    warm-up is a fifth of the run at most, and rises to the same peak.
+
+    Args:
+        recipe: with the wanted width of the model, rate and warm-up.
+        updates: in all.
+        peak: highest learning rate; None = the recipe's.
+    """
+    training, d_model = recipe.training, recipe.model.d_model
+    warmup = min(training.warmup_steps, max(updates // _WARMUP_SHARE, 1))
+    peak = peak_rate(recipe) if peak is None else peak
+    return [
+        f"training.max_updates={updates}",
+        f"training.warmup_steps={warmup}",
+        f"training.learning_rate_scale={peak * (d_model * warmup) ** 0.5:.6g}",
+        f"training.save_every_steps={max(training.save_every_steps * updates // training.max_updates, 1)}",
+    ]
+
+
+def peak_rate(recipe: Recipe) -> float:
+    """The highest learning rate of a recipe's schedule (paper, Section 5.3), at the end of the warm-up."""
+    width: float = (recipe.model.d_model * recipe.training.warmup_steps) ** -0.5
+    return recipe.training.learning_rate_scale * width
+
+
+def updates_within(hours: float, seconds_per_update: float, recipe: Recipe) -> int:
+    """Updates that fit into the time with validation and checkpoints, but not many times the recipe's."""
+    fitting = int(hours * 3600 * _UPDATES_SHARE / seconds_per_update)
+    return min(max(fitting, 1), _MOST_TIMES * recipe.training.max_updates)
+
+
+def schedule_of(recipe: Recipe) -> list[str]:
+    """The settings of short_schedule() as a recipe has them."""
+    keys = [setting.partition("=")[0] for setting in short_schedule(recipe, 1)]
+    return [f"{key}={getattr(recipe.training, key.removeprefix('training.'))}" for key in keys]
