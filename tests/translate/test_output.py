@@ -177,7 +177,7 @@ def test_json_of_work_that_is_not_stopped_says_so_and_one_that_is_full_hides_no_
         raise OSError(errno.ENOSPC, "No space left on device", "stdout")
 
     monkeypatch.setattr("aiayn_cli.translate.command._print_json", full)
-    feed_stdin(monkeypatch, b"1999\n")
+    feed_stdin(monkeypatch, "der hund 1999 läuft\n".encode())
     assert main(["translate", "-m", str(model), "--precision", "fp32", "--json", "--on-suspect", "fail"]) == 1
     err = capsys.readouterr().err
     assert "warning: [Errno 28] No space left on device: 'stdout'" in err
