@@ -21,8 +21,7 @@ from aiayn_cli.data.prepared import read_manifest
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.files import write_output, write_whole
 from aiayn_cli.model.cost import PAPER_FLOPS
-from aiayn_cli.pages.curves import Line, line_chart, without_steep_start
-from aiayn_cli.pages.page import render_page
+from aiayn_cli.pages.page import Line, line_chart, render_page, without_steep_start
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.train.resume import all_settings
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aiayn_cli.pages.curves import Line, line_chart, thinned, ticks, without_steep_start
+from aiayn_cli.pages.page import Line, line_chart, thinned, ticks, without_steep_start
 
 
 def numbers(path: str) -> list[tuple[float, float]]:
