@@ -317,5 +317,5 @@ def test_tensorboard_is_written_where_it_was_asked_for_and_refused_before_a_run_
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(AiaynError, match="--tensorboard needs") as error:
         train("other")
-    assert "pip install 'aiayn-cli[tensorboard]'" in error.value.hint
+    assert "pip install '.[tensorboard]' in a checkout" in error.value.hint
     assert not (tmp_path / "other").exists()

@@ -78,12 +78,14 @@ def in_this_process(command: list[str], run: Path) -> None:
     assert main([*command[3:], "--out", str(run)]) == 0
 
 
-def test_a_proof_takes_no_fresh_that_would_begin_its_own_runs_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proof_takes_no_fresh_that_would_begin_its_own_runs_anew(
+    small_data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(preflight, "run_verify_resume", lambda arguments, *_: asked.append(arguments) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        main(["train", "--verify-resume", "--fresh", "--recipe", "tiny"])
-    assert asked == [["--recipe", "tiny", "--device", "auto"]]
+        main(["train", "--verify-resume", "--fresh", "--recipe", "tiny", "--data", str(small_data.folder)])
+    assert asked == [["--recipe", "tiny", "--data", str(small_data.folder), "--device", "auto"]]
 
 
 def test_a_proof_whose_killed_run_began_anew_is_none(
