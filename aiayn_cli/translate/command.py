@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
+from typer import Argument, Context, Option
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import (
@@ -58,14 +58,14 @@ class TranslateCommand(HelpCommand):
 
 
 def translate(
-    context: typer.Context,
+    context: Context,
     lines: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Text to translate instead of a file or a pipe; each one is a line."),
+        Argument(metavar="[TEXT]...", help="Text to translate instead of a file or a pipe; each one is a line."),
     ] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             "--model",
             "-m",
             metavar="DIR",
@@ -74,21 +74,19 @@ def translate(
         ),
     ] = None,
     source: Annotated[
-        str, typer.Option("--input", "-i", metavar="FILE", help="Text to translate, a line each; - is stdin.")
+        str, Option("--input", "-i", metavar="FILE", help="Text to translate, a line each; - is stdin.")
     ] = TextOptions.source,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write; the file appears when done; - is stdout."),
+        Option("--output", "-o", metavar="FILE", help="Where to write; the file appears when done; - is stdout."),
     ] = None,
     beam: Annotated[
         int | None,
-        typer.Option(
-            min=1, help=f"Hypotheses kept for each line; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}."
-        ),
+        Option(min=1, help=f"Hypotheses kept for each line; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}."),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0.0,
             help="Length penalty ((5 + n) / 6) ** alpha, n tokens; --engine ctranslate2 searches with n ** alpha. "
             f"Default: the model's, {_DEFAULTS.alpha}.",
@@ -96,109 +94,97 @@ def translate(
     ] = None,
     max_extra: Annotated[
         int | None,
-        typer.Option(
-            min=1, help=f"Longest output, in tokens beyond the input. Default: the model's, {_DEFAULTS.max_extra}."
-        ),
+        Option(min=1, help=f"Longest output, in tokens beyond the input. Default: the model's, {_DEFAULTS.max_extra}."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Longest output in tokens, whatever the input. Default: no such limit.")
+        int | None, Option(min=1, help="Longest output in tokens, whatever the input. Default: no such limit.")
     ] = None,
-    min_length: Annotated[int, typer.Option(min=0, help="Shortest output in tokens.")] = SearchOptions.min_length,
+    min_length: Annotated[int, Option(min=0, help="Shortest output in tokens.")] = SearchOptions.min_length,
     no_repeat_ngram: Annotated[
-        int, typer.Option(min=0, metavar="N", help="No N tokens in a row occur twice in an output; 0 = no rule.")
+        int, Option(min=0, metavar="N", help="No N tokens in a row occur twice in an output; 0 = no rule.")
     ] = SearchOptions.no_repeat_ngram,
     tree_rules: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--tree-rules/--no-tree-rules",
             help="Let a parser write only trees over the words of its line: a tag for each, all brackets closed. "
             "Default: the model's, which is --tree-rules.",
         ),
     ] = None,
     nbest: Annotated[
-        int, typer.Option(min=1, help="Outputs for each line, best first, one below the other.")
+        int, Option(min=1, help="Outputs for each line, best first, one below the other.")
     ] = SearchOptions.n_best,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw outputs at random, --nbest of them, instead of searching.")
+        bool, Option("--sample", help="Draw outputs at random, --nbest of them, instead of searching.")
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="With --sample: below 1 makes likely tokens likelier. Default: 1.")
+        float | None, Option(help="With --sample: below 1 makes likely tokens likelier. Default: 1.")
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="With --sample: draw among the K likeliest tokens. Default: all.")
+        int | None, Option(min=1, help="With --sample: draw among the K likeliest tokens. Default: all.")
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(help="With --sample: draw among the likeliest tokens of this joint probability. Default: 1."),
+        Option(help="With --sample: draw among the likeliest tokens of this joint probability. Default: 1."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="With --sample: another seed gives other outputs. Default: 0.")
+        int | None, Option(min=0, help="With --sample: another seed gives other outputs. Default: 0.")
     ] = None,
     prefix: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="How each output begins, one line each; an empty line leaves it free."),
+        Path | None, Option(metavar="FILE", help="How each output begins, one line each; an empty line leaves it free.")
     ] = None,
     line_format: Annotated[
-        FormatName,
-        typer.Option("--format", help='jsonl reads and writes one object a line: {"id", "text", "prefix"} in.'),
+        FormatName, Option("--format", help='jsonl reads and writes one object a line: {"id", "text", "prefix"} in.')
     ] = OutputStyle.format,
-    input_format: Annotated[
-        FormatName | None, typer.Option(help="Format of the input alone. Default: as --format.")
-    ] = None,
+    input_format: Annotated[FormatName | None, Option(help="Format of the input alone. Default: as --format.")] = None,
     scores: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--scores", help="Write log p / length penalty and a TAB before each output; in jsonl, log p of each token."
         ),
     ] = False,
     alignments: Annotated[
-        bool, typer.Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
+        bool, Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
     ] = False,
     score_against: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Do not translate: write log p and the perplexity of the translations in FILE."
-        ),
+        Option(metavar="FILE", help="Do not translate: write log p and the perplexity of the translations in FILE."),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a JSON object a line: score, length ratio, and what looks wrong."),
+        Option(metavar="FILE", help="Write a JSON object a line: score, length ratio, and what looks wrong."),
     ] = None,
     on_suspect: Annotated[
         OnSuspect,
-        typer.Option(
-            help="Translations that look wrong: keep, search again, write an empty line or the source, or stop."
-        ),
+        Option(help="Translations that look wrong: keep, search again, write an empty line or the source, or stop."),
     ] = OutputOptions.on_suspect,
     markup: Annotated[
-        bool,
-        typer.Option("--markup", help="Keep tags (<b>..</b>), placeholders ({name}, %s) and addresses, each once."),
+        bool, Option("--markup", help="Keep tags (<b>..</b>), placeholders ({name}, %s) and addresses, each once.")
     ] = False,
     glossary: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b)."),
+        Option(metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b)."),
     ] = None,
     attention: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Write a page of where the model looks, for the first 50 outputs."),
+        Option(metavar="FILE.html", help="Write a page of where the model looks, for the first 50 outputs."),
     ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = EngineOptions.device,
+    device: Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = EngineOptions.device,
     gpus: Annotated[
-        int | None, typer.Option(min=1, help="GPUs that share the lines; with --device cpu, processes. Default: one.")
+        int | None, Option(min=1, help="GPUs that share the lines; with --device cpu, processes. Default: one.")
     ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="auto takes bf16 where the device is fast at it.")
+        Precision, Option(help="auto takes bf16 where the device is fast at it.")
     ] = EngineOptions.precision,
     engine: Annotated[
-        Engine,
-        typer.Option(help="What searches; ctranslate2 needs that package, and a model that `aiayn export` wrote."),
+        Engine, Option(help="What searches; ctranslate2 needs that package, and a model that `aiayn export` wrote.")
     ] = EngineOptions.engine,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Multiply by 8-bit weights: faster on a CPU, a little less exact.")
+        bool, Option("--int8", help="Multiply by 8-bit weights: faster on a CPU, a little less exact.")
     ] = False,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="Source tokens translated together, padding included. "
             f"Default: the model's, {_DEFAULTS.batch_tokens}.",
@@ -216,12 +202,10 @@ def translate(
     start_logs(quiet, verbose)
     if score_against is not None:
         _refuse_with_score_against(context)
+    path = None if str(output) == "-" else output
     options = TranslateOptions(
         search=SearchOptions(
-            n_best=nbest,
-            min_length=min_length,
-            max_length=max_length or 0,
-            no_repeat_ngram=no_repeat_ngram,
+            n_best=nbest, min_length=min_length, max_length=max_length or 0, no_repeat_ngram=no_repeat_ngram,
             sampling=make_sampling(sample, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed),
         ),
         decoding=DecodingOverrides(
@@ -231,22 +215,14 @@ def translate(
             models=tuple(model or ()), device=device, gpus=gpus, precision=precision, engine=engine, int8=int8
         ),
         text=TextOptions(
-            source=source,
-            lines=tuple(lines or ()),
-            format=input_format or line_format,
-            prefix=prefix,
-            markup=markup,
-            glossary=glossary,
+            source=source, lines=tuple(lines or ()), format=input_format or line_format, prefix=prefix,
+            markup=markup, glossary=glossary,
         ),
         output=OutputOptions(
-            path=None if str(output) == "-" else output,
-            style=OutputStyle(format=line_format, scores=scores, alignments=alignments),
-            report=report,
-            on_suspect=on_suspect,
-            attention=attention,
-            keep=as_json and (output is None or str(output) == "-"),
+            path=path, style=OutputStyle(format=line_format, scores=scores, alignments=alignments),
+            report=report, on_suspect=on_suspect, attention=attention, keep=as_json and path is None,
         ),
-    )
+    )  # fmt: skip
     with loading():  # here, because it imports torch
         from aiayn_cli.translate.session import run_score_against, run_translate
 
@@ -272,11 +248,10 @@ def _print_json(result: object) -> None:
     print_result(result, as_json=True)
 
 
-def _refuse_with_score_against(context: typer.Context) -> None:
+def _refuse_with_score_against(context: Context) -> None:
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
         if option.name not in _WITH_SCORE_AGAINST and source is not None and source.name == "COMMANDLINE":
             raise UsageError(
-                f"{option.opts[0]} is about translating, and --score-against translates nothing",
-                "drop one of them",
+                f"{option.opts[0]} is about translating, and --score-against translates nothing", "drop one of them"
             )

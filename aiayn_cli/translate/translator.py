@@ -3,11 +3,11 @@
 import copy
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from aiayn_cli import logs
 from aiayn_cli.config import Precision
@@ -35,6 +35,9 @@ from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_FIELDS = {"beam": "beam_size", "nbest": "n_best"}  # where options have other names than the fields they fill
+
+Group = TypeVar("Group", SearchOptions, DecodingOverrides, EngineOptions, TextOptions, OutputOptions, OutputStyle)
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -112,43 +115,20 @@ class Translator:
         Raises:
             AiaynError: no such model, file or device, or options that cannot go together; its text says the way out.
         """
-        glossary = options.get("glossary")
+        given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in options.items()}
+        drawn = {name: given.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
+        given["sampling"] = make_sampling(given.get("sample", False), **drawn)
+        given["models"] = tuple(map(Path, models))
+        given["in_processes"] = False  # other threads of the program may hold locks that a fork would copy
+        if given.get("glossary") is not None:
+            given["glossary"] = Path(given["glossary"])
+        given["style"] = _chosen(OutputStyle, given)
         chosen = TranslateOptions(
-            search=SearchOptions(
-                n_best=options.get("nbest", 1),
-                min_length=options.get("min_length", 0),
-                max_length=options.get("max_length", 0),
-                no_repeat_ngram=options.get("no_repeat_ngram", 0),
-                sampling=make_sampling(
-                    options.get("sample", False),
-                    temperature=options.get("temperature"),
-                    top_k=options.get("top_k"),
-                    top_p=options.get("top_p"),
-                    seed=options.get("seed"),
-                ),
-            ),
-            decoding=DecodingOverrides(
-                beam_size=options.get("beam"),
-                alpha=options.get("alpha"),
-                max_extra=options.get("max_extra"),
-                batch_tokens=options.get("batch_tokens"),
-                tree_rules=options.get("tree_rules"),
-            ),
-            engine=EngineOptions(
-                models=tuple(map(Path, models)),
-                device=options.get("device", "auto"),
-                precision=options.get("precision", "auto"),
-                engine=options.get("engine", "torch"),
-                int8=options.get("int8", False),
-                in_processes=False,  # other threads of the program may hold locks that a fork would copy
-            ),
-            text=TextOptions(
-                markup=options.get("markup", False), glossary=None if glossary is None else Path(glossary)
-            ),
-            output=OutputOptions(
-                style=OutputStyle(alignments=options.get("alignments", False)),
-                on_suspect=options.get("on_suspect", "keep"),
-            ),
+            search=_chosen(SearchOptions, given),
+            decoding=_chosen(DecodingOverrides, given),
+            engine=_chosen(EngineOptions, given),
+            text=_chosen(TextOptions, given),
+            output=_chosen(OutputOptions, given),
         )
         with logs.silenced():
             translator = cls(chosen)
@@ -169,24 +149,19 @@ class Translator:
         texts = _checked(lines)
         with self._held():
             judged = self._with(nbest).judged(texts)
-            details = iter(
-                self.forced.details([output for each in judged for output in each.outputs], with_alignment=True)
-                if self._style.alignments
-                else ()
-            )
+            outputs = [output for each in judged for output in each.outputs] if self._style.alignments else []
+            links = iter(each.alignment for each in self.forced.details(outputs, with_alignment=True))
             return [
                 [
                     TranslatedLine(
-                        output.text,
-                        output.score,
-                        output.log_prob,
-                        each.flags if rank == 0 else self._checks.flags(line, output),
-                        next(details).alignment if self._style.alignments else None,
+                        output.text, output.score, output.log_prob,
+                        flags=each.flags if rank == 0 else self._checks.flags(line, output),
+                        alignment=next(links, None),
                     )
                     for rank, output in enumerate(each.outputs)
                 ]
                 for line, each in zip(texts, judged, strict=True)
-            ]
+            ]  # fmt: skip
 
     def score(self, lines: Sequence[str], translations: Sequence[str]) -> list[float]:
         """Natural log p of given translations, end tokens included; NaN where a side is blank or very long."""
@@ -253,6 +228,10 @@ class Translator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _chosen(group: type[Group], given: Mapping[str, Any]) -> Group:
+    return group(**{each.name: given[each.name] for each in fields(group) if each.name in given})
 
 
 def _checked(lines: Sequence[str]) -> list[str]:
