@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from aiayn_cli.model.attention_maps import AttentionMaps, attention_maps, cross_attention
 from aiayn_cli.model.layers import EncoderLayer
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.transformer import AttentionMaps, Transformer, attention_maps, cross_attention
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.vocab import BLANK_MARK

@@ -5,9 +5,8 @@ import torch
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
-from aiayn_cli.model.attention_maps import attention_maps, attention_weights, cross_attention
 from aiayn_cli.model.build import build_model
-from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.model.transformer import Transformer, attention_maps, attention_weights, cross_attention
 from aiayn_cli.special_tokens import BOS_ID, PAD_ID
 
 SRC = torch.tensor([[9, 8, 7, 3, 5, 3], [6, 5, 3, PAD_ID, PAD_ID, PAD_ID]])

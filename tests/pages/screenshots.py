@@ -17,7 +17,7 @@ from chromium import Chromium
 
 from aiayn_cli.checkpoint.metrics_log import MetricsLog
 from aiayn_cli.data.prepared import read_manifest, write_manifest
-from aiayn_cli.model.attention_maps import AttentionMaps
+from aiayn_cli.model.transformer import AttentionMaps
 from aiayn_cli.score.session import ScoreOptions, run_score
 from aiayn_cli.train.report import run_report
 from aiayn_cli.translate.aids.attention_page import attention_page, encode_example

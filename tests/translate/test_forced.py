@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from aiayn_cli.model.attention_maps import attention_maps
+from aiayn_cli.model.transformer import attention_maps
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.translate.forced_decoding import force_decode

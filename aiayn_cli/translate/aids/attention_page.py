@@ -9,7 +9,7 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.files import write_output
-from aiayn_cli.model.attention_maps import AttentionMaps
+from aiayn_cli.model.transformer import AttentionMaps
 from aiayn_cli.pages.page import render_page
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.forced_decoding import ForcedDecoder

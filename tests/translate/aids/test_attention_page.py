@@ -8,7 +8,7 @@ import pytest
 import torch
 from html_page import Page
 
-from aiayn_cli.model.attention_maps import AttentionMaps
+from aiayn_cli.model.transformer import AttentionMaps
 from aiayn_cli.translate.aids.attention_page import attention_page, encode_example
 
 NASTY = '</script><script>alert("x")</script><!-- & \u2028 <b>'
