@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import Tokens, TokenStore
 from aiayn_cli.text.vocab import Vocab
 
 Pair = tuple[str, str]
@@ -44,5 +45,10 @@ def write_pairs(folder: Path, name: str, pairs: Sequence[Pair]) -> tuple[Path, P
 def decoded(data: PreparedData, split: str) -> list[Pair]:
     store = getattr(data, split)
     vocab = Vocab.load(data.vocab_path)
-    sides = [[store.pair(i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
+    sides = [[read_pair(store, i)[side].tolist() for i in range(len(store))] for side in (0, 1)]
     return list(zip(*map(vocab.decode, sides), strict=True))
+
+
+def read_pair(store: TokenStore, i: int) -> tuple[Tokens, Tokens]:
+    """The ids of one pair, source and target."""
+    return store.gather([i], "src")[0], store.gather([i], "tgt")[0]

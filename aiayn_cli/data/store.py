@@ -79,15 +79,6 @@ class TokenStore:
                     why = f"pair {pair:,} holds the id {shard.tokens[side][place]:,}, but the vocabulary has "
                     raise _damaged(self.folder / _file_name(self.split, number, side), f"{why}{vocab_size:,} sub-words")
 
-    def pair(self, i: int) -> tuple[Tokens, Tokens]:
-        """The ids of one pair, source and target, as views of the files."""
-        if not 0 <= i < len(self):
-            raise IndexError(f"pair {i} of {len(self)}")
-        number = int(np.searchsorted(self._first_pairs, i, side="right")) - 1
-        shard, local = self._shards[number], i - int(self._first_pairs[number])
-        src, tgt = (shard.tokens[s][shard.offsets[s][local] : shard.offsets[s][local + 1]] for s in SIDES)
-        return src, tgt
-
     def gather(self, indices: npt.ArrayLike, side: Side) -> tuple[Tokens, Int32s]:
         """Read one side of pairs in any order: their ids one after the other [tokens], and their lengths [n]."""
         numbers, starts, lengths = self._find(indices, side)

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import SIDES
 
 _SPECIAL_TOKENS = 4  # the first ids, which every toolkit has in a form of its own
 
@@ -83,10 +84,10 @@ def find_peer(python: Path) -> Peer:
 
 def write_text(folder: Path, data: PreparedData) -> None:
     """Write the training pairs as lines of numbers, which are the peer's words: it then learns from the same tokens."""
-    for place, name in enumerate(("src", "tgt")):
-        with (folder / f"train.{name}").open("w", encoding="ascii") as file:
+    for side in SIDES:
+        with (folder / f"train.{side}").open("w", encoding="ascii") as file:
             for number in range(len(data.train)):
-                file.write(" ".join(map(str, data.train.pair(number)[place].tolist())) + "\n")
+                file.write(" ".join(map(str, data.train.gather([number], side)[0].tolist())) + "\n")
 
 
 def tokens_per_second(

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_pairs import read_pair
 
 from aiayn_cli.data.collate import Shape, collate, flatten, shape_of
 from aiayn_cli.data.store import TokenStore
@@ -28,7 +29,7 @@ def test_collate_equals_a_loop_over_pairs(
         for x in (store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt"))
     )
     for row, pair in enumerate(pairs.tolist()):
-        src, tgt = (ids.tolist() for ids in store.pair(pair))
+        src, tgt = (ids.tolist() for ids in read_pair(store, pair))
         assert batch.src[row].tolist() == [*src, EOS_ID] + [PAD_ID] * (src_width - len(src) - 1)
         assert batch.tgt_in[row].tolist() == [BOS_ID, *tgt] + [PAD_ID] * (tgt_width - len(tgt) - 1)
         assert batch.tgt_out[row].tolist() == [*tgt, EOS_ID] + [PAD_ID] * (tgt_width - len(tgt) - 1)
@@ -75,7 +76,7 @@ def test_flatten_is_the_pairs_one_after_the_other(
     store = store_of(lengths)
     pairs = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=9))
     batch = flatten(store, np.array(pairs))
-    texts = [[ids.tolist() for ids in store.pair(pair)] for pair in pairs]
+    texts = [[ids.tolist() for ids in read_pair(store, pair)] for pair in pairs]
     assert batch.src.tolist() == [token for src, _ in texts for token in [*src, EOS_ID]]
     assert batch.tgt_in.tolist() == [token for _, tgt in texts for token in [BOS_ID, *tgt]]
     assert batch.tgt_out.tolist() == [token for _, tgt in texts for token in [*tgt, EOS_ID]]

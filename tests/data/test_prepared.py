@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_pairs import read_pair
 
 from aiayn_cli.data.prepared import MANIFEST, PreparedData, find_prepared, read_manifest, write_manifest
 from aiayn_cli.data.store import TokenStoreWriter
@@ -50,7 +51,7 @@ def test_prepared_data_opens_with_all_that_training_needs(folder: Path) -> None:
     assert data.sha256 == hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     assert data.valid is not None
     assert (len(data.train), len(data.valid), data.test) == (3, 4, None)
-    assert [ids.tolist() for ids in data.train.pair(2)] == [[4, 5], [5, 6]]
+    assert [ids.tolist() for ids in read_pair(data.train, 2)] == [[4, 5], [5, 6]]
 
 
 def test_raw_text_has_as_many_lines_as_the_split_has_pairs(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from made_pairs import read_pair
 
 from aiayn_cli.data.store import TokenStore
 
@@ -66,7 +67,7 @@ def test_made_sentences_have_the_lengths_of_wmt_and_all_their_ids_are_words(tmp_
         assert lengths.min() >= 1
         assert 150 < lengths.max() <= 250
     assert np.corrcoef(store.lengths(range(len(store)), "src"), store.lengths(range(len(store)), "tgt"))[0, 1] > 0.9
-    src, tgt = (np.concatenate([store.pair(i)[side] for i in range(0, 20_000, 40)]) for side in (0, 1))
+    src, tgt = (np.concatenate([read_pair(store, i)[side] for i in range(0, 20_000, 40)]) for side in (0, 1))
     for ids in (src, tgt):
         assert ids.min() >= 4
         assert ids.max() < 37_000

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from made_pairs import read_pair
 from translation_models import translate_options
 
 from aiayn_cli.app import main
@@ -92,7 +93,7 @@ def parser(prepared: PreparedData, small_recipe: Path, tmp_path_factory: pytest.
 
 def test_each_bracket_and_each_tag_is_one_token(prepared: PreparedData) -> None:
     _, vocab = load_vocabs(prepared.folder)
-    pieces = vocab.pieces(prepared.train.pair(0)[1].tolist())
+    pieces = vocab.pieces(read_pair(prepared.train, 0)[1].tolist())
     assert pieces[0] == "▁(S"
     assert pieces[-1] == "▁)S"
     assert set(pieces) <= {"▁" + token for token in TOKENS}
@@ -240,7 +241,7 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     )
     model = load_network(load_checkpoint(find_model(parser)))
     assert prepared.test is not None
-    pairs = [tuple(side.tolist() for side in prepared.test.pair(i)) for i in range(7)]
+    pairs = [tuple(side.tolist() for side in read_pair(prepared.test, i)) for i in range(7)]
     expected = force_decode([model], pairs, device=torch.device("cpu"), batch_tokens=500)
     assert result.scores is not None
     assert [score for score, _ in result.scores] == pytest.approx([each.log_prob for each in expected], abs=1e-3)

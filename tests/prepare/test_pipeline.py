@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_pairs import Pair, decoded, make_pairs, write_pairs
+from made_pairs import Pair, decoded, make_pairs, read_pair, write_pairs
 
 from aiayn_cli import processes as parallel
 from aiayn_cli.config import DataConfig, TextConfig
@@ -308,7 +308,7 @@ def test_the_sides_can_have_vocabularies_of_their_own(here: Path) -> None:
     assert data.vocab_sha256 == data.codec().sha256 == joint_sha256(src, tgt)
     for store, expected in ((data.train, pairs), (data.valid, pairs[:5])):
         assert store is not None
-        ids = [store.pair(i) for i in range(len(store))]
+        ids = [read_pair(store, i) for i in range(len(store))]
         assert src.decode([pair[0].tolist() for pair in ids]) == [pair[0] for pair in expected]
         assert tgt.decode([pair[1].tolist() for pair in ids]) == [pair[1] for pair in expected]
     assert result.unknown_tokens == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from made_pairs import read_pair
 from torch import Tensor
 from torch.nn import functional
 from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE
@@ -25,7 +26,7 @@ def naive_gradient(model: TranslationModel, store: TokenStore, pairs: list[int],
     """The gradient of the mean smoothed loss over all target tokens, a pair at a time, by torch's own loss."""
     total, tokens = torch.zeros(()), 0
     for pair in pairs:
-        src, tgt = (ids.tolist() for ids in store.pair(pair))
+        src, tgt = (ids.tolist() for ids in read_pair(store, pair))
         logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
         targets = torch.tensor([*tgt, EOS_ID])
         total = total + functional.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
@@ -158,7 +159,7 @@ def test_the_logged_loss_is_per_target_token_and_without_smoothing(
     total, tokens = 0.0, 0
     with torch.no_grad():
         for pair in update.pairs.tolist():
-            src, tgt = (ids.tolist() for ids in store.pair(pair))
+            src, tgt = (ids.tolist() for ids in read_pair(store, pair))
             logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
             total += float(functional.cross_entropy(logits, torch.tensor([*tgt, EOS_ID]), reduction="sum"))
             tokens += len(tgt) + 1

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from made_pairs import read_pair
 from torch.nn import functional
 
 from aiayn_cli.checkpoint.metrics_log import perplexity
@@ -19,7 +20,7 @@ def one_by_one(model: TranslationModel, store: TokenStore) -> tuple[float, int]:
     total, tokens = 0.0, 0
     with torch.no_grad():
         for number in range(len(store)):
-            src, tgt = (ids.tolist() for ids in store.pair(number))
+            src, tgt = (ids.tolist() for ids in read_pair(store, number))
             logits = model(torch.tensor([[*src, EOS_ID]]), None, torch.tensor([[BOS_ID, *tgt]]))[0]
             total += float(functional.cross_entropy(logits, torch.tensor([*tgt, EOS_ID]), reduction="sum"))
             tokens += len(tgt) + 1
