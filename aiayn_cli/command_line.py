@@ -114,17 +114,17 @@ def loading() -> Iterator[None]:
 
 
 def print_result(result: object, as_json: bool) -> None:
-    """Print a command's result, a dataclass, on stdout; an OSError names stdout.
+    """Print a command's result on stdout; an OSError names stdout.
 
-    As text it is its `__str__` if the class defines one, else one line per field. As JSON it is one object with all its
+    As text, a dataclass writes itself, and a mapping has a line for each name. As JSON, it is one object with all its
     fields (paths as text, NaN and infinity as null).
     """
     if as_json:
         text = json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)
-    elif type(result).__str__ is not object.__str__:
-        text = str(result)
+    elif isinstance(result, Mapping):
+        text = "\n".join(f"{name}  {value}" for name, value in _plain(result).items())
     else:
-        text = "\n".join(_lines(_plain(result)))
+        text = str(result)
     print_text(text)
 
 
@@ -151,29 +151,3 @@ def _plain(value: object) -> Any:
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     raise TypeError(f"a result holds a {type(value).__name__}, which JSON does not know")
-
-
-def _lines(values: Mapping[str, Any], indent: str = "") -> list[str]:
-    width = max((len(name) for name in values), default=0) + 2
-    lines: list[str] = []
-    for name, value in values.items():
-        label = indent + name.replace("_", " ")
-        if isinstance(value, Mapping):
-            lines += [label, *_lines(value, indent + "  ")]
-        else:
-            lines.append(f"{label:<{len(indent) + width}}{_text(value)}".rstrip())
-    return lines
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
-    if isinstance(value, list):
-        return ", ".join(_text(item) for item in value) or "-"
-    return str(value)

@@ -8,7 +8,7 @@ alarm.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,52 +25,44 @@ _NEIGHBOURS = 10  # lines to each side whose mean length is subtracted, so that 
 _LEAST_VARIANCE = 0.02  # if hardly any line has a number, the few that do say little
 
 Features = npt.NDArray[np.float64]
+Sides = tuple[list[str | None], list[str | None]]
 
 
-class DriftAlarm:
-    """Watches two files that are read in lock-step; stops, or warns once."""
+def watch(chunks: Iterator[Sides], src_name: str, tgt_name: str, *, only_warn: bool = False) -> Iterator[Sides]:
+    """Pass on the lines of two files read in lock-step; where they drift apart, raise DataError or warn once.
 
-    def __init__(self, src_name: str, tgt_name: str, *, only_warn: bool = False) -> None:
-        self._names = src_name, tgt_name
-        self._only_warn = only_warn
-        self._warned = False
-        self._src = self._tgt = np.empty((0, 3))  # features of the lines to compare, and of a window before them
-        self._first = 0  # lines before those
-        self._next = 0  # where in the file the next window begins
+    Both sides of a chunk have as many lines; None stands for one that cannot be read.
+    """
+    src = tgt = np.empty((0, 3))  # features of the lines to compare, and of a window before them
+    first = start = 0  # lines before those; where in the file the next window begins
+    for lines in chunks:
+        src, tgt = np.concatenate([src, line_features(lines[0])]), np.concatenate([tgt, line_features(lines[1])])
+        while start + WINDOW_LINES <= first + len(src):
+            window = slice(start - first, start - first + WINDOW_LINES)
+            if shift := find_shift(src[window], tgt[window]):
+                _alarm(src_name, tgt_name, first + find_start(src, tgt, shift) + 1, shift, only_warn)
+                yield lines
+                yield from chunks
+                return
+            start += HOP_LINES
+        done = max(start - WINDOW_LINES - first, 0)
+        src, tgt, first = src[done:], tgt[done:], first + done
+        yield lines
+    end = first + len(src)
+    if end > start and end >= FEWEST_LINES:  # the last lines, or all of a file that is shorter than a window
+        window = slice(max(end - WINDOW_LINES, 0) - first, end - first)
+        if shift := find_shift(src[window], tgt[window]):
+            _alarm(src_name, tgt_name, first + find_start(src, tgt, shift) + 1, shift, only_warn)
 
-    def add(self, src: Sequence[str | None], tgt: Sequence[str | None]) -> None:
-        """Compare the next lines, equally many; None stands for one that cannot be read. Raises DataError."""
-        if self._warned:
-            return
-        self._src = np.concatenate([self._src, line_features(src)])
-        self._tgt = np.concatenate([self._tgt, line_features(tgt)])
-        while self._next + WINDOW_LINES <= self._first + len(self._src) and not self._warned:
-            self._compare(self._next, self._next + WINDOW_LINES)
-            self._next += HOP_LINES
-        done = max(self._next - WINDOW_LINES - self._first, 0)
-        self._src, self._tgt, self._first = self._src[done:], self._tgt[done:], self._first + done
 
-    def close(self) -> None:
-        """Compare the last lines, or all of a file that is shorter than a window; raises as add()."""
-        end = self._first + len(self._src)
-        if not self._warned and end > self._next and end >= FEWEST_LINES:
-            self._compare(max(end - WINDOW_LINES, 0), end)
-
-    def _compare(self, start: int, stop: int) -> None:
-        window = slice(start - self._first, stop - self._first)
-        shift = find_shift(self._src[window], self._tgt[window])
-        if not shift:
-            return
-        line = self._first + find_start(self._src, self._tgt, shift) + 1
-        src_name, tgt_name = self._names
-        distance = f"{abs(shift)} {'line' if abs(shift) == 1 else 'lines'} {'later' if shift > 0 else 'earlier'}"
-        problem = f"{src_name}:{line}: from about here on, the translation of each line is {distance} in {tgt_name}"
-        problem += ", judging by lengths, numbers and questions"
-        if not self._only_warn:
-            hint = "one side lost or gained lines there: repair it, or accept the files with "
-            raise DataError(problem, hint + "--set data.drift_alarm=false")
-        logs.warning(problem)
-        self._warned = True
+def _alarm(src_name: str, tgt_name: str, line: int, shift: int, only_warn: bool) -> None:
+    distance = f"{logs.counted(abs(shift), 'line')} {'later' if shift > 0 else 'earlier'}"
+    problem = f"{src_name}:{line}: from about here on, the translation of each line is {distance} in {tgt_name}"
+    problem += ", judging by lengths, numbers and questions"
+    if not only_warn:
+        hint = "one side lost or gained lines there: repair it, or accept the files with --set data.drift_alarm=false"
+        raise DataError(problem, hint)
+    logs.warning(problem)
 
 
 def line_features(lines: Sequence[str | None]) -> Features:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 from aiayn_cli.errors import DataError
 from aiayn_cli.parsing.trees import read_trees, reduce_tree, to_text, unescape, words
-from aiayn_cli.prepare.drift import DriftAlarm
+from aiayn_cli.prepare.drift import Sides, watch
 from aiayn_cli.text.lines import RecordReader
 
 CHUNK_PAIRS = 10_000  # read at a time; what is in a shard depends on it
@@ -100,10 +100,10 @@ class LinePairs(TwoFiles):
         with self.src.open() as src, self.tgt.open() as tgt:
             src_reader = RecordReader(src, self.src.name, keep_going=self.drop_bad_bytes)
             tgt_reader = RecordReader(tgt, self.tgt.name, keep_going=self.drop_bad_bytes)
-            alarm = DriftAlarm(self.src.name, self.tgt.name, only_warn=self.drift == "warn")
-            for src_chunk, tgt_chunk in _in_step(src_reader, tgt_reader):
-                if self.drift != "ignore":
-                    alarm.add(src_chunk, tgt_chunk)
+            chunks = _in_step(src_reader, tgt_reader)
+            if self.drift != "ignore":
+                chunks = watch(chunks, self.src.name, self.tgt.name, only_warn=self.drift == "warn")
+            for src_chunk, tgt_chunk in chunks:
                 counts.pairs += len(src_chunk)
                 if None in src_chunk or None in tgt_chunk:
                     both = zip(src_chunk, tgt_chunk, strict=True)
@@ -112,8 +112,6 @@ class LinePairs(TwoFiles):
                     yield unzip(good)
                 else:
                     yield src_chunk, tgt_chunk  # type: ignore[misc]  # no None in them
-            if self.drift != "ignore":
-                alarm.close()
             counts.mapped += src_reader.mapped + tgt_reader.mapped
 
 
@@ -121,7 +119,7 @@ def unzip(pairs: Sequence[Pair]) -> Chunk:
     return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
 
-def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[tuple[list[str | None], list[str | None]]]:
+def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[Sides]:
     """Read two files chunk by chunk; raises DataError, with both numbers, if one has more records than the other."""
     src_records, tgt_records = iter(src), iter(tgt)
     while True:

@@ -1,30 +1,32 @@
 """The alarm names the line where one side of real-looking text lost or gained lines, and is silent about all else."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from aiayn_cli.corpora.demo_corpus import TRAIN, Sampler, draw_distinct
 from aiayn_cli.corpora.demo_grammar import Lexicon
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.drift import FEWEST_LINES, HOP_LINES, WINDOW_LINES, DriftAlarm, line_features
+from aiayn_cli.prepare.drift import FEWEST_LINES, HOP_LINES, WINDOW_LINES, Sides, line_features, watch
 
 PAIRS = draw_distinct(Sampler(random.Random(1), Lexicon(), (TRAIN,)), 6_000, set())
 SRC, TGT = (list(side) for side in zip(*PAIRS, strict=True))
 
 
+def chunks_of(src: Sequence[str | None], tgt: Sequence[str | None], size: int) -> Iterator[Sides]:
+    for start in range(0, len(src), size):
+        yield list(src[start : start + size]), list(tgt[start : start + size])
+
+
 def alarm(src: Sequence[str | None], tgt: Sequence[str | None], chunk: int = 64) -> tuple[int, str] | None:
     """Read two sides; give the number of lines read before the alarm, and what it says."""
-    alarm = DriftAlarm("a.en", "a.de")
     n = 0
     try:
-        for start in range(0, len(src), chunk):
-            n = min(start + chunk, len(src))
-            alarm.add(src[start : start + chunk], tgt[start : start + chunk])
-        alarm.close()
+        for n_lines in (len(lines) for lines, _ in watch(chunks_of(src, tgt, chunk), "a.en", "a.de")):
+            n += n_lines
     except DataError as error:
-        return n, error.problem
+        return n + chunk, error.problem
     return None
 
 
@@ -60,9 +62,8 @@ def test_a_blank_line_inserted_on_one_side_is_found() -> None:
 
 
 def test_the_message_names_both_files_and_the_way_out() -> None:
-    alarm = DriftAlarm("a.en", "a.de")
     with pytest.raises(DataError) as caught:
-        alarm.add(SRC[1:2_001], TGT[:2_000])
+        next(watch(chunks_of(SRC[1:2_001], TGT[:2_000], 2_000), "a.en", "a.de"))
     assert caught.value.problem == (
         "a.en:1: from about here on, the translation of each line is 1 line later in a.de, "
         "judging by lengths, numbers and questions"
@@ -73,10 +74,8 @@ def test_the_message_names_both_files_and_the_way_out() -> None:
 
 
 def test_it_can_be_said_once_instead_of_stopping(capsys: pytest.CaptureFixture[str]) -> None:
-    alarm = DriftAlarm("a.en", "a.de", only_warn=True)
-    for start in range(0, 5_000, 500):
-        alarm.add(SRC[start + 1 : start + 501], TGT[start : start + 500])
-    alarm.close()
+    read = list(watch(chunks_of(SRC[1:5_001], TGT[:5_000], 500), "a.en", "a.de", only_warn=True))
+    assert read == list(chunks_of(SRC[1:5_001], TGT[:5_000], 500))
     said = capsys.readouterr().err
     assert said.startswith("warning: a.en:1: from about here on, ")
     assert said.count("warning") == 1
