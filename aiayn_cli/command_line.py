@@ -34,9 +34,9 @@ _TYPES = [
 _BOUNDS = re.compile(r"; x>=[\d.]+|  \[x>=[\d.]+\]")
 _DEFAULT = re.compile(r"\s+\[default: (.*)\]$")
 
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors on stderr.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail on stderr.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors on stderr.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail on stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
 
 
 class HelpCommand(TyperCommand):

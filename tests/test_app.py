@@ -15,7 +15,7 @@ import typer
 import aiayn_cli.app
 from aiayn_cli import __version__, logs
 from aiayn_cli.app import main
-from aiayn_cli.command_line import JsonOption, QuietOption, VerboseOption, print_result, start_logs
+from aiayn_cli.command_line import AsJson, Quiet, Verbose, print_result, start_logs
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, DataError, Terminated, UsageError, did_you_mean
 
 AIAYN = [sys.executable, "-m", "aiayn_cli"]
@@ -237,7 +237,7 @@ def test_quiet_and_verbose_decide_how_much_is_said(
     chosen = []
     monkeypatch.setattr(logs, "setup", lambda verbosity: chosen.append(verbosity))
 
-    def speak(quiet: QuietOption = False, verbose: VerboseOption = False, as_json: JsonOption = False) -> None:
+    def speak(quiet: Quiet = False, verbose: Verbose = False, as_json: AsJson = False) -> None:
         start_logs(quiet, verbose)
 
     command(lambda: None)

@@ -6,15 +6,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import (
-    HelpCommand,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    loading,
-    print_result,
-    start_logs,
-)
+from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
 
 
 class AverageCommand(HelpCommand):
@@ -58,9 +50,9 @@ def average(
     ] = None,
     device: Annotated[str, typer.Option(help="For --search: auto, cpu, cuda or cuda:N.", metavar="NAME")] = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to write the model to. Default: RUN/averaged.")] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Average the weights of a run's checkpoints into one model (paper, Section 6.1)."""
     with loading():  # here, because it imports torch

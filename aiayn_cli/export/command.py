@@ -6,15 +6,7 @@ from typing import Annotated, ClassVar, Literal
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import (
-    HelpCommand,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    loading,
-    print_result,
-    start_logs,
-)
+from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
 
 
 class ExportCommand(HelpCommand):
@@ -43,9 +35,9 @@ def export(
             help="Text in the source language, to be translated with both engines. Default: random sub-words.",
         ),
     ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a model in another engine's format, and check that it translates the same.
 

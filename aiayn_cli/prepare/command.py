@@ -8,15 +8,7 @@ from typing import Annotated, Any, ClassVar
 from typer import Argument, Option
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import (
-    HelpCommand,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    loading,
-    print_result,
-    start_logs,
-)
+from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
 from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
@@ -196,9 +188,9 @@ def prepare(
     downloads: Annotated[
         Path | None, Option(help="Folder for downloads, which are kept. Default: prepared/.downloads.", metavar="DIR")
     ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Turn parallel text into training data: cleaned, split into sub-words, memory-mapped."""
     start_logs(quiet, verbose)
@@ -208,13 +200,8 @@ def prepare(
     with loading():  # here, because it imports numpy and sentencepiece
         from aiayn_cli.prepare.pipeline import PrepareOptions, run_prepare
 
-    given: dict[str, Any] = {
-        "vocab_size": vocab_size,
-        "max_length": max_length,
-        "max_ratio": max_ratio,
-        "dedupe": dedupe,
-    }
-    given |= {"on_bad_bytes": on_bad_bytes, "seed": seed}
+    given: dict[str, Any] = {"vocab_size": vocab_size, "max_length": max_length, "max_ratio": max_ratio}
+    given |= {"dedupe": dedupe, "on_bad_bytes": on_bad_bytes, "seed": seed}
     options = PrepareOptions(
         corpus=corpus,
         like=like,

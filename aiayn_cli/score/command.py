@@ -8,16 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import (
-    HelpCommand,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    loading,
-    print_result,
-    print_text,
-    start_logs,
-)
+from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, print_text, start_logs
 from aiayn_cli.errors import UsageError
 
 
@@ -122,9 +113,9 @@ def score(
             "bracket, whatever its name.",
         ),
     ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score translations as sacreBLEU computes it, and print each score with its signature.
 

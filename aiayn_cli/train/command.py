@@ -7,15 +7,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import (
-    HelpCommand,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    loading,
-    print_result,
-    start_logs,
-)
+from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
 from aiayn_cli.config import Compile, Precision
 from aiayn_cli.data.recipe_choice import AUTO
 from aiayn_cli.errors import UsageError
@@ -94,9 +86,9 @@ def train(
         list[Path] | None,
         typer.Option(metavar="RUN", help="Train nothing: write a run's report, or a page that compares several."),
     ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model on prepared data. The same command resumes a run that stopped."""
     start_logs(quiet, verbose)

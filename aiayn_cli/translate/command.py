@@ -7,15 +7,7 @@ from typing import Annotated, ClassVar
 from typer import Argument, Context, Option
 
 from aiayn_cli import logs
-from aiayn_cli.command_line import (
-    HelpCommand,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    loading,
-    print_result,
-    start_logs,
-)
+from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
 from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.translate.options import (
@@ -190,9 +182,9 @@ def translate(
             f"Default: the model's, {_DEFAULTS.batch_tokens}.",
         ),
     ] = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: AsJson = False,
 ) -> None:
     """Translate text: one line in, one line out, in order; a blank line stays blank.
 
