@@ -22,10 +22,9 @@ from aiayn_cli.translate.ctranslate2_engine import (
     EXPORTED,
     CTranslate2Engine,
     default_folder,
+    exported_pieces,
     fingerprint,
     load_package,
-    source_pieces,
-    target_pieces,
 )
 from aiayn_cli.translate.forced_decoding import ForcedDecoder
 from aiayn_cli.translate.line_translator import LineTranslator
@@ -82,7 +81,7 @@ def run_export(
     sources = [ids[: network.max_positions - 1] for ids in _check_sources(check, codec)]  # room for EOS
     try:
         with whole_folder(Path(os.path.realpath(folder))) as temporary:  # a link stays one, and "." has a name
-            export(network, checkpoint.model, source_pieces(codec), target_pieces(codec), temporary, int8=int8)
+            export(network, checkpoint.model, *exported_pieces(codec), temporary, int8=int8)
             result = _check(checkpoint, network, codec, temporary, int8, sources)
             content = {"format": 1, "aiayn": __version__, "weights_sha256": fingerprint(checkpoint), **vars(result)}
             del content["folder"]
@@ -115,7 +114,7 @@ def _check(
     greedy = replace(checkpoint.decoding, beam_size=1)
     translator = LineTranslator([network], codec, device, greedy)
     ours = translator.search_ids(sources)
-    engine = CTranslate2Engine(folder, source_pieces(codec), target_pieces(codec), int8=int8, workers=device.threads)
+    engine = CTranslate2Engine(folder, *exported_pieces(codec), int8=int8, workers=device.threads)
     theirs = LineTranslator([network], codec, device, greedy, setup=SearchSetup(engine=engine)).search_ids(sources)
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))
     pairs = list(zip(sources, ours, strict=True))

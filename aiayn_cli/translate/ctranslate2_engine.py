@@ -63,17 +63,16 @@ def check_expressible(config: ModelConfig) -> None:
 
 
 class CTranslate2Engine:
-    """An exported model, loaded.
+    """A model that `aiayn export` wrote into a folder; AiaynError if it cannot be loaded.
 
     Args:
-        folder: what `aiayn export` wrote.
         src_pieces, tgt_pieces: what each id stands for, as exported.
         device: "cpu", "cuda" or "cuda:N".
         int8: multiply in 8 bits, whatever the weights are stored in.
         workers: batches translated in parallel on a CPU, each with one thread.
-    Raises:
-        AiaynError: there is no exported model, or it is damaged; ctranslate2 is not installed.
     """
+
+    max_positions = SINUSOIDAL_POSITIONS  # learned positions are fewer, and the model itself knows how many
 
     def __init__(
         self,
@@ -98,8 +97,6 @@ class CTranslate2Engine:
         self._src_pieces, self._tgt_pieces = list(src_pieces), list(tgt_pieces)
         self._ids = {piece: number for number, piece in enumerate(tgt_pieces)}
 
-    max_positions = SINUSOIDAL_POSITIONS  # learned positions are fewer, and the model itself knows how many
-
     def search(
         self,
         sources: Sequence[Sequence[int]],
@@ -118,7 +115,7 @@ class CTranslate2Engine:
             options: all but max_length and sampling count.
         Raises:
             AiaynError: CTranslate2 refuses, for example because of its environment variables.
-            MemoryError: out of memory.
+            MemoryError: of a GPU too.
         """
 
         def search(chosen: Sequence[int], max_length: int) -> list[Found]:
@@ -162,8 +159,6 @@ class CTranslate2Engine:
 
     def token_log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         """Natural log p of each token of given outputs, and of EOS at the end; raises as search()."""
-        if not pairs:
-            return []
         with _refusal_named():
             results = self._translator.score_batch(
                 [[self._src_pieces[i] for i in src] for src, _ in pairs],
@@ -204,12 +199,9 @@ def default_folder(checkpoint: Checkpoint, int8: bool) -> Path:
     return checkpoint.path / ("ctranslate2-int8" if int8 else "ctranslate2")
 
 
-def source_pieces(codec: Codec) -> list[str]:
-    return codec.pieces(range(codec.src_size))
-
-
-def target_pieces(codec: Codec) -> list[str]:
-    return codec.tgt_pieces(range(codec.tgt_size))
+def exported_pieces(codec: Codec) -> tuple[list[str], list[str]]:
+    """What each id of the source and the target stands for."""
+    return codec.pieces(range(codec.src_size)), codec.tgt_pieces(range(codec.tgt_size))
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
@@ -238,10 +230,8 @@ def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8:
         raise CheckpointError(f"{folder / EXPORTED} cannot be read: {error}", f"{command} writes it anew") from error
     if known != fingerprint(checkpoint):
         raise CheckpointError(f"{folder} was exported from other weights", f"{command} renews it")
-    engine = CTranslate2Engine(
-        folder, source_pieces(codec), target_pieces(codec),
-        device=str(device.device), int8=int8, workers=device.threads,
-    )  # fmt: skip
+    pieces = exported_pieces(codec)
+    engine = CTranslate2Engine(folder, *pieces, device=str(device.device), int8=int8, workers=device.threads)
     precision = "weights in 8 bits" if int8 else "fp32"
     if int8 and device.device.type == "cpu" and multiplies_slowly():
         precision += " (slow on this processor, where fast sums of them overflow: --engine torch may be faster)"

@@ -32,11 +32,6 @@ class Forced:
     token_log_probs: tuple[float, ...]  # natural log p of each target token, and of EOS at the end
     attention: Attention | None = None  # where the model looks to choose each token, if requested
 
-    @property
-    def log_prob(self) -> float:
-        """Natural log of the probability of the whole target with EOS."""
-        return sum(self.token_log_probs)
-
 
 @dataclass(frozen=True)
 class Details:
@@ -70,11 +65,9 @@ def force_decode(
     batch_tokens: int,
     with_attention: bool = False,
 ) -> list[Forced]:
-    """Score pairs, in order.
+    """Score pairs, in order; the probabilities of several models, in evaluation mode on the device, are averaged.
 
     Args:
-        models: in evaluation mode, on the device; the probabilities of several are averaged.
-        pairs: of any lengths that the models' positions allow.
         batch_tokens: padded tokens of the longer side scored together.
         with_attention: also give the attention of Transformers to the source, averaged over the models and the heads of
             the last but one decoder layer (or the only one), which agrees best with word alignments (Garg et al. 2019,
@@ -94,8 +87,14 @@ def force_decode(
                 for model, memory in zip(models, memories, strict=True)
             ]
             rows = torch.zeros(tgt_out.shape)
-            rows[kept.cpu()] = _mean_log_probs(of_each).cpu()
-            maps = _attention(models, tgt_in, memories, src_mask) if with_attention else None
+            rows[kept.cpu()] = (torch.stack(of_each).logsumexp(dim=0) - math.log(len(models))).cpu()
+            maps = None
+            if with_attention:
+                of_each = [
+                    cross_attention(model, max(len(model.decoder_layers) - 2, 0), tgt_in, memory, src_mask)
+                    for model, memory in zip(cast(Sequence[Transformer], models), memories, strict=True)
+                ]
+                maps = torch.stack(of_each).mean(dim=0).cpu().numpy()
             for row, (number, (src_ids, tgt_ids)) in enumerate(zip(batch, chosen, strict=True)):
                 log_probs = tuple(rows[row, : len(tgt_ids) + 1].tolist())
                 attention = None if maps is None else maps[row, : len(tgt_ids) + 1, : len(src_ids) + 1]
@@ -120,29 +119,10 @@ def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
 def _log_probs(model: TranslationModel, hidden: Tensor, tokens: Tensor) -> Tensor:
     """Log p of each token, float32 [tokens], in pieces that fit memory."""
     size = max(MOST_LOGITS // model.output.num_embeddings, 1)
-    pieces = [
-        # In float32, as the search does it.
-        model.project(part).float().log_softmax(dim=-1).gather(1, ids.unsqueeze(1)).squeeze(1)
+    return torch.cat([
+        model.project(part).float().log_softmax(dim=-1).gather(1, ids.unsqueeze(1)).squeeze(1)  # as in the search
         for part, ids in zip(torch.split(hidden, size), torch.split(tokens, size), strict=True)
-    ]
-    return torch.cat(pieces)
-
-
-def _mean_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
-    if len(log_probs) == 1:
-        return log_probs[0]
-    return torch.stack(list(log_probs)).logsumexp(dim=0) - math.log(len(log_probs))
-
-
-def _attention(
-    models: Sequence[TranslationModel], tgt_in: Tensor, memories: Sequence[Tensor], src_mask: Tensor
-) -> Attention:
-    """The mean of the models' attention to the source, [batch, tgt_len, src_len]; see force_decode()."""
-    maps = []
-    for model, memory in zip(cast(Sequence[Transformer], models), memories, strict=True):
-        maps.append(cross_attention(model, max(len(model.decoder_layers) - 2, 0), tgt_in, memory, src_mask))
-    mean: Attention = torch.stack(maps).mean(dim=0).cpu().numpy()
-    return mean
+    ])  # fmt: skip
 
 
 class ForcedDecoder:
@@ -192,13 +172,9 @@ class ForcedDecoder:
             yield from self.force([(part.src, part.tgt) for part in parts[start:end]], with_attention=with_attention)
             start = end
 
-    @property
-    def _first_model(self) -> Transformer:
-        return cast(Transformer, self._models[0])
-
     def attention_size(self, part: ModelPass) -> int:
         """How many weights attention() gives for a pass."""
-        model = self._first_model
+        model = cast(Transformer, self._models[0])
         src_len, tgt_len = len(part.src) + 1, len(part.tgt) + 1
         heads = cast(EncoderLayer, model.encoder_layers[0]).attention.n_heads
         decoder = len(model.decoder_layers) * tgt_len * (tgt_len + src_len)
@@ -207,10 +183,9 @@ class ForcedDecoder:
     def attention(self, part: ModelPass) -> tuple[AttentionMaps, list[str], list[str]]:
         """Where the (first) model looks in one pass, and the sub-words of its source and output."""
         with torch.inference_mode():
-            src, tgt_in = (
-                torch.tensor([ids], device=self._device) for ids in ([*part.src, EOS_ID], [BOS_ID, *part.tgt])
-            )
-            maps = attention_maps(self._first_model, src, None, tgt_in)
+            src, tgt_in = _padded([[*part.src, EOS_ID]]), _padded([[BOS_ID, *part.tgt]])
+            first = cast(Transformer, self._models[0])
+            maps = attention_maps(first, src.to(self._device), None, tgt_in.to(self._device))
         return maps, self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
 
 
@@ -219,14 +194,10 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
     numbers: list[int] = []
     word, inside = -1, False
     for piece in pieces:
-        if piece.startswith(BLANK_MARK):
-            inside = False
-        if piece == BLANK_MARK:
-            numbers.append(-1)
-            continue
-        if not inside:
+        inside = inside and not piece.startswith(BLANK_MARK)
+        if not inside and piece != BLANK_MARK:
             word, inside = word + 1, True
-        numbers.append(word)
+        numbers.append(-1 if piece == BLANK_MARK else word)
     return numbers
 
 

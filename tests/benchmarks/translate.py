@@ -126,7 +126,7 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
     from aiayn_cli.model.build import build_model
     from aiayn_cli.special_tokens import EOS_ID
     from aiayn_cli.text.codec import Codec
-    from aiayn_cli.translate.ctranslate2_engine import EXPORTED, fingerprint, source_pieces, target_pieces
+    from aiayn_cli.translate.ctranslate2_engine import EXPORTED, exported_pieces, fingerprint
     from aiayn_cli.translate.load_models import load_network
 
     path = folder / size
@@ -149,8 +149,7 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
         checkpoint = replace(checkpoint, path=path, model=shape, decoding=decoding)
         checkpoint = save_checkpoint(checkpoint, dict(model.named_parameters()), vocab_file)
     codec = Codec.load(path, checkpoint.text, checkpoint.src_lang, checkpoint.tgt_lang)
-    pieces = source_pieces(codec), target_pieces(codec)
-    export(load_network(checkpoint), checkpoint.model, *pieces, path / "ctranslate2", int8=False)
+    export(load_network(checkpoint), checkpoint.model, *exported_pieces(codec), path / "ctranslate2", int8=False)
     (path / "ctranslate2" / EXPORTED).write_text(json.dumps({"weights_sha256": fingerprint(checkpoint)}))
     return path
 
