@@ -191,8 +191,8 @@ class TokenStoreWriter:
             self.n_tokens[side] += len(tokens)
         self.n_pairs += len(src_lengths)
 
-    def close(self) -> None:
-        """Write the offsets, and the headers, which hold the numbers of tokens."""
+    def close(self) -> dict[str, int]:
+        """Write the offsets, and the headers, which hold the numbers of tokens; give what the manifest says of it."""
         for side, path in zip(SIDES, self.paths[1::2], strict=True):
             lengths = np.concatenate([np.zeros(1, np.int32), *self._lengths[side]])
             np.save(path, np.cumsum(lengths, dtype=np.int64).astype("<i8"))
@@ -202,3 +202,4 @@ class TokenStoreWriter:
                 np.lib.format.write_array_header_1_0(file, header)
                 if file.tell() != _HEADER_BYTES:
                     raise RuntimeError(f"numpy wrote a header of {file.tell()} bytes, not {_HEADER_BYTES}")
+        return {"pairs_kept": self.n_pairs, **{f"{side}_tokens": n for side, n in self.n_tokens.items()}}

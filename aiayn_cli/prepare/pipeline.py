@@ -334,9 +334,7 @@ def _encode_shard(
         totals["copies"] += (piece.weight - 1) * (len(chunk.src_lengths) - chunk.n_upper - chunk.n_title)
         totals["unknown_tokens"] += piece.weight * chunk.unknown
         progress.advance(int(piece.taken.sum()))
-    writer.close()
-    tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}
-    result = {"totals": {"pairs_kept": writer.n_pairs, **tokens, **totals}, "kept": kept, "dropped": dropped}
+    result = {"totals": {**writer.close(), **totals}, "kept": kept, "dropped": dropped}
     steps.finish(numbered("train", shard), result, writer.paths)
 
 
@@ -347,6 +345,4 @@ def _write_scored(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> 
     encoded = encode_chunk(load_vocabs(folder), LengthRules(inf, inf), PairsWithCopies(*process(pairs), 0, 0))
     writer = TokenStoreWriter(folder, split, np.promote_types(encoded.src.dtype, encoded.tgt.dtype))
     writer.add(encoded.src, encoded.src_lengths, encoded.tgt, encoded.tgt_lengths)
-    writer.close()
-    tokens = {f"{side}_tokens": n for side, n in writer.n_tokens.items()}
-    return {"pairs_kept": writer.n_pairs, **tokens, "unknown_tokens": encoded.unknown}
+    return {**writer.close(), "unknown_tokens": encoded.unknown}

@@ -7,35 +7,39 @@ each pair while pairs are compared, and 1 byte afterwards; everything else is on
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.store import SIDES
 from aiayn_cli.prepare.drop_rules import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
 from aiayn_cli.prepare.formats import Chunk
-from aiayn_cli.prepare.partial_folder import Steps
-from aiayn_cli.prepare.text_shards import (
-    TITLE,
-    UPPER,
-    CleanChunk,
-    Piece,
-    load_array,
-    make_processor,
-    numbered,
-    pick,
-    write_shard,
-)
+from aiayn_cli.prepare.partial_folder import Steps, damaged
+from aiayn_cli.prepare.text_shards import TITLE, UPPER, Piece, make_processor, numbered, pick
 from aiayn_cli.processes import map_in_order
+from aiayn_cli.text.lines import join_records
 
 SHARD_CHUNKS = 100  # chunks of text in a shard, of text and then of token ids
 
 # Purposes of ranks; different ones draw independently.
 _HOLD_OUT, _SAMPLE, _CASE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class _CleanChunk:
+    """A chunk of training text without the pairs that the rules claimed."""
+
+    number: int  # from 0 on
+    origin: int
+    pairs: Chunk
+    hashes: tuple[Hashes, Hashes]  # of both sides
+    dropped: dict[str, int]  # pairs by rule
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,35 @@ class TrainingText:
         """
         first = self.n_shards * SHARD_CHUNKS
         clean = (_clean(i, origin, chunk, rules) for i, (origin, chunk) in enumerate(chunks) if i >= first)
-        processed: Iterator[tuple[CleanChunk, Chunk]] = ((chunk, chunk.pairs) for chunk in clean)
+        processed: Iterator[tuple[_CleanChunk, Chunk]] = ((chunk, chunk.pairs) for chunk in clean)
         if config.changes_text:
             processed = map_in_order(_make_work, (config, *self._langs), clean, workers)
         for number, own in groupby(processed, key=lambda pair: pair[0].number // SHARD_CHUNKS):
-            self._add(write_shard(self._steps, number, own, len(self._weights), keep_raw=config.changes_text))
+            self._add(self._write_shard(number, own, keep_raw=config.changes_text))
+
+    def _write_shard(
+        self, number: int, chunks: Iterable[tuple[_CleanChunk, Chunk]], *, keep_raw: bool
+    ) -> dict[str, Any]:
+        """Write a shard of chunks, each with its processed text, and mark it as done; `keep_raw` keeps the original.
+
+        The marker has "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and
+        rule.
+        """
+        paths = [*self._files("text", number), *(self._files("raw", number) if keep_raw else ())]
+        table, hashes = list[list[int]](), list[tuple[Hashes, Hashes]]()
+        dropped = [Counter[str]() for _ in self._weights]
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            for chunk, processed in chunks:
+                contents = [join_records(side) for side in (*processed, *chunk.pairs)[: len(files)]]
+                for file, content in zip(files, contents, strict=True):
+                    file.write(content)
+                table.append([chunk.origin, len(processed[0]), *map(len, contents)])
+                hashes.append(chunk.hashes)
+                dropped[chunk.origin].update(chunk.dropped)
+        path = self._hash_file(number)
+        np.save(path, np.stack([np.concatenate(side) for side in zip(*hashes, strict=True)]))
+        return self._steps.finish(numbered("text", number), {"chunks": table, "dropped": dropped}, [*paths, path])
 
     def hold_out(self, most: int, share: float, *, drop_overlap: bool = True) -> Chunk:
         """Take pairs out for validation, and drop others that share a side with them; return them before processing.
@@ -135,7 +163,7 @@ class TrainingText:
         return {"dropped": self.dropped}, path
 
     def restore_selection(self, saved: Mapping[str, Any]) -> None:
-        self._out = load_array(self._steps.scratch / "out.npy", self._out.shape)
+        self._out = _load_array(self._steps.scratch / "out.npy", self._out.shape)
         self.dropped = [Counter(dropped) for dropped in saved["dropped"]]
 
     def sample(self, most: int) -> Iterator[Piece]:
@@ -161,6 +189,9 @@ class TrainingText:
     def _files(self, kind: str, shard: int) -> tuple[Path, Path]:
         src, tgt = (self._steps.scratch / f"{numbered(kind, shard)}.{side}" for side in SIDES)
         return src, tgt
+
+    def _hash_file(self, shard: int) -> Path:
+        return self._steps.scratch / f"{numbered('hashes', shard)}.npy"
 
     def _pieces(self, shard: int, taken: Mask, *, raw: bool = False) -> Iterator[Piece]:
         here = self._place(shard)
@@ -204,14 +235,14 @@ class TrainingText:
 
     def _load_hashes(self, shard: int) -> tuple[slice, tuple[Hashes, Hashes]]:
         here = self._place(shard)
-        src, tgt = load_array(self._steps.scratch / f"{numbered('hashes', shard)}.npy", (2, here.stop - here.start))
+        src, tgt = _load_array(self._hash_file(shard), (2, here.stop - here.start))
         return here, (src, tgt)
 
     def _place(self, shard: int) -> slice:
         return slice(self._shards[shard][0].pairs.start, self._shards[shard][-1].pairs.stop)
 
     def _add(self, shard: Mapping[str, Any]) -> None:
-        """Take up a shard that `write_shard` described."""
+        """Take up a shard that `_write_shard` described."""
         chunks: list[_WrittenChunk] = []
         starts, position = (0, 0, 0, 0), len(self._out)
         for origin, n_pairs, *sizes in shard["chunks"]:
@@ -224,13 +255,24 @@ class TrainingText:
             total.update(dropped)
 
 
-def _clean(number: int, origin: int, chunk: Chunk, rules: TextRules) -> CleanChunk:
+def _clean(number: int, origin: int, chunk: Chunk, rules: TextRules) -> _CleanChunk:
     claims, src, tgt = rules.claim(*chunk)
     keep = ~np.logical_or.reduce(list(claims.values()))
     dropped = {reason: int(claim.sum()) for reason, claim in claims.items() if claim.any()}
-    return CleanChunk(number, origin, pick(chunk, keep), (src[keep], tgt[keep]), dropped)
+    return _CleanChunk(number, origin, pick(chunk, keep), (src[keep], tgt[keep]), dropped)
 
 
-def _make_work(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[CleanChunk], Chunk]:
+def _make_work(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable[[_CleanChunk], Chunk]:
     process = make_processor(config, src_lang, tgt_lang)
     return lambda chunk: process(chunk.pairs)
+
+
+def _load_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Read an array of an earlier step; raises DataError if it is not what was written."""
+    try:
+        array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+    except (FileNotFoundError, EOFError, ValueError) as error:
+        raise damaged(path, str(error)) from error
+    if array.shape != shape:
+        raise damaged(path, f"it has the shape {array.shape}, not {shape}")
+    return array

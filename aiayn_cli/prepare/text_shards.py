@@ -6,27 +6,25 @@ Text Like Headlines. The result does not depend on the number of processes."""
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from aiayn_cli.config import TextConfig
-from aiayn_cli.data.store import SIDES, Tokens
+from aiayn_cli.data.store import Tokens
 from aiayn_cli.parsing.tree_text import TreeText
-from aiayn_cli.prepare.drop_rules import Hashes, LengthRules, Lengths, Mask
+from aiayn_cli.prepare.drop_rules import LengthRules, Lengths, Mask
 from aiayn_cli.prepare.formats import Chunk
-from aiayn_cli.prepare.partial_folder import Steps, damaged
+from aiayn_cli.prepare.partial_folder import damaged
 from aiayn_cli.processes import map_in_order
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
-from aiayn_cli.text.lines import join_records, split_records
+from aiayn_cli.text.lines import split_records
 from aiayn_cli.text.moses import MosesText
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
 
@@ -51,56 +49,9 @@ def make_copy(record: str, lang: str, kind: int) -> str:
     return record.upper()
 
 
-@dataclass(frozen=True)
-class CleanChunk:
-    """A chunk of training text without the pairs that the rules claimed."""
-
-    number: int  # from 0 on
-    origin: int
-    pairs: Chunk
-    hashes: tuple[Hashes, Hashes]  # of both sides
-    dropped: dict[str, int]  # pairs by rule
-
-
-def write_shard(
-    steps: Steps, number: int, chunks: Iterable[tuple[CleanChunk, Chunk]], n_origins: int, *, keep_raw: bool
-) -> dict[str, Any]:
-    """Write a shard of chunks, each with its processed text, and mark it as done; `keep_raw` keeps the original too.
-
-    The marker has "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and rule.
-    """
-    kinds = ("text", "raw") if keep_raw else ("text",)
-    paths = [steps.scratch / f"{numbered(kind, number)}.{side}" for kind in kinds for side in SIDES]
-    table, hashes = list[list[int]](), list[tuple[Hashes, Hashes]]()
-    dropped = [Counter[str]() for _ in range(n_origins)]
-    with ExitStack() as stack:
-        files = [stack.enter_context(path.open("wb")) for path in paths]
-        for chunk, processed in chunks:
-            contents = [join_records(side) for side in (*processed, *chunk.pairs)[: len(files)]]
-            for file, content in zip(files, contents, strict=True):
-                file.write(content)
-            table.append([chunk.origin, len(processed[0]), *map(len, contents)])
-            hashes.append(chunk.hashes)
-            dropped[chunk.origin].update(chunk.dropped)
-    path = steps.scratch / f"{numbered('hashes', number)}.npy"
-    np.save(path, np.stack([np.concatenate(side) for side in zip(*hashes, strict=True)]))
-    return steps.finish(numbered("text", number), {"chunks": table, "dropped": dropped}, [*paths, path])
-
-
 def numbered(kind: str, shard: int) -> str:
     """A step or file of a shard: "text", "raw", "hashes" [2 sides, pairs] or "train"."""
     return f"{kind}-{shard:05d}"
-
-
-def load_array(path: Path, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Read an array of an earlier step; raises DataError if it is not what was written."""
-    try:
-        array: npt.NDArray[Any] = np.load(path, allow_pickle=False)
-    except (FileNotFoundError, EOFError, ValueError) as error:
-        raise damaged(path, str(error)) from error
-    if array.shape != shape:
-        raise damaged(path, f"it has the shape {array.shape}, not {shape}")
-    return array
 
 
 def pick(chunk: Chunk, picked: Mask) -> Chunk:
