@@ -33,14 +33,14 @@ class AverageOptions:
 
     def __post_init__(self) -> None:
         if self.search and (self.ema or self.best is not None):
-            raise UsageError("--search tries --best and --ema anyway", "leave out --search, or the others")
+            raise UsageError("--search tries --best and --ema anyway", "remove --search, or the others")
         if self.ema and self.chosen:
-            hint = "name that checkpoint, or leave out the others"
+            hint = "name that checkpoint, or remove the others"
             raise UsageError("--ema takes one checkpoint's moving average", hint)
         if self.data is not None and not self.search:
             raise UsageError("--data without --search", "only a search translates the validation set")
         if len(self.chosen) > 1:
-            raise UsageError(f"{' and '.join(self.chosen)} contradict each other", "give one of them")
+            raise UsageError(f"{' and '.join(self.chosen)} contradict each other", "give only one")
 
     @property
     def chosen(self) -> list[str]:
@@ -65,7 +65,7 @@ def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
     """
     if len(paths) > 1 or (paths and (paths[0] / "model.json").is_file()):
         if options.chosen:
-            raise UsageError(f"{options.chosen[0]} needs a run, not named checkpoints", "leave out one of the two")
+            raise UsageError(f"{options.chosen[0]} needs a run, not named checkpoints", "remove one of the two")
         if options.ema and len(paths) > 1:
             raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
         choice = _named(paths, options.out)
@@ -115,7 +115,7 @@ def _nothing_to_average(run: Path) -> CheckpointError:
     if (interrupted := newest_resumable(run)) is not None:
         return CheckpointError(
             f"{run} was stopped before its first checkpoint, and there is nothing to average",
-            f"the command that began it goes on; `aiayn translate --model {run}` takes {interrupted.name} as it is",
+            f"the command that began it resumes it; `aiayn translate --model {run}` takes {interrupted.name} as it is",
         )
     return CheckpointError(f"{run} has no checkpoints", "train it with `aiayn train`, or name another run")
 

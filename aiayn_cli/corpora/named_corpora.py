@@ -226,7 +226,7 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
         corpus = _find_named(name)
         if langs is not None and parse_langs(langs) != (corpus.src_lang, corpus.tgt_lang):
             problem = f"--langs is {langs}, but {name} is {corpus.src_lang}-{corpus.tgt_lang}"
-            raise UsageError(problem, "leave out --langs")
+            raise UsageError(problem, "remove --langs")
     if like is not None and like not in corpus.like:
         known = ", ".join(corpus.like) or "none"
         raise UsageError(f"--like {like} is not known for {name}", f"known for it: {known}")

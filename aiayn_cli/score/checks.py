@@ -104,7 +104,7 @@ def suspicions(
                 name = "the reference" if len(references) == 1 else f"reference {number}"
                 found.append(f"{name} looks like the source: {same:.0%} of its lines are the same")
         if (same := _same(hypotheses, sources)) >= _COPIED:
-            found.append(f"the hypotheses look like the source: {same:.0%} of them are the same")
+            found.append(f"the hypotheses look like the source: {same:.0%} are the same lines")
     if shift := _shift(hypotheses, references[0]):
         found.append(shift)
     return found

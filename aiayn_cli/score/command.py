@@ -136,7 +136,7 @@ def score(
             "--source": source, "--echo": echo, "--tokenize": tokenize, "--lowercase": lowercase,
         }  # fmt: skip
         if given := [name for name, value in of_text.items() if value]:
-            raise UsageError(f"--brackets with {given[0]}, which is for text", "leave out one of the two")
+            raise UsageError(f"--brackets with {given[0]}, which is for text", "remove one of the two")
         trees = "-" if hyp is None else hyp[0]
         print_result(run_score_brackets(references or (), trees, parameters), as_json)
         return
@@ -144,11 +144,11 @@ def score(
         if test_set is None:
             raise UsageError("--echo writes a side of a test set, but none is named", "add -t, such as -t wmt14/full")
         if references or hyp:
-            raise UsageError("--echo scores nothing, but files are named", "leave out the files, or --echo")
+            raise UsageError("--echo scores nothing, but files are named", "remove the files, or --echo")
         run_echo(test_set, langs, echo, from_folder)
         return
     if sentences and as_json:
-        raise UsageError("--sentences and --json both write to stdout", "give one of them")
+        raise UsageError("--sentences and --json both write to stdout", "give only one")
     how = MetricOptions(tokenize=tokenize, lowercase=lowercase, smooth=smooth, smooth_value=smooth_value)
     options = ScoreOptions(
         references=references or (), hypotheses=hyp or ("-",), metrics=metric, how=how, langs=langs, test_set=test_set,

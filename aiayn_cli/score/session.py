@@ -148,7 +148,7 @@ def _check_usage(options: ScoreOptions) -> None:
     if test_set is None and not options.references:
         raise UsageError("there is nothing to score against", "name a reference, or one of sacreBLEU's sets with -t")
     if test_set is not None and (options.references or options.source is not None):
-        raise UsageError(f"-t {test_set} brings its own references and source", "leave out the files, or -t")
+        raise UsageError(f"-t {test_set} brings its own references and source", "remove the files, or -t")
     if test_set is None and options.from_folder is not None:
         hint = "it is the folder with a test set's archive: add -t, or leave it out"
         raise UsageError(f"--from {options.from_folder} without -t", hint)

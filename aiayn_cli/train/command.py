@@ -105,7 +105,7 @@ def train(
     if hours is not None and (dry_run or verify_resume):
         raise UsageError("--hours is for training, and nothing is trained here", "remove one of the two options")
     if dry_run and verify_resume:
-        raise UsageError("--dry-run and --verify-resume contradict each other", "give one of them")
+        raise UsageError("--dry-run and --verify-resume contradict each other", "give only one")
     named = {"seed": seed, "precision": precision, "compile": compile_layers}
     overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
     options = TrainOptions(

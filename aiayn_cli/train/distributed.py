@@ -144,7 +144,7 @@ class _Failure:
     ranks: Sequence[int]  # that are lost, or failed and do not ask whether rank 0 says why
     names: str  # with their machines
     problem: str
-    hint: str = "the same command goes on from the last checkpoint"
+    hint: str = "the same command resumes from the last checkpoint"
     code: int = AiaynError.exit_code
 
     def error(self) -> AiaynError:
@@ -190,7 +190,7 @@ class _Peers:
             if time.monotonic() < deadline:
                 raise AiaynError(
                     f"rank {self._rank} has lost rank 0 before all {self._size} had come",
-                    "look for an error of rank 0; the same command goes on from the last checkpoint",
+                    "look for an error of rank 0; the same command resumes from the last checkpoint",
                 ) from error
             raise AiaynError(
                 f"rank {rank} of {self._size} has not come within {seconds:g} s",

@@ -61,7 +61,7 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
         often = f", after {max_restarts} restarts" if max_restarts else ""
         raise AiaynError(
             f"rank {rank} (process {failure.pid}) was ended by {signal.Signals(-failure.exitcode).name}{often}",
-            "the kernel sends SIGKILL when memory runs out; the same command goes on from the last checkpoint",
+            "the kernel sends SIGKILL when memory runs out; the same command resumes from the last checkpoint",
         ) from error
     except SignalException as error:
         if error.sigval == signal.SIGINT:

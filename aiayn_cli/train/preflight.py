@@ -214,7 +214,7 @@ class VerifyResult:
     def __str__(self) -> str:
         return (
             f"unbroken  {self.digest_unbroken}  {self.updates} updates\n"
-            f"resumed   {self.digest_resumed}  killed after update {self.killed_after}, went on from "
+            f"resumed   {self.digest_resumed}  killed after update {self.killed_after}, resumed from "
             f"{self.resumed_from}\n"
             "the same weights, moments, state and losses, to the last bit"
         )
@@ -266,7 +266,7 @@ def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResu
     went_on_from = _values(broken, "resume", "step")
     if went_on_from != [resumed_from]:
         raise AiaynError(
-            f"the killed run went on from {went_on_from or 'its beginning'}, not from update {resumed_from}",
+            f"the killed run resumed from {went_on_from or 'its beginning'}, not from update {resumed_from}",
             "this is a bug, please report it",
         )
     (expected, losses), (found, _) = _digest(unbroken), _digest(broken)

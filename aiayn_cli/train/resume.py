@@ -147,7 +147,7 @@ def finished(config: TrainingConfig, state: TrainingState) -> str:
     if config.patience and state.worse_validations >= config.patience:
         return (
             f"ended at update {state.step:,}, after {state.worse_validations} validations without a better one; "
-            "--set training.patience=... goes on"
+            "--set training.patience=... continues"
         )
     return ""
 
@@ -190,7 +190,7 @@ def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[
     refused = [f"{key} {before} -> {after}" for key, (before, after) in changes.items() if key in _FIXED]
     if refused:
         hint = "keep the old value, or start anew with another --out or --fresh"
-        raise CheckpointError(f"{run} cannot go on with {'; '.join(refused)}", hint)
+        raise CheckpointError(f"{run} cannot continue with {'; '.join(refused)}", hint)
     # What prepare did is in the data already, whose hash is checked.
     applied = [f"{key} {a} -> {b}" for key, (a, b) in changes.items() if not key.startswith("data.")]
     return replace(new, data=old.data), applied

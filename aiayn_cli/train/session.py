@@ -185,7 +185,7 @@ class Session:
                 listeners.append(TensorBoardLog(self._run / "tensorboard", state.step).write)
             self._metrics = MetricsLog(self._run / "metrics.jsonl", listeners)
         if state.step:
-            logs.notice(f"going on with {self._run} from update {state.step:,}")
+            logs.notice(f"resuming {self._run} from update {state.step:,}")
             for change in self._changes:
                 logs.notice(f"changed setting applied: {change}")
         if state.step or self._metrics.latest:  # also if a crash came before the first checkpoint
@@ -203,7 +203,7 @@ class Session:
             self._announce(state, rate)
             with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
                 stopped_by = trainer.train(progress)
-        where, hint = f"at update {trainer.state.step:,}; {self._run} is saved", "the same command goes on from there"
+        where, hint = f"at update {trainer.state.step:,}; {self._run} is saved", "the same command resumes from there"
         if stopped_by == "SIGTERM":
             raise Terminated(f"stopped by SIGTERM {where}", hint)
         if stopped_by == "SIGINT":
@@ -287,7 +287,7 @@ class Session:
         if self._valid is None:
             logs.notice("no validation data: nothing says which checkpoint is the best")
         elif n := too_long(self._valid, self._longest):
-            logs.notice(f"{n:,} validation pairs are too long for the network and left out of the validation loss")
+            logs.notice(f"{n:,} validation pairs are too long for the network and not in the validation loss")
         if self._worker.rank == 0:
             warn_of_disk(self._run, self._optimizer.weights().values(), config)
 

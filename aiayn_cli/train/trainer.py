@@ -247,7 +247,7 @@ class Trainer:
         self.state = replace(self.state, max_tokens=max(1, tokens // 2))
         self._metrics.write("memory", step=self.state.step, max_tokens=self.state.max_tokens)
         logs.warning(
-            f"memory ran out with {before:,} tokens in a micro-batch; it goes on with {self.state.max_tokens:,}, "
+            f"memory ran out with {before:,} tokens in a micro-batch; continuing with {self.state.max_tokens:,}, "
             "and as many more micro-batches in each update"
         )
 

@@ -61,7 +61,7 @@ def test_processes_that_are_killed_restarted_stopped_and_continued_end_as_if_not
     stopped = launched((8, signal.SIGKILL), (20, signal.SIGTERM), more=("--max-restarts", "1"))
     assert (stopped.code, stopped.out) == (143, ""), stopped
     assert re.search(r"warning: torch's launcher: failed \(exitcode: -9\) local_rank: 1", stopped.err), stopped.err
-    assert f"going on with {run} from update" in stopped.err
+    assert f"resuming {run} from update" in stopped.err
     assert f"error: stopped by SIGTERM at update {last_update(run)}; {run} is saved" in stopped.err
     assert "Traceback" not in stopped.err
 

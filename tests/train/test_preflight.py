@@ -106,7 +106,7 @@ def test_a_run_goes_on_exactly_from_before_a_damaged_checkpoint(
     shutil.copytree(eight_updates, run, symlinks=True)
     flip_a_bit(list_checkpoints(run)[-1] / "weights.safetensors")
     train()
-    assert f"going on with {run} from update 4" in capsys.readouterr().err
+    assert f"resuming {run} from update 4" in capsys.readouterr().err
     assert tensors_of(run) == unbroken["tensors"]
 
 

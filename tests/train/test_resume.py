@@ -130,7 +130,7 @@ def test_real_signals_and_a_real_kill_lose_nothing(
         if number == signal.SIGTERM:
             assert newest is not None
             assert f"error: stopped by SIGTERM at update {load_checkpoint(newest).step};" in err
-            assert "hint: the same command goes on from there" in err
+            assert "hint: the same command resumes from there" in err
         if number == signal.SIGINT:
             assert newest is not None
             assert f"stopped at update {load_checkpoint(newest).step}; {run} is saved" in err

@@ -86,7 +86,7 @@ def test_each_setting_is_applied_or_refused_by_name(section: str, name: str) -> 
     if key in REFUSED:
         with pytest.raises(CheckpointError) as error:
             continued_recipe(OLD, new, RUN)
-        assert error.value.problem == f"runs/base cannot go on with {key} {before} -> {value}"
+        assert error.value.problem == f"runs/base cannot continue with {key} {before} -> {value}"
     else:
         assert continued_recipe(OLD, new, RUN) == (new, [f"{key} {before} -> {value}"])
 

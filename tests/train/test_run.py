@@ -133,7 +133,7 @@ def test_the_command_prints_its_result_on_stdout_alone(
     assert main([*train_command(tmp_path / "run", small_recipe, small_data, 4)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{tmp_path / 'run'}: 4 updates")
-    for text in ("device: CPU", "changed setting applied: training.max_updates 2 -> 4", "going on with", "parameters"):
+    for text in ("device: CPU", "changed setting applied: training.max_updates 2 -> 4", "resuming", "parameters"):
         assert text in err
 
 

@@ -98,7 +98,7 @@ def test_a_proof_whose_killed_run_began_anew_is_none(
     monkeypatch.setattr(preflight, "_run_and_kill", half)
     monkeypatch.setattr(preflight, "_run", in_this_process)
     arguments = ["--recipe", str(small_recipe), "--data", str(small_data.folder), "--device", "cpu", "--fresh"]
-    with pytest.raises(AiaynError, match="the killed run went on from its beginning, not from update 4"):
+    with pytest.raises(AiaynError, match="the killed run resumed from its beginning, not from update 4"):
         run_verify_resume(arguments, tmp_path / "run")
 
 
