@@ -45,17 +45,11 @@ class InputLines:
     """The lines of one input, each with the record of a second file that belongs to it.
 
     Args:
-        options: the source and its second file.
         read: of the source's format.
         file: the source's bytes.
         second: file with one record for each line: prefixes, or given translations; None = none.
         second_is_target: whether these are translations: they replace the prefix that a record has itself, and can be
             unreadable.
-
-    Attributes:
-        name: of the input, for messages.
-        lines_read: how many have arrived so far, including those that wait in another thread.
-        is_typed: whether a person types them.
     """
 
     def __init__(
@@ -67,15 +61,15 @@ class InputLines:
         *,
         second_is_target: bool = False,
     ) -> None:
-        self.name = "the command line" if options.lines else display_name(options.source)
-        self.lines_read, self.is_typed = 0, is_typed(options)
+        self.name = "the command line" if options.lines else display_name(options.source)  # for messages
+        self.lines_read = 0  # including those that wait in another thread
+        self.is_typed = is_typed(options)
         self._read, self._file = read, file
         self._reader = RecordReader(cast(BinaryIO, PipedBytes(file, self.name)), self.name, keep_going=True)
-        self._second_is_target = second_is_target
+        self._second_is_target, self._second_name = second_is_target, str(options.prefix)
         self._second = None
         if second is not None:
-            self._second = RecordReader(second, str(options.prefix), keep_going=second_is_target)
-        self._second_records = iter(self._second or ())
+            self._second = iter(RecordReader(second, self._second_name, keep_going=second_is_target))
 
     def blocks(self) -> Iterator[list[InputLine]]:
         """Give the lines as they arrive.
@@ -93,7 +87,10 @@ class InputLines:
                     yield block  # the lines before the error are not lost
                     raise
             yield block
-        for _ in self._second_records:
+        self._end_second()
+
+    def _end_second(self) -> None:
+        for _ in self._second or ():
             raise self._other_length("more than", self.lines_read)
 
     def groups(self, workers: int = 1) -> Iterator[Sequence[InputLine]]:
@@ -120,14 +117,13 @@ class InputLines:
         for record in typed_records():
             self.lines_read += 1
             yield [self._line(record)]
-        for _ in self._second_records:
-            raise self._other_length("more than", self.lines_read)
+        self._end_second()
 
     def _line(self, record: str | None) -> InputLine:
         number, second = self.lines_read, ""
         if self._second is not None:
             try:
-                second = next(self._second_records) or ""
+                second = next(self._second) or ""
             except StopIteration:
                 raise self._other_length("only", number - 1) from None
         if record is None:
@@ -138,12 +134,11 @@ class InputLines:
         return replace(line, prefix=second) if self._second_is_target else line
 
     def _other_length(self, how_many: str, lines: int) -> DataError:
-        assert self._second is not None
         hint = "give one prefix for each line; an empty line leaves its translation free"
         if self._second_is_target:
             hint = "give one translation for each line"
         return DataError(
-            f"{self._second.name} has {how_many} {logs.counted(lines, 'line')}, other than {self.name}", hint
+            f"{self._second_name} has {how_many} {logs.counted(lines, 'line')}, other than {self.name}", hint
         )
 
 
@@ -201,11 +196,7 @@ def typed_records() -> Iterator[str | None]:
         except KeyboardInterrupt:
             logs.prompt("\n")
             continue
-        line = line.removesuffix("\r")
-        is_text = line.isprintable() or not any(
-            "\udc80" <= character <= "\udcff" or character == "\0" for character in line
-        )
-        yield line if is_text else None
+        yield None if _NOT_TEXT.search(line) else line.removesuffix("\r")
 
 
 def show_details(best: Translation, flags: tuple[str, ...]) -> None:

@@ -31,9 +31,7 @@ class LoadedModels:
     codec: Codec
     translator: LineTranslator
     glossary: Glossary | None
-    # Call it before the first output: it waits for the check of the weights, and raises CheckpointError if they are
-    # damaged.
-    confirm: Callable[[], None]
+    confirm: Callable[[], None]  # to call before the first output; raises CheckpointError for damaged weights
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,8 +53,8 @@ def load_models(
         check_in_background: leave the check of the weights, which takes most of the time, to a thread
             (LoadedModels.confirm); not for 8 bits or CTranslate2, which use the weights at once.
     Raises:
-        AiaynError: no such model or device; models or a vocabulary that do not belong together; an option that the
-            models cannot fulfil; an engine that is not installed or has no exported model.
+        AiaynError: no such model, device or engine; models or a vocabulary that do not belong together; an option that
+            the models cannot fulfil.
     """
     checkpoints = [load_checkpoint(path) for path in map(find_model, options.engine.models or (None,))]
     first, engine = checkpoints[0], options.engine
@@ -92,14 +90,10 @@ def load_models(
     logs.notice(explanation)
     glossary = options.text.glossary
     terms = load_glossary(glossary, codec, first.tgt_lang) if glossary is not None else None
+    setup = SearchSetup(glossary=terms, tree_grammar=grammar, engine=exported, in_processes=engine.in_processes)
     translator = LineTranslator(
-        networks, codec, chosen, decoding,
-        options=options.search,
-        setup=SearchSetup(
-            glossary=terms, tree_grammar=grammar, engine=exported, in_processes=engine.in_processes
-        ),
-        trained_length=min(each.max_length for each in checkpoints),
-        notify=notify,
+        networks, codec, chosen, decoding, options=options.search, setup=setup,
+        trained_length=min(each.max_length for each in checkpoints), notify=notify,
     )  # fmt: skip
     confirm = _check_in_background(checkpoints) if check_in_background else lambda: None
     return LoadedModels(checkpoints, codec, translator, terms, confirm)
@@ -158,29 +152,26 @@ def _check_in_background(checkpoints: Sequence[Checkpoint]) -> Callable[[], None
 
 
 def _refuse_for_ctranslate2(options: TranslateOptions, n_models: int) -> None:
+    if n_models > 1:
+        raise UsageError(
+            "--engine ctranslate2 takes one model, not an ensemble", "average them, or take --engine torch"
+        )
     refused = {
         "does not sample from a seed of each line, as --sample promises": options.search.sampling is not None,
         "knows no glossary": options.text.glossary is not None,
         "knows no rules for trees, as --tree-rules requires": bool(options.decoding.tree_rules),
         "computes in float32, or in 8 bits with --int8, not in bf16": options.engine.precision == "bf16",
     }
-    if n_models > 1:
-        raise UsageError(
-            "--engine ctranslate2 takes one model, not an ensemble", "average them, or take --engine torch"
-        )
     for why, is_given in refused.items():
         if is_given:
             raise UsageError(f"--engine ctranslate2 {why}", "drop it, or take --engine torch")
 
 
 def refuse_unsupported(checkpoints: Sequence[Checkpoint], options: TranslateOptions) -> None:
-    """Refuse options that need Transformers, models of raw text, models that write text, or parsers.
-
-    Only the first model's attention is drawn.
-    """
+    """Refuse options that need Transformers, models of raw text, models that write text, or parsers."""
     first, text, output = checkpoints[0], options.text, options.output
     shows_attention = {
-        "--attention": checkpoints[:1] if output.attention is not None else [],
+        "--attention": checkpoints[:1] if output.attention is not None else [],  # only the first one's is drawn
         "--alignments": checkpoints if output.style.alignments else [],
         "--markup": checkpoints if text.markup else [],
     }

@@ -1,7 +1,7 @@
 """The options of `aiayn translate`: one frozen object for each concern, made once and passed whole."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,18 +147,17 @@ class OutputOptions:
 class TranslateOptions:
     """All options of one run."""
 
-    search: SearchOptions = field(default_factory=SearchOptions)
-    decoding: DecodingOverrides = field(default_factory=DecodingOverrides)
-    engine: EngineOptions = field(default_factory=EngineOptions)
-    text: TextOptions = field(default_factory=TextOptions)
-    output: OutputOptions = field(default_factory=OutputOptions)
+    search: SearchOptions = SearchOptions()
+    decoding: DecodingOverrides = DecodingOverrides()
+    engine: EngineOptions = EngineOptions()
+    text: TextOptions = TextOptions()
+    output: OutputOptions = OutputOptions()
 
     def __post_init__(self) -> None:
-        if self.search.sampling is None:
-            return
-        if self.text.glossary is not None:
+        is_sampled = self.search.sampling is not None
+        if is_sampled and self.text.glossary is not None:
             raise UsageError("--glossary needs a search, and --sample makes none", "drop one of them")
-        if self.decoding.beam_size is not None:
+        if is_sampled and self.decoding.beam_size is not None:
             raise UsageError(
                 f"--beam {self.decoding.beam_size} is about searching, but --sample draws outputs",
                 "drop one of them; --nbest says how many are drawn",

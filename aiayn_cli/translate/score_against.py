@@ -69,16 +69,9 @@ def run_score_against(
 
         def result(stopped: str | None = None) -> ScoreAgainstResult:
             return ScoreAgainstResult(
-                models=loaded.names,
-                lines=scorer.lines,
-                unscored_lines=scorer.unscored,
-                unreadable_lines=scorer.unreadable,
-                log_prob=scorer.log_prob,
-                tokens=scorer.tokens,
-                perplexity=perplexity(scorer.log_prob, scorer.tokens),
-                stopped=stopped,
-                scores=tuple(results) if output.keep else None,
-            )
+                loaded.names, scorer.lines, scorer.unscored, scorer.unreadable, scorer.log_prob, scorer.tokens,
+                perplexity(scorer.log_prob, scorer.tokens), stopped, tuple(results) if output.keep else None,
+            )  # fmt: skip
 
         with open_writer(output.path, silent=output.silent) as write:
             scored = ((len(group), list(scorer.score(group))) for group in lines.groups())
@@ -138,16 +131,15 @@ class PairScorer:
             return ""
         tree = reduce_tree(from_text(line.prefix, self._target, line.number), functions=True)
         if not is_blank(line.text):
-            self._check_words(words(tree), words_of(line.text), line.number)
+            _check_words(words(tree), words_of(line.text), f"{self._target}:{line.number}")
         return trees.linearise(tree) if tree else ""
 
-    def _check_words(self, written: Sequence[str], given: Sequence[str], number: int) -> None:
-        """Compare the words of a tree with its line's, even if the recipe's sequences hold none."""
-        place, hint = f"{self._target}:{number}", "give for each line a tree over its words"
-        if len(written) != len(given):  # the n-th tag must stand for the n-th word
-            raise DataError(
-                f"{place}: the tree's words are {len(written):,}, but those of its line {len(given):,}", hint
-            )
-        for nth, (in_tree, in_line) in enumerate(zip(written, given, strict=True), start=1):
-            if readable(in_tree) != readable(in_line):
-                raise DataError(f"{place}: word {nth:,} of the tree is {in_tree}, but that of its line {in_line}", hint)
+
+def _check_words(written: Sequence[str], given: Sequence[str], place: str) -> None:
+    """Compare the words of a tree with its line's, even if the recipe's sequences hold none."""
+    hint = "give for each line a tree over its words"
+    if len(written) != len(given):  # the n-th tag must stand for the n-th word
+        raise DataError(f"{place}: the tree's words are {len(written):,}, but those of its line {len(given):,}", hint)
+    for nth, (in_tree, in_line) in enumerate(zip(written, given, strict=True), start=1):
+        if readable(in_tree) != readable(in_line):
+            raise DataError(f"{place}: word {nth:,} of the tree is {in_tree}, but that of its line {in_line}", hint)

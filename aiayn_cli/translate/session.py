@@ -91,9 +91,7 @@ def run_translate(
     is not UTF-8 or holds NUL, with a warning. Lines that come slowly are answered one by one.
 
     Args:
-        options: all options of the run.
         take_unfinished: called with the result of the lines before an error, or Ctrl-C, that ends the work.
-
     Raises:
         AiaynError: no such model, file or device; invalid input; a model and a vocabulary that do not belong together;
             a process that ended before its work was done.
@@ -236,7 +234,7 @@ class _AnswerWriter:
         self._format, self._style = FORMATS[options.output.style.format], options.output.style
         self._write, self._write_report = write, write_report
         self.picture = AttentionPicture(options.output.attention)
-        self._lines = self._blank = 0
+        self._blank = 0
         self._notices, self._suspects = LineNotices(), SuspectCounts()
         self._kept: list[tuple[Any, ...]] | None = [] if options.output.keep else None
 
@@ -247,7 +245,6 @@ class _AnswerWriter:
             AiaynError: a line looks wrong, and the work stops there; the lines before it are written.
         """
         for line, judged in zip(task.lines, answer.judged, strict=False):
-            self._lines += 1
             self._suspects.take(judged)
             if line.error:
                 what = f"{self._source}:{line.number}: {line.error}: left blank"
@@ -269,22 +266,14 @@ class _AnswerWriter:
             )
 
     def result(self, seconds: float, stopped: str | None = None) -> TranslateResult:
-        counts = self._notices.counts
+        counts, suspects = self._notices.counts, self._suspects
         return TranslateResult(
-            models=tuple(map(str, self._options.engine.models)),
-            lines=self._lines,
-            blank_lines=self._blank,
-            unreadable_lines=counts["unreadable"],
-            split_lines=counts["split"],
-            suspect_lines=self._suspects.suspect,
-            mended_lines=self._suspects.mended,
-            flags=dict(self._suspects.flags),
-            repaired_lines=counts["repaired"],
-            seconds=seconds,
-            lines_per_second=self._lines / max(seconds, 1e-9),
-            stopped=stopped,
+            models=tuple(map(str, self._options.engine.models)), lines=suspects.lines, blank_lines=self._blank,
+            unreadable_lines=counts["unreadable"], split_lines=counts["split"], repaired_lines=counts["repaired"],
+            suspect_lines=suspects.suspect, mended_lines=suspects.mended, flags=dict(suspects.flags),
+            seconds=seconds, lines_per_second=suspects.lines / max(seconds, 1e-9), stopped=stopped,
             translations=None if self._kept is None else tuple(self._kept),
-        )
+        )  # fmt: skip
 
     def finish(self, title: str) -> None:
         self._notices.sum_up()

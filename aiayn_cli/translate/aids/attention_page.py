@@ -73,13 +73,11 @@ def draw_attention(
             label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
             maps, src, tgt = decoder.attention(part)
             # A part of a line shows its own text: the whole line, 50 times, can be 100 MB.
-            texts = (line.text, each.outputs[0].text) if len(parts) == 1 else (_text(src), _text(tgt))
-            examples.append(encode_example(label, *texts, src, tgt, maps))
+            source, output = line.text, each.outputs[0].text
+            if len(parts) > 1:
+                source, output = ("".join(pieces).replace(BLANK_MARK, " ").strip() for pieces in (src, tgt))
+            examples.append(encode_example(label, source, output, src, tgt, maps))
     return examples, left_out
-
-
-def _text(pieces: Sequence[str]) -> str:
-    return "".join(pieces).replace(BLANK_MARK, " ").strip()
 
 
 class AttentionPicture:

@@ -48,14 +48,12 @@ class Glossary:
         Of overlapping terms the first counts, then the longest; of terms that differ in case, the one with the text's.
         """
         text = unicodedata.normalize("NFC", text)
-        folded = _folded(text)
+        folded, end = _folded(text), 0
         found: list[Term] = []
-        place = 0
-        while place < len(text):
-            term = self._at(text, folded, place)
-            if term is not None:
+        for place in range(len(text)):
+            if place >= end and (term := self._at(text, folded, place)) is not None:
                 found.append(term)
-            place += len(term.source) if term is not None else 1
+                end = place + len(term.source)
         return found
 
     def constraints(self, text: str) -> list[Constraint]:
@@ -152,7 +150,7 @@ def _constraints(targets: Sequence[Sequence[str]], codec: Codec, has_blanks: boo
     for each in targets:
         phrases = [tuple(next(encoded)) for _ in each]
         if not has_blanks:
-            phrases += [tuple(ids) for target in each if (ids := _without_blank(target, codec))]
+            phrases += [tuple(_without_blank(target, codec)) for target in each]
         found.append(tuple(dict.fromkeys(phrase for phrase in phrases if phrase and UNK_ID not in phrase)))
     return found
 

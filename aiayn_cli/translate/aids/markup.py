@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
-from aiayn_cli.config import DecodingConfig
 from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
 from aiayn_cli.translate.line_translator import LineTranslator, Translation
-from aiayn_cli.translate.options import SearchOptions
 
 # Linear in the length of the text: no pattern rescans it from each of its characters.
 ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'”’»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -193,16 +192,8 @@ class MarkupTranslator:
     def count_sub_words(self, line: str) -> int:
         return self._translator.count_sub_words(take_out(line, placeholders=True)[0])
 
-    def variant(
-        self,
-        *,
-        decoding: DecodingConfig | None = None,
-        options: SearchOptions | None = None,
-        longest_source: int | None = None,
-    ) -> "MarkupTranslator":
-        return MarkupTranslator(
-            self._translator.variant(decoding=decoding, options=options, longest_source=longest_source)
-        )
+    def variant(self, **changed: Any) -> "MarkupTranslator":
+        return MarkupTranslator(self._translator.variant(**changed))
 
     def translate_n_best(
         self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
