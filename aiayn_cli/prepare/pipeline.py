@@ -5,7 +5,7 @@ Each step has a marker, so that interrupted work resumes after the last finished
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
 from itertools import groupby
 from math import inf
@@ -26,15 +26,7 @@ from aiayn_cli.prepare.plan import PrepareOptions as PrepareOptions
 from aiayn_cli.prepare.plan import PreparePlan, make_plan
 from aiayn_cli.prepare.selection import TrainingText
 from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of
-from aiayn_cli.prepare.text_shards import (
-    EncodedChunk,
-    PairsWithCopies,
-    Piece,
-    encode_chunk,
-    encode_pieces,
-    make_processor,
-    numbered,
-)
+from aiayn_cli.prepare.text_shards import PairsWithCopies, encode_chunk, encode_pieces, make_processor, numbered
 from aiayn_cli.prepare.vocab_training import WordCounter, learn_vocab
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import read_file, write_records
@@ -297,45 +289,40 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
 
 def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[dict[str, Any], list[int]]:
     """Write the token ids of the training pairs; return the sums over all shards, and the pairs kept by origin."""
+    n_origins = len(plan.source.train)
     rules = LengthRules(plan.config.max_length, plan.config.max_ratio)
     todo = [shard for shard in range(text.n_shards) if steps.result(numbered("train", shard)) is None]
     pieces = (piece for shard in todo for piece in text.pieces(shard))
     encoded = encode_pieces(pieces, steps.folder, rules, plan.workers)
+    dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
     with logs.progress("encoding train", len(text), "pairs") as progress:
         for shard, chunks in groupby(encoded, key=lambda pair: pair[0].shard):
-            _encode_shard(steps, shard, len(plan.source.train), chunks, progress)
+            writer = TokenStoreWriter(steps.folder, "train", dtype, shard)
+            sums = Counter[str]()
+            dropped, kept = [Counter[str]() for _ in range(n_origins)], [0] * n_origins
+            for piece, chunk in chunks:
+                for _ in range(piece.weight):
+                    writer.add(chunk.src, chunk.src_lengths, chunk.tgt, chunk.tgt_lengths)
+                kept[piece.origin] += piece.weight * len(chunk.src_lengths)
+                dropped[piece.origin].update(too_many_tokens=chunk.too_many_tokens, length_ratio=chunk.length_ratio)
+                sums["upper_case_copies"] += piece.weight * chunk.n_upper
+                sums["title_case_copies"] += piece.weight * chunk.n_title
+                sums["copies"] += (piece.weight - 1) * (len(chunk.src_lengths) - chunk.n_upper - chunk.n_title)
+                sums["unknown_tokens"] += piece.weight * chunk.unknown
+                progress.advance(int(piece.taken.sum()))
+            result = {"totals": {**writer.close(), **sums}, "kept": kept, "dropped": dropped}
+            steps.finish(numbered("train", shard), result, writer.paths)
             text.remove(shard)
     totals = Counter(copies=0, upper_case_copies=0, title_case_copies=0)
-    kept = np.zeros(len(plan.source.train), np.int64)
+    all_kept = np.zeros(n_origins, np.int64)
     for shard in range(text.n_shards):
         done = steps.result(numbered("train", shard))
         assert done is not None
         totals.update(done["totals"])
-        kept += done["kept"]
-        for dropped, of_origin in zip(text.dropped, done["dropped"], strict=True):
-            dropped.update(of_origin)
-    return dict(totals), kept.tolist()
-
-
-def _encode_shard(
-    steps: Steps, shard: int, n_origins: int, chunks: Iterable[tuple[Piece, EncodedChunk]], progress: logs.Progress
-) -> None:
-    dtype = np.promote_types(*(vocab.dtype for vocab in load_vocabs(steps.folder)))
-    writer = TokenStoreWriter(steps.folder, "train", dtype, shard)
-    totals = Counter[str]()
-    dropped, kept = [Counter[str]() for _ in range(n_origins)], [0] * n_origins
-    for piece, chunk in chunks:
-        for _ in range(piece.weight):
-            writer.add(chunk.src, chunk.src_lengths, chunk.tgt, chunk.tgt_lengths)
-        kept[piece.origin] += piece.weight * len(chunk.src_lengths)
-        dropped[piece.origin].update(too_many_tokens=chunk.too_many_tokens, length_ratio=chunk.length_ratio)
-        totals["upper_case_copies"] += piece.weight * chunk.n_upper
-        totals["title_case_copies"] += piece.weight * chunk.n_title
-        totals["copies"] += (piece.weight - 1) * (len(chunk.src_lengths) - chunk.n_upper - chunk.n_title)
-        totals["unknown_tokens"] += piece.weight * chunk.unknown
-        progress.advance(int(piece.taken.sum()))
-    result = {"totals": {**writer.close(), **totals}, "kept": kept, "dropped": dropped}
-    steps.finish(numbered("train", shard), result, writer.paths)
+        all_kept += done["kept"]
+        for of_origin, here in zip(text.dropped, done["dropped"], strict=True):
+            of_origin.update(here)
+    return dict(totals), all_kept.tolist()
 
 
 def _write_scored(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> dict[str, Any]:
