@@ -1,6 +1,7 @@
 """`aiayn translate`."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -218,7 +219,7 @@ def translate(
     with loading():  # here, because it imports torch
         from aiayn_cli.translate.session import run_score_against, run_translate
 
-    take_unfinished = _print_json if as_json else None
+    take_unfinished = partial(print_result, as_json=True) if as_json else None
     result = (
         run_translate(options, take_unfinished)
         if score_against is None
@@ -228,16 +229,12 @@ def translate(
     if score_against is None and sys.stderr.isatty() and not sys.stdin.isatty():
         logs.next_step(f"aiayn score REFERENCE < {'TRANSLATIONS' if output is None else output}")
     if as_json:
-        _print_json(result)
+        print_result(result, as_json=True)
     if result.unreadable_lines:
         raise DataError(
             f"{logs.counted(result.unreadable_lines, 'line')} of the input could not be read",
             "all others are done; the output of each broken one says what is wrong with it",
         )
-
-
-def _print_json(result: object) -> None:
-    print_result(result, as_json=True)
 
 
 def _refuse_with_score_against(context: Context) -> None:

@@ -43,9 +43,7 @@ class ScoreAgainstResult:
 
 
 def run_score_against(
-    target: Path,
-    options: TranslateOptions,
-    take_unfinished: Callable[[ScoreAgainstResult], None] | None = None,
+    target: Path, options: TranslateOptions, take_unfinished: Callable[[ScoreAgainstResult], None] | None = None
 ) -> ScoreAgainstResult:
     """Force the model through given translations.
 

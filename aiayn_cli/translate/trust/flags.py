@@ -86,7 +86,7 @@ class OutputChecks:
             "truncated": any(
                 part.is_cut
                 or any(map(str.isalpha, part.word))
-                or (self._trees is None and _is_short(part.src, part.tgt))
+                or (self._trees is None and len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
                 for part in output.parts
             ),
             "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
@@ -132,10 +132,6 @@ def confidence_threshold(outputs: Iterable[float]) -> float | None:
     if len(known) < _FEWEST_OUTPUTS:
         return None
     return math.floor(100 * np.quantile(known, 0.01, method="weibull")) / 100
-
-
-def _is_short(src: Sequence[int], tgt: Sequence[int]) -> bool:
-    return len(src) >= _LONG_SOURCE and 3 * len(tgt) < len(src)
 
 
 def is_looping(ids: Sequence[int]) -> bool:
