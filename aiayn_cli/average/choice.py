@@ -9,7 +9,7 @@ from typing import Any
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
-from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run, update_of
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe
 
@@ -90,10 +90,17 @@ def _of_run(run: Path, options: AverageOptions) -> list[Path]:
         return found
     if options.ema:
         return found[-1:]
-    wanted = options.last or load_recipe(str(run / "recipe.yaml")).training.average_last
-    if len(found) < wanted:
-        logs.notice(f"{run} has only {len(found)} of {wanted} checkpoints; all are averaged")
-    return found[-wanted:]
+    training = load_recipe(str(run / "recipe.yaml")).training
+    wanted = options.last or training.average_last
+    chosen = found[-wanted:]
+    if len(chosen) < wanted:
+        logs.notice(f"{run} has only {len(chosen)} of {wanted} checkpoints; all are averaged")
+    if len(chosen) > 1 and update_of(chosen[0]) < 2 * training.warmup_steps:
+        logs.warning(
+            f"{chosen[0].name} is from the steepest part of training (warm-up: {training.warmup_steps:,} updates), so "
+            f"that the average may be worse than the last checkpoint: try `aiayn average {run} --search`"
+        )
+    return chosen
 
 
 def _check_target(target: Path) -> None:

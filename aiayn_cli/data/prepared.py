@@ -141,7 +141,10 @@ def find_prepared(name_or_path: str | Path) -> Path:
     known = [path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
     hint = did_you_mean(str(name_or_path), known)
     if not hint.startswith("did you mean"):
-        hint = f"run `aiayn prepare {name_or_path}` first, or name other data with --data"
+        is_path = len(Path(name_or_path).parts) > 1
+        hint = (
+            f"run `aiayn prepare {'... --out ' if is_path else ''}{name_or_path}` first, or name other data with --data"
+        )
     raise DataError(f"no prepared data {name_or_path}", hint)
 
 

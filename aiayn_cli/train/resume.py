@@ -143,7 +143,7 @@ def finished(config: TrainingConfig, state: TrainingState) -> str:
     if state.validation_due:
         return ""
     if state.step >= config.max_updates:
-        return f"already has its {config.max_updates:,} updates; --set training.max_updates=... adds some"
+        return f"has finished its {config.max_updates:,} updates; to train longer, raise training.max_updates"
     if config.patience and state.worse_validations >= config.patience:
         return (
             f"ended at update {state.step:,}, after {state.worse_validations} validations without a better one; "

@@ -54,7 +54,7 @@ def translate(
     context: Context,
     lines: Annotated[
         list[str] | None,
-        Argument(metavar="[TEXT]...", help="Text to translate instead of a file or a pipe; each one is a line."),
+        Argument(metavar="TEXT", help="Text to translate instead of a file or a pipe; each one is a line."),
     ] = None,
     model: Annotated[
         list[Path] | None,
@@ -233,7 +233,7 @@ def translate(
     if result.unreadable_lines:
         raise DataError(
             f"{logs.counted(result.unreadable_lines, 'line')} of the input could not be read",
-            "all others are done; the output of each broken one says what is wrong with it",
+            "all others are done; the warnings above name the first ones",
         )
 
 

@@ -113,8 +113,10 @@ class Translator:
         """Load a run or a checkpoint, or several as an ensemble; without one, the newest run in runs/.
 
         Raises:
-            AiaynError: no such model, file or device, or options that cannot go together; its text says the way out.
+            AiaynError: no such model, file or device, or options that cannot go together; its hint says the way out.
         """
+        if unknown := ", ".join(options.keys() - TranslatorOptions.__annotations__.keys()):
+            raise TypeError(f"Translator.load() has no option {unknown}")
         given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in options.items()}
         drawn = {name: given.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
         given["sampling"] = make_sampling(given.get("sample", False), **drawn)

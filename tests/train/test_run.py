@@ -62,7 +62,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
     again = train("label_smoothing=0.2")
     assert again.stopped_by == "already done"
     assert (again.updates, again.best_step, again.train_seconds) == (12, first.best_step, first.train_seconds)
-    assert "already has its 12 updates; --set training.max_updates=... adds some" in capsys.readouterr().err
+    assert "has finished its 12 updates; to train longer, raise training.max_updates" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 

@@ -122,9 +122,9 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
             unwritable += 1
             if unwritable <= _WARNINGS:
                 logs.warning(f"{path}:{number}: the vocabulary cannot write {' or '.join(targets)}: not enforced")
-    remarks = ((repeated, "lines give one of them another translation"), (unwritable, "cannot be enforced"))
-    counted = "".join(f", {count:,} {what}" for count, what in remarks if count)
-    logs.notice(f"glossary: {path}, {len(terms):,} terms{counted}")
+    remarks = f", {logs.counted(repeated, 'line')} with another translation of a term" if repeated else ""
+    remarks += f", {unwritable:,} cannot be enforced" if unwritable else ""
+    logs.notice(f"glossary: {path}, {logs.counted(len(terms), 'term')}{remarks}")
     pieces = codec.tgt_pieces(range(codec.size))
     words = frozenset(i for i, piece in enumerate(pieces) if piece.lstrip(BLANK_MARK)[:1].isalnum())
     inside = frozenset(i for i in words if not pieces[i].startswith(BLANK_MARK)) if has_blanks else frozenset()
@@ -137,7 +137,7 @@ def _entry(line: str, place: str) -> tuple[str, list[str]]:
         fields.pop()
     hint = "write the source term, a TAB, and its translation (or several: a|b)"
     if len(fields) != 2:
-        raise DataError(f"{place} has {len(fields)} fields", hint)
+        raise DataError(f"{place} has {logs.counted(len(fields), 'field')}", hint)
     source, targets = fields[0], list(filter(None, map(str.strip, fields[1].split("|"))))
     if not source or not targets:
         raise DataError(f"{place} lacks a term", hint)

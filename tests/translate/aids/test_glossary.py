@@ -119,7 +119,7 @@ def test_the_translations_of_a_term_that_comes_again_all_count(
     assert len(hound.constraint) == 2
     err = capsys.readouterr().err
     assert f"warning: {path}:4: hund is also in line 1: maus, katze all count" in err
-    assert "2 terms, 1 lines give one of them another translation" in err
+    assert "2 terms, 1 line with another translation of a term" in err
 
 
 def test_many_terms_are_looked_up_and_not_gone_through() -> None:
