@@ -99,7 +99,6 @@ def open_locked(path: Path, buffering: int = -1) -> BinaryIO:
     """Open a file for appending, created if missing, and lock out other processes until it is closed.
 
     The holder may rename the file, or its folder, before closing it.
-
     Raises:
         BlockingIOError: another process holds it.
         FileNotFoundError: its folder does not exist.
@@ -162,7 +161,6 @@ def unfinished_path(path: Path) -> Path:
 
 def open_unfinished(path: Path) -> BinaryIO:
     """Open a file under its temporary name, empty.
-
     Raises:
         AiaynError: another process is writing it.
         OSError: it cannot be written.

@@ -5,6 +5,7 @@ Results never pass through here; they go to stdout (command_line.py).
 
 import io
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -92,9 +93,9 @@ def notice(text: str) -> None:
         _write(text)
 
 
-def next_step(command: str) -> None:
-    """Say what a user would run next."""
-    notice(f"next: {command}")
+def next_step(*words: str | Path) -> None:
+    """Say what a user would run next; paths are quoted as a shell needs it."""
+    notice("next: " + " ".join(shlex.quote(str(word)) if isinstance(word, Path) else word for word in words))
 
 
 def counted(count: int, noun: str) -> str:

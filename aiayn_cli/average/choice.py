@@ -90,7 +90,8 @@ def _of_run(run: Path, options: AverageOptions) -> list[Path]:
         return found
     if options.ema:
         return found[-1:]
-    training = load_recipe(str(run / "recipe.yaml")).training
+    recipe = run / "recipe.yaml"  # a run put together by hand may have none
+    training = load_recipe(str(recipe) if recipe.is_file() or not options.last else "base").training
     wanted = options.last or training.average_last
     chosen = found[-wanted:]
     if len(chosen) < wanted:

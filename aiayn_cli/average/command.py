@@ -68,4 +68,4 @@ def average(
             from aiayn_cli.average.search import run_search as run_average
     result = run_average(paths or (), options)
     print_result(result, as_json)
-    logs.next_step(f"aiayn translate --model {result.model} < FILE")
+    logs.next_step("aiayn translate --model", result.model, "< FILE")

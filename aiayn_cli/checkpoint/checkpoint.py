@@ -10,6 +10,7 @@
 A directory is written under a temporary name, flushed to the disk, read back, and renamed.
 """
 
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -130,7 +131,6 @@ def save_checkpoint(
     """Write a checkpoint directory at checkpoint.path, replacing one of the same name.
 
     vocab_file is copied into it, with the vocab.tgt.model next to it if there is one.
-
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is still there.
     """
@@ -177,7 +177,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
         named |= {"path": path, "parents": tuple(content["parents"]), "text": content.get("text", {})}
         for name, kind in (("model", ModelConfig), ("decoding", DecodingConfig), ("text", TextConfig)):
             named[name] = from_json(kind, named[name])
-        return from_json(Checkpoint, named)
+        checkpoint = from_json(Checkpoint, named)
+        if not math.isfinite(checkpoint.low_confidence or 0.0):
+            raise TypeError(f"low_confidence is {checkpoint.low_confidence}")
+        return checkpoint
     except (KeyError, TypeError, ConfigError) as error:
         raise CheckpointError(
             f"{path / 'model.json'} is not a checkpoint's: {error}", "train or average again"

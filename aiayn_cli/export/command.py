@@ -49,5 +49,5 @@ def export(
 
     assert target_format == "ctranslate2"
     print_result(run_export(model, int8=int8, out=out, check=check), as_json)
-    which = "" if model is None else f" --model {model}"
-    logs.next_step(f"aiayn translate{which} --engine ctranslate2{' --int8' if int8 else ''} < FILE")
+    which: list[str | Path] = [] if model is None else ["--model", model]
+    logs.next_step("aiayn translate", *which, f"--engine ctranslate2{' --int8' if int8 else ''} < FILE")

@@ -230,7 +230,7 @@ def prepare(
     has_gpu = Path("/dev/nvidia0").exists()  # torch knows better, but prepare does without it
     choice = choose_recipe(result.pairs_kept, corpus=corpus or "", trees=bool(trees), has_gpu=has_gpu)
     logs.notice(f"recipe: {choice.name} ({choice.reason})")
-    logs.next_step(f"aiayn train --data {result.out}")
+    logs.next_step("aiayn train --data", result.out)
 
 
 def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:

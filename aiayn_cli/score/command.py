@@ -165,6 +165,6 @@ def score(
         print_text(result.text(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR")))
     if html is None and references:
         shown = " ".join(f"--hyp {file}" for file in hyp or ["HYPOTHESES"])
-        logs.next_step(f"aiayn score {' '.join(map(str, references))} {shown} --html page.html")
+        logs.next_step("aiayn score", *references, shown, "--html page.html")
     elif html is not None:
-        logs.next_step(f"open {html} in a browser")
+        logs.next_step("open", html, "in a browser")

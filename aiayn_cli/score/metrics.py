@@ -85,7 +85,6 @@ class SacreMetric:
     """One of METRICS, with references: one or more translations of the test set, not empty, detokenised and cased.
 
     It counts in `workers` processes at most. They are forked, so torch must not be loaded with more than 1.
-
     Raises:
         AiaynError: an unknown tokeniser, or one that is not installed.
     """
@@ -242,7 +241,6 @@ def compound_split_bleu(
     script, so only figures from one implementation can be compared. sacremoses tokenises like the script of that time:
     its 64,496 tokens of newstest2014's German references are the number that fairseq's authors print. Today's script
     splits off one more full stop in eight of those lines.
-
     Raises:
         AiaynError: the language is "", or sacremoses is not installed.
     """

@@ -68,7 +68,7 @@ def train(
     ] = False,
     hours: Annotated[
         float | None,
-        typer.Option(help="Fit a new run's schedule to this time, after measuring the speed.", min=0.001),
+        typer.Option(help="Fit a new run's schedule to this time, after measuring the speed.", min=0.001, max=100_000),
     ] = None,
     verify_resume: Annotated[
         bool, typer.Option("--verify-resume", help="Prove with two short runs that a killed run resumes exactly.")
@@ -147,7 +147,7 @@ def train(
         print_result(result, as_json)
         if not (dry_run or verify_resume):
             logs.notice(f"report: {options.run / 'report.html'}")
-            logs.next_step(f"aiayn average {options.run}")
+            logs.next_step("aiayn average", options.run)
         else:
             logs.next_step(
                 " ".join(("aiayn train", *_as_arguments({"--recipe": recipe, "--data": data, "--out": out})))

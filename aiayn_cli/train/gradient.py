@@ -30,7 +30,6 @@ def teacher_forced(
     """The decoder's output for each target token, given the source and the target tokens before it.
 
     Batches are packed if the model and the device can, else padded.
-
     Returns:
         hidden [rows, d_model], of which the first are tokens, and targets int64 [tokens]: for smoothed_cross_entropy().
     """
@@ -101,7 +100,6 @@ class GradientOfUpdates:
         self, update: Update, state: TrainingState, interrupted: ReceivedSignal, time_is_up: bool
     ) -> tuple[Agreement, Tensor]:
         """Leave this process's part of an update's gradient in the optimizer; `state` is that before the update.
-
         Returns:
             What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
         """

@@ -47,28 +47,27 @@ def settle(options: TrainOptions) -> TrainOptions:
     """Choose what is open, and say what was chosen.
 
     A run that exists and is resumed keeps its own recipe and data.
-
     Raises:
         DataError: no prepared data, or several, and none is named.
     """
-    if options.recipe == AUTO and options.out is not None and options.resume:
-        written = options.out / "recipe.yaml"
-        if written.is_file():
-            data = options.data or _data_of(options.out)
-            return replace(options, recipe=str(written), data=data)
-    data = _choose_data(options)
-    recipe, out = options.recipe, options.out
+    recipe, out, named = options.recipe, options.out, options.data
+    if recipe == AUTO and out is not None and options.resume:
+        named = named or _data_of(out)
+    data = _choose_data(replace(options, data=named))
     if recipe == AUTO:
-        prepared = PreparedData.load(data)
-        choice = choose_recipe(
-            len(prepared.train),
-            corpus=prepared.manifest.get("corpus") or "",
-            trees=prepared.text.trees,
-            has_gpu=options.device != "cpu" and torch.cuda.is_available(),
-        )
-        recipe = choice.name
-        logs.notice(f"recipe: {choice.name} ({choice.reason})")
         out = out or RUNS / data.name
+        if options.resume and (out / "recipe.yaml").is_file():
+            recipe, why = str(out / "recipe.yaml"), "that of the run"
+        else:
+            prepared = PreparedData.load(data)
+            choice = choose_recipe(
+                len(prepared.train),
+                corpus=prepared.manifest.get("corpus") or "",
+                trees=prepared.text.trees,
+                has_gpu=options.device != "cpu" and torch.cuda.is_available(),
+            )
+            recipe, why = choice.name, choice.reason
+        logs.notice(f"recipe: {recipe} ({why})")
     out = out or RUNS / run_name(recipe)
     if options.data is None:
         logs.notice(f"data: {data}")

@@ -73,7 +73,6 @@ class TrainResult:
 
 def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
     """Train a model, or continue a run exactly where it stopped.
-
     Raises:
         Terminated, KeyboardInterrupt: a signal stopped training, and all is saved.
     """
@@ -109,7 +108,7 @@ def _fit_to_hours(options: TrainOptions, hours: float, worker: Worker, try_out: 
     )["schedule"]
     if kept:
         logs.notice(f"{options.run} keeps its schedule; --hours is for new runs")
-        return load_recipe(options.recipe, [*options.overrides, *kept])
+        return load_recipe(options.recipe, [*kept, *options.overrides])
     measured = try_out().seconds_per_update  # on each rank, whose clocks differ
     seconds = float(worker.from_rank_0(lambda: {"seconds": measured})["seconds"])
     updates = updates_within(hours, seconds, recipe)
@@ -117,7 +116,7 @@ def _fit_to_hours(options: TrainOptions, hours: float, worker: Worker, try_out: 
         f"--hours {hours:g}: {updates:,} updates of {seconds:.3g} s take {updates * seconds / 3600:,.2f} hours without "
         f"validation; the recipe has {recipe.training.max_updates:,}"
     )
-    return load_recipe(options.recipe, [*options.overrides, *short_schedule(recipe, updates)])
+    return load_recipe(options.recipe, [*short_schedule(recipe, updates), *options.overrides])
 
 
 @contextmanager

@@ -227,7 +227,7 @@ def translate(
     )
     logs.notice(result.summary())
     if score_against is None and sys.stderr.isatty() and not sys.stdin.isatty():
-        logs.next_step(f"aiayn score REFERENCE < {'TRANSLATIONS' if output is None else output}")
+        logs.next_step("aiayn score REFERENCE <", output or "TRANSLATIONS")
     if as_json:
         print_result(result, as_json=True)
     if result.unreadable_lines:

@@ -213,7 +213,6 @@ def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8:
     """Load what `aiayn export` made of a checkpoint, with a line that says what was chosen.
 
     With int8, weights that were exported in float32 are rounded while they are loaded.
-
     Raises:
         AiaynError: there is no export, or can be none, it is of other weights, or ctranslate2 is not installed.
     """

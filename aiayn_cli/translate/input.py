@@ -73,7 +73,6 @@ class InputLines:
 
     def blocks(self) -> Iterator[list[InputLine]]:
         """Give the lines as they arrive.
-
         Raises:
             DataError: the second file has another number of lines.
         """

@@ -162,7 +162,6 @@ class LineTranslator:
             lines: without line ends.
             first_line: number of the first one, for notices; None = no notices, the lines were translated before.
             prefixes: for each line, how its outputs begin; "" = free. Empty = free for all.
-
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
             Stopped: the outputs are no longer wanted.
@@ -291,7 +290,6 @@ def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Itera
 
     Such a word (a key, a blob of base64, a cat on a keyboard) has no place where it could be cut, and pieces of it mean
     nothing. Scripts without blanks between words have no such words.
-
     Yields:
         Each stretch of the text, in order, and whether it is a word of more than `longest_word` sub-words.
     """

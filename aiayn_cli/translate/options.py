@@ -112,7 +112,7 @@ class TextOptions:
             raise UsageError("text and --input are two inputs", "give one of them")
         if len(self.lines) == 1 and Path(self.lines[0][:200]).is_file():
             raise UsageError(f"{self.lines[0]} is a file, not text", f"write -i {self.lines[0]}")
-        if self.source == "-" == str(self.prefix):
+        if self.source == "-" == str(self.prefix) and not self.lines:
             raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
 
 

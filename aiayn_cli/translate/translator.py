@@ -3,14 +3,15 @@
 import copy
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 
 from aiayn_cli import logs
 from aiayn_cli.config import Precision
+from aiayn_cli.errors import UsageError
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
@@ -22,7 +23,6 @@ from aiayn_cli.translate.options import (
     DecodingOverrides,
     Engine,
     EngineOptions,
-    OnSuspect,
     OutputOptions,
     OutputStyle,
     SearchOptions,
@@ -59,7 +59,7 @@ class TranslatorOptions(TypedDict, total=False):
     markup: bool
     glossary: str | Path
     alignments: bool
-    on_suspect: OnSuspect
+    on_suspect: Literal["keep", "retry", "empty", "copy"]
     device: str
     precision: Precision
     engine: Engine
@@ -111,12 +111,11 @@ class Translator:
     @classmethod
     def load(cls, *models: str | Path, **options: Unpack[TranslatorOptions]) -> Self:
         """Load a run or a checkpoint, or several as an ensemble; without one, the newest run in runs/.
-
         Raises:
             AiaynError: no such model, file or device, or options that cannot go together; its hint says the way out.
         """
-        if unknown := ", ".join(options.keys() - TranslatorOptions.__annotations__.keys()):
-            raise TypeError(f"Translator.load() has no option {unknown}")
+        for name, value in options.items():
+            _check_option(name, value)
         given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in options.items()}
         drawn = {name: given.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
         given["sampling"] = make_sampling(given.get("sample", False), **drawn)
@@ -137,13 +136,12 @@ class Translator:
         translator._is_silent = True
         return translator
 
-    def translate(self, lines: Sequence[str]) -> list[str]:
+    def translate(self, lines: Iterable[str]) -> list[str]:
         """Translate lines; blank for blank, in order."""
         return [outputs[0].text for outputs in self.translate_n_best(lines)]
 
-    def translate_n_best(self, lines: Sequence[str], nbest: int | None = None) -> list[list[TranslatedLine]]:
+    def translate_n_best(self, lines: Iterable[str], nbest: int | None = None) -> list[list[TranslatedLine]]:
         """The best outputs for each line, best first; as many as load() was told, or `nbest` of them.
-
         Raises:
             TypeError: a str instead of a list of them.
             ValueError: half of a surrogate pair, or a translator that is closed.
@@ -165,7 +163,7 @@ class Translator:
                 for line, each in zip(texts, judged, strict=True)
             ]  # fmt: skip
 
-    def score(self, lines: Sequence[str], translations: Sequence[str]) -> list[float]:
+    def score(self, lines: Iterable[str], translations: Iterable[str]) -> list[float]:
         """Natural log p of given translations, end tokens included; NaN where a side is blank or very long."""
         sources, targets = _checked(lines), _checked(translations)
         with self._held():
@@ -201,6 +199,7 @@ class Translator:
         """The same translator, for another number of outputs."""
         if nbest is None:
             return self
+        _check_option("nbest", nbest)
         search = replace(self.lines.options, n_best=nbest)
         DecodingOverrides().over(self.lines.decoding, search)  # refuses more than the beam holds
         other = copy.copy(self)
@@ -222,8 +221,9 @@ class Translator:
     def close(self) -> None:
         """Let go of the model's memory and files; further calls raise ValueError."""
         with self._lock:
-            self._is_closed = True
-            del self.loaded, self.lines, self.forced, self._judge
+            if not self._is_closed:
+                self._is_closed = True
+                del self.loaded, self.lines, self.forced, self._judge
 
     def __enter__(self) -> Self:
         return self
@@ -236,11 +236,32 @@ def _chosen(group: type[Group], given: Mapping[str, Any]) -> Group:
     return group(**{each.name: given[each.name] for each in fields(group) if each.name in given})
 
 
-def _checked(lines: Sequence[str]) -> list[str]:
+def _check_option(name: str, value: object) -> None:
+    """Refuse options that do not exist, and values of another type or below the command's least one."""
+    if name not in (hints := get_type_hints(TranslatorOptions)):
+        raise TypeError(f"Translator.load() has no option {name}")
+    hint, choices = hints[name], get_args(hints[name])
+    if choices and str in map(type, choices):
+        fits, needed = value in choices, " or ".join(map(repr, choices))
+    elif hint is int:
+        least = 0 if name in ("min_length", "no_repeat_ngram", "seed") else 1
+        fits, needed = type(value) is int and value >= least, f"a whole number from {least} on"
+    elif hint is float:
+        fits, needed = type(value) in (int, float), "a number"
+    else:
+        fits, needed = isinstance(value, choices or hint), "true or false" if hint is bool else "text"
+    if not fits:
+        raise UsageError(f"{name} is {value!r}, but must be {needed}", "see `aiayn translate --help`")
+
+
+def _checked(lines: Iterable[str]) -> list[str]:
     """The lines as records: no line ends and no NUL inside."""
-    if isinstance(lines, str):
-        raise TypeError("give a list of lines, not a str")
-    for number, line in enumerate(lines, start=1):
+    if isinstance(lines, str | bytes):
+        raise TypeError(f"give a list of lines, not a {type(lines).__name__}")
+    found = list(lines)
+    for number, line in enumerate(found, start=1):
+        if not isinstance(line, str):
+            raise TypeError(f"line {number:,} is a {type(line).__name__}, not a str")
         if _SURROGATE.search(line):
             raise ValueError(f"line {number:,} holds half of a surrogate pair, which is not text")
-    return [one_line(line) for line in lines]
+    return [one_line(line) for line in found]

@@ -244,7 +244,9 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     pairs = [tuple(side.tolist() for side in read_pair(prepared.test, i)) for i in range(7)]
     expected = force_decode([model], pairs, device=torch.device("cpu"), batch_tokens=500)
     assert result.scores is not None
-    assert [score for score, _ in result.scores] == pytest.approx([each.log_prob for each in expected], abs=1e-3)
+    assert [score for score, _ in result.scores] == pytest.approx(
+        [sum(each.token_log_probs) for each in expected], abs=1e-3
+    )
     (tmp_path / "wrong").write_text("\n\nDer Hund\n", encoding="utf-8")
     (tmp_path / "in").write_text("a dog\na dog\na dog\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"wrong:3: Der has 'Der' where a bracket should open"):

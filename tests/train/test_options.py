@@ -55,6 +55,7 @@ def test_without_data_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.M
 def test_a_run_that_exists_keeps_its_recipe_and_data(folder: Path, small_recipe: Path) -> None:
     arguments = ["train", "--recipe", str(small_recipe), "--data", "prepared/mine", "--out", "runs/mine"]
     assert main([*arguments, "--set", "training.max_updates=4"]) == 0
+    assert settle(TrainOptions(recipe="auto")).recipe == "runs/mine/recipe.yaml"
     chosen = settle(TrainOptions(recipe="auto", out=Path("runs/mine")))
     assert (chosen.recipe, chosen.data) == ("runs/mine/recipe.yaml", Path("prepared/mine"))
     assert main(["train", "--out", "runs/mine", "--set", "training.max_updates=6"]) == 0

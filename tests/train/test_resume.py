@@ -38,7 +38,7 @@ def test_a_run_stopped_by_a_signal_goes_on_exactly(
         train()
     train()
     assert result_of(run) == unbroken
-    assert f"going on with {run} from update {stop}" in capsys.readouterr().err
+    assert f"resuming {run} from update {stop}" in capsys.readouterr().err
 
 
 def test_a_checkpoint_carries_the_threshold_of_confidence_of_the_newest_validation(

@@ -173,10 +173,10 @@ def test_json_of_work_that_is_not_stopped_says_so_and_one_that_is_full_hides_no_
 ) -> None:
     assert json.loads(run(model, ["--json"], b"hund\n", monkeypatch, capsys))["stopped"] is None
 
-    def full(result: object) -> None:
+    def full(result: object, as_json: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "stdout")
 
-    monkeypatch.setattr("aiayn_cli.translate.command._print_json", full)
+    monkeypatch.setattr("aiayn_cli.translate.command.print_result", full)
     feed_stdin(monkeypatch, "der hund 1999 läuft\n".encode())
     assert main(["translate", "-m", str(model), "--precision", "fp32", "--json", "--on-suspect", "fail"]) == 1
     err = capsys.readouterr().err

@@ -93,6 +93,13 @@ def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_
         Translator.load(model, temperature=0.5)
     with pytest.raises(CheckpointError):
         Translator.load(tmp_path)
+    for wrong in ({"beem": 4}, {"nbest": 0}, {"beam": "4"}, {"on_suspect": "fail"}, {"precision": "fp16"}, {"int8": 1}):
+        with pytest.raises((TypeError, UsageError), match=next(iter(wrong))):
+            Translator.load(model, **wrong)  # type: ignore[arg-type]
+    assert translator.translate(line for line in LINES) == translator.translate(LINES)
+    with pytest.raises(TypeError, match="line 2 is a NoneType"):
+        translator.translate(["hund", None])  # type: ignore[list-item]
+    translator.close()
     translator.close()
     with pytest.raises(ValueError, match="closed"):
         translator.translate(LINES)

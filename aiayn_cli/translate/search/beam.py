@@ -112,7 +112,6 @@ def beam_search(
         restrictions: of the same sentences; None = only what is never produced.
         waiting: one scorer for each further `at_once` sentences; the last may have fewer.
         at_once: sentences searched together; None = all.
-
     Returns:
         For each sentence its outputs, all different, best score first: n_best of them, or fewer if no others have a
         probability above 0 under the restrictions.

@@ -128,7 +128,6 @@ def constrained_search(
         max_lengths: [batch], the longest output of each in tokens with EOS.
         constraints: [batch], those on each output; possibly none.
         beam_size, alpha, n_best, restrictions: as in beam_search().
-
     Returns:
         For each sentence its outputs, all different: those that miss the fewest constraints first, then by score; fewer
         than n_best if there are no others. log_prob is the scorer's own, score the value that was compared.

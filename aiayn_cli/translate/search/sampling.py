@@ -41,7 +41,6 @@ def sample(
         alpha: exponent of the length penalty in the scores.
         n_samples: outputs for each sentence, drawn independently, so that some can be the same.
         restrictions: of the same sentences; None = only what is never produced.
-
     Returns:
         For each sentence its outputs as drawn, with the scorer's log p at temperature 1 and without any cut; fewer than
         n_samples if no token has a probability above 0.

@@ -125,7 +125,6 @@ class SentenceSearch:
 
         Args:
             sources: none longer than max_positions with EOS.
-
         Raises:
             CheckpointError: the model gives no probabilities but NaN.
             Stopped: the outputs are no longer wanted.
@@ -313,7 +312,6 @@ def run_in_threads(tasks: Sequence[Callable[[Stop], T]], threads_each: int) -> l
     Args:
         tasks: each raises Stopped when its argument returns True: another task failed, or the user pressed Ctrl-C.
         threads_each: torch's threads in each task, at most as many as now.
-
     Raises:
         BaseException: what the first failing task raised.
     """
