@@ -58,7 +58,8 @@ class HelpCommand(TyperCommand):
             if record is not None:
                 usual = "Arguments" if parameter.param_type_name == "argument" else "General"
                 heading = next((headings[name] for name in parameter.opts if name in headings), usual)
-                records[heading].append((_with_types_in_words(record[0]), _with_plain_default(record[1])))
+                text = _DEFAULT.sub(r" Default: \1.", _BOUNDS.sub("", record[1]))
+                records[heading].append((_with_types_in_words(record[0]), text))
         for heading, rows in records.items():
             if rows:
                 with formatter.section(heading):
@@ -75,10 +76,6 @@ def _with_types_in_words(option: str) -> str:
     for pattern, words in _TYPES:
         option = pattern.sub(words, option)
     return option.rstrip()
-
-
-def _with_plain_default(text: str) -> str:
-    return _DEFAULT.sub(r" Default: \1.", _BOUNDS.sub("", text))
 
 
 def start_logs(quiet: bool, verbose: bool) -> None:

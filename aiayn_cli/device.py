@@ -77,6 +77,7 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
 
 def device_of_each(gpus: int | None, device: str) -> list[str]:
     """Name the device of each process of `--gpus`; None means one process, on any device.
+
     Raises:
         UsageError: `device` names a single GPU.
         AiaynError: there are fewer GPUs, and the device is not the CPU.

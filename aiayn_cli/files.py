@@ -161,6 +161,7 @@ def unfinished_path(path: Path) -> Path:
 
 def open_unfinished(path: Path) -> BinaryIO:
     """Open a file under its temporary name, empty.
+
     Raises:
         AiaynError: another process is writing it.
         OSError: it cannot be written.

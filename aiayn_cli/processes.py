@@ -105,6 +105,7 @@ class _Process:
 
     def ask(self, *items: object) -> Any:
         """Send an item, if any, and wait for the answer.
+
         Raises:
             AiaynError: the process ended.
             Exception: what the work raised.
@@ -183,6 +184,7 @@ class Processes(Generic[Info, Item, Result]):
 
     def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """Do the work on each item, which another thread takes, at most two per process ahead of the reader.
+
         Yields:
             Each item with its result, in the order of the items, as soon as it is there.
         Raises:
@@ -302,6 +304,7 @@ def _read_in_thread(items: Iterable[Item], most: int) -> "queue.Queue[Item | Bas
 
 def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
     """Group items as they arrive, while a thread reads on: single ones from a slow source, many from a fast one.
+
     Yields:
         1 to at_most items, in order; waits only if none has arrived.
     Raises:

@@ -90,8 +90,10 @@ def _of_run(run: Path, options: AverageOptions) -> list[Path]:
         return found
     if options.ema:
         return found[-1:]
-    recipe = run / "recipe.yaml"  # a run put together by hand may have none
-    training = load_recipe(str(recipe) if recipe.is_file() or not options.last else "base").training
+    recipe = run / "recipe.yaml"
+    if options.last and not recipe.is_file():  # a run put together by hand
+        return found[-options.last :]
+    training = load_recipe(str(recipe)).training
     wanted = options.last or training.average_last
     chosen = found[-wanted:]
     if len(chosen) < wanted:

@@ -150,6 +150,7 @@ def find_prepared(name_or_path: str | Path) -> Path:
 
 def find_only_prepared() -> Path | None:
     """The one folder of prepared data in the working folder; None if there is none.
+
     Raises:
         DataError: there are several.
     """

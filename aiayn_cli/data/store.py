@@ -28,6 +28,7 @@ _HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
 
 class TokenStore:
     """Reads the pairs of one split ("train", "valid" or "test") of prepared data, memory-mapped.
+
     Raises:
         DataError: a shard is missing or damaged; its file is named.
     """

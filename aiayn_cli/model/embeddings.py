@@ -59,6 +59,7 @@ class LearnedPositions(nn.Module):
 
     def forward(self, start: int | Sequence[int], length: int) -> Tensor:
         """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence.
+
         Raises:
             DataError: the sequence is longer than the table.
         """

@@ -23,6 +23,7 @@ _COLOURS = 8  # CSS classes line-0 to line-7
 
 def render_page(template: str, script: str = "", **values: Any) -> str:
     """Fill in a template of this folder with the values that it names, escaped; every one needs "title".
+
     Raises:
         jinja2.UndefinedError: the template names another value.
     """

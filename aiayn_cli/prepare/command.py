@@ -42,7 +42,6 @@ class PrepareCommand(HelpCommand):
         aiayn prepare demo
         aiayn prepare wmt14-en-de
         aiayn prepare --train a.en a.de --valid v.en v.de --langs en-de --out prepared/mine
-        aiayn prepare --tsv pairs.tsv.gz --langs en-de --set data.max_words=100
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

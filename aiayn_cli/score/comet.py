@@ -22,6 +22,7 @@ _BATCH_LINES = 16
 
 class CometMetric:
     """COMET with one reference and the source; the model is a name on the hub, or a checkpoint file.
+
     Raises:
         AiaynError: it is not installed, cannot be loaded, or lacks what it reads.
     """

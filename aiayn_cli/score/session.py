@@ -91,6 +91,7 @@ class _Scored:
 
 def run_score(options: ScoreOptions) -> ScoreResult:
     """Score one or more systems against one or more references.
+
     Raises:
         AiaynError: a file is missing or not text, line counts differ, an unknown metric, tokeniser or set, or options
             that contradict each other.

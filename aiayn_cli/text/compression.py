@@ -37,6 +37,7 @@ class Compression(NamedTuple):
 
     def open(self, source: Path | BinaryIO, name: str) -> BinaryIO:
         """Open a path or compressed bytes for reading; if these are damaged, reading raises one of DAMAGE.
+
         Raises:
             DataError: .zst cannot be read here; `name` is for the message.
             OSError: there is no such file, or it cannot be opened.

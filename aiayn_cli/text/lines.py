@@ -119,6 +119,7 @@ class RecordReader:
 
 def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
     """Read bytes from `open_text_bytes` in pieces of what is available, `size` at most.
+
     Raises:
         DataError: a compressed file is damaged, or the disk fails, after where(), such as "record 12".
     """
@@ -203,6 +204,7 @@ def count_lines_ahead(source: BinaryIO) -> int | None:
 
 def open_text_bytes(path: Path | str) -> BinaryIO:
     """Open a file for reading bytes: plain, or compressed by its suffix (.gz, .xz, .bz2, .zst); "-" is stdin.
+
     Raises:
         DataError: the file is not there or cannot be opened.
     """

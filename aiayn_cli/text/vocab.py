@@ -35,6 +35,7 @@ def readable(record: str) -> str:
 
 class Vocab:
     """A vocabulary from a serialised SentencePiece model, whose name is for messages; see `Vocab.load`.
+
     Raises:
         DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
     """

@@ -23,7 +23,6 @@ class TrainCommand(HelpCommand):
     }
     examples = """
         aiayn train
-        aiayn train --recipe small --data prepared/mine --out runs/mine
         aiayn train --recipe base --dry-run
         aiayn train --recipe big --gpus 8 --set training.max_updates=100000
     """

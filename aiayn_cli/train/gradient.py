@@ -100,6 +100,7 @@ class GradientOfUpdates:
         self, update: Update, state: TrainingState, interrupted: ReceivedSignal, time_is_up: bool
     ) -> tuple[Agreement, Tensor]:
         """Leave this process's part of an update's gradient in the optimizer; `state` is that before the update.
+
         Returns:
             What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
         """

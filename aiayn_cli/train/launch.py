@@ -25,6 +25,7 @@ _SAVING_SECONDS = 300  # for the processes to save after a signal, before they a
 
 def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: str) -> None:
     """Run `aiayn` with the same arguments in several processes, each with a GPU unless the device is the CPU.
+
     Raises:
         SaidElsewhere: a process failed, or saved after SIGTERM, which was passed on; it has said so.
         KeyboardInterrupt: Ctrl-C, which was passed on.

@@ -95,6 +95,7 @@ def load_newest(
     run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
 ) -> tuple[TrainingState, dict[str, Tensor], float | None] | None:
     """Read a run's newest whole checkpoint into float32 weights; with `touch`, damaged ones after it are set aside.
+
     Returns:
         The run's state, the optimizer's moments, and Checkpoint.low_confidence; None if there is no checkpoint yet.
     Raises:
@@ -164,6 +165,7 @@ def all_settings(recipe: Recipe) -> dict[str, Any]:
 
 def identify(run: Path, recipe: Recipe, data: PreparedData) -> tuple[str, Recipe, list[str]]:
     """The id of a run, the recipe that it continues with, and the settings that changed: see continued_recipe().
+
     Raises:
         DataError: the folder holds something else, or a run on other data.
         CheckpointError: the run cannot continue with this recipe.

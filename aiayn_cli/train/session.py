@@ -73,6 +73,7 @@ class TrainResult:
 
 def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
     """Train a model, or continue a run exactly where it stopped.
+
     Raises:
         Terminated, KeyboardInterrupt: a signal stopped training, and all is saved.
     """

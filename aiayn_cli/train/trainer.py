@@ -176,6 +176,7 @@ class Trainer:
 
     def train(self, progress: logs.Progress = logs.SILENT) -> str:
         """Train until "max_updates", "patience" or a signal, and return which; a checkpoint was written.
+
         Raises:
             AiaynError: update after update must be skipped, or not even a single pair fits into memory.
         """
@@ -345,6 +346,7 @@ class Trainer:
 
     def _save(self, *, validate: bool, regular: bool, signal: str = "") -> str:
         """Validate if that is due, then write the checkpoint.
+
         Returns:
             Why training ends here: "patience", or the signal that left no time for the validation; "" if it goes on.
         """

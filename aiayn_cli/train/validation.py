@@ -162,6 +162,7 @@ class Validation:
 
     def judge(self, state: TrainingState) -> tuple[TrainingState, bool, str]:
         """Measure the present weights; every rank gets the same result.
+
         Returns:
             The state with the best so far, whether this one is the best, and the signal that stopped the validation
             ("" if none did), with the state as it was.

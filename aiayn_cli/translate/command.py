@@ -46,7 +46,6 @@ class TranslateCommand(HelpCommand):
         aiayn translate "Hello world."
         aiayn translate --model runs/mine --nbest 4 --scores < in > out
         aiayn translate --report report.jsonl --on-suspect retry -i in -o out
-        aiayn translate --format jsonl < in.jsonl > out.jsonl
     """
 
 

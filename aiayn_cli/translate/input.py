@@ -73,6 +73,7 @@ class InputLines:
 
     def blocks(self) -> Iterator[list[InputLine]]:
         """Give the lines as they arrive.
+
         Raises:
             DataError: the second file has another number of lines.
         """

@@ -174,6 +174,7 @@ class _Worker:
 
     def __call__(self, task: Task) -> Answer:
         """Translate the lines of a task.
+
         Raises:
             AiaynError: memory ran out, or the models are damaged or give NaN.
         """
@@ -239,6 +240,7 @@ class _AnswerWriter:
 
     def take(self, task: Task, answer: Answer) -> None:
         """Write and count an answer.
+
         Raises:
             AiaynError: a line looks wrong, and the work stops there; the lines before it are written.
         """

@@ -111,6 +111,7 @@ class Translator:
     @classmethod
     def load(cls, *models: str | Path, **options: Unpack[TranslatorOptions]) -> Self:
         """Load a run or a checkpoint, or several as an ensemble; without one, the newest run in runs/.
+
         Raises:
             AiaynError: no such model, file or device, or options that cannot go together; its hint says the way out.
         """
@@ -142,6 +143,7 @@ class Translator:
 
     def translate_n_best(self, lines: Iterable[str], nbest: int | None = None) -> list[list[TranslatedLine]]:
         """The best outputs for each line, best first; as many as load() was told, or `nbest` of them.
+
         Raises:
             TypeError: a str instead of a list of them.
             ValueError: half of a surrogate pair, or a translator that is closed.

@@ -36,6 +36,7 @@ class ModelScorer:
 
     def step(self, tokens: Tensor) -> Tensor:
         """int64 [rows] -> float32 log p of the next token, [rows, vocab].
+
         Raises:
             Stopped: the result is no longer wanted.
         """
