@@ -1,7 +1,7 @@
 """The command `aiayn`: six verbs, and the one place where an error becomes a message and an exit code.
 
 Exit codes: 0 success; 1 the user can fix it; 2 wrong usage; 130 Ctrl-C; 141 the reader of our output went away;
-143 SIGTERM after saving. Anything else is our own bug and keeps its traceback.
+143 SIGTERM. Anything else is our own bug and keeps its traceback.
 """
 
 import atexit
@@ -9,14 +9,16 @@ import errno
 import gc
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.average.command import AverageCommand, average
@@ -28,7 +30,7 @@ from aiayn_cli.score.command import ScoreCommand, score
 from aiayn_cli.train.command import TrainCommand, train
 from aiayn_cli.translate.command import TranslateCommand, translate
 
-WRONG_USAGE, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141  # the last two as the shell counts signals
+WRONG_USAGE, OUTPUT_CLOSED = 2, 128 + signal.SIGPIPE  # the latter as the shell counts signals
 
 # What the system may refuse any command at any read or write, with hints; other kinds of OSError are our own bugs.
 _REFUSALS = {
@@ -37,8 +39,8 @@ _REFUSALS = {
     errno.EACCES: "change the permissions, or choose another place",
     errno.EPERM: "change the permissions, or choose another place",
     errno.EROFS: "choose a place that can be written to",
-    errno.EISDIR: "a folder is in the place of a file: move it away",
-    errno.EIO: "the disk or the network to it fails: check the system's log",
+    errno.EISDIR: "this must be a file: move the folder away, or name another file",
+    errno.EIO: "the disk, or the network to it, failed: check the system's log",
     errno.ENAMETOOLONG: "give a shorter name",
 }
 
@@ -46,33 +48,11 @@ _REFUSALS = {
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
-@contextmanager
-def _ended_from_outside() -> Iterator[None]:
-    """Exit with the shell's code for what ends a command from outside, before Typer handles it in its own way."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise typer.Exit(INTERRUPTED) from error
-    except BrokenPipeError as error:
-        raise typer.Exit(OUTPUT_CLOSED) from error
-    except EOFError as error:  # Typer would take it for Ctrl-D at a prompt, but we have none: it is our own bug
-        raise RuntimeError("a file ended early") from error
-
-
-class _Commands(TyperGroup):
-    """The group of commands: making its context prints --help and --version, invoking it runs a command."""
-
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _ended_from_outside():
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _ended_from_outside():
-            return super().invoke(ctx)
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
 
 
 app = typer.Typer(
-    cls=_Commands,
     help='Translate with the Transformer of "Attention Is All You Need": parallel text in, a translator out.',
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, easy to search, and no Rich to load
@@ -115,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        return _refuse("stdout is closed, so there is no place for the result", "send it to a file, or to /dev/null")
+        return _refuse("stdout is closed, so the result cannot be printed", "redirect it to a file, or to /dev/null")
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # a process that ends need not look for garbage, which takes a tenth of a second
     _speak_utf8()
@@ -133,11 +113,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     try:
-        code = app(words or ["--help"], prog_name="aiayn", standalone_mode=False)
+        with _sigterm_as_interrupt():
+            if "_AIAYN_COMPLETE" in os.environ:  # the shell asks what can come next
+                app(prog_name="aiayn")
+            command = typer.main.get_command(app)  # not app(), which has its own way with errors
+            with command.make_context("aiayn", words or ["--help"]) as context:
+                command.invoke(context)
+    except KeyboardInterrupt as error:
+        if isinstance(error, _Terminated):
+            return _refuse("stopped by SIGTERM", "", 128 + signal.SIGTERM)
+        logs.notice(str(error) or "stopped by Ctrl-C")
+        return 128 + signal.SIGINT
     except SaidElsewhere as error:
         return error.exit_code
     except AiaynError as error:
         return _refuse(error.problem, error.hint, error.exit_code)
+    except BrokenPipeError:
+        return OUTPUT_CLOSED
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
@@ -146,14 +138,32 @@ def _run(words: list[str]) -> int:
     except _TyperUsageError as error:
         usage: Any = error
         problem = " ".join(usage.format_message().split())
-        command = usage.ctx.command_path if usage.ctx is not None else "aiayn"
-        hint = f"`{command} --help` shows what it takes"
-        return _refuse(problem[:1].lower() + problem[1:].rstrip("."), hint, WRONG_USAGE)
-    except typer.Abort:
-        return INTERRUPTED
-    except SystemExit as error:  # Typer's own way out of shell completion
-        code = error.code
-    return code if isinstance(code, int) else 0
+        name = usage.ctx.command_path if usage.ctx is not None else "aiayn"
+        return _refuse(problem[:1].lower() + problem[1:].rstrip("."), f"see `{name} --help`", WRONG_USAGE)
+    except typer.Exit as error:
+        return error.exit_code
+    except SystemExit as error:  # how Typer ends after completion
+        return error.code if isinstance(error.code, int) else 0
+    return 0
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does, with its messages and files closed; a second one does not wait."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Terminated
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    takes = in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    try:
+        if takes:
+            signal.signal(signal.SIGTERM, end)
+        yield
+    finally:
+        if takes:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _refuse(problem: str, hint: str, code: int = AiaynError.exit_code) -> int:

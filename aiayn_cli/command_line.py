@@ -89,21 +89,23 @@ def start_logs(quiet: bool, verbose: bool) -> None:
 def loading() -> Iterator[None]:
     """Import libraries inside this block.
 
-    An interrupted import leaves numpy and torch half loaded, and their errors hide the interrupt; so Ctrl-C ends the
-    process immediately. torch alone creates several hundred thousand objects that stay, and scanning them for garbage
-    takes a sixth of the time.
+    An interrupted import leaves numpy and torch half loaded, and their errors hide the interrupt; so Ctrl-C and SIGTERM
+    end the process immediately. torch alone creates several hundred thousand objects that stay, and scanning them for
+    garbage takes a sixth of the time.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    interruptible = in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    interruptible = []
+    if threading.current_thread() is threading.main_thread():  # SIGINT is ignored behind nohup
+        handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+        interruptible = [(number, handler) for number, handler in handlers if callable(handler)]
     modules_before, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
-    if interruptible:  # not behind nohup, where SIGINT is ignored
-        signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
+    for number, _ in interruptible:
+        signal.signal(number, lambda number, _: os._exit(128 + number))
     try:
         yield
     finally:
-        if interruptible:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in interruptible:
+            signal.signal(number, handler)
         if len(sys.modules) > modules_before:  # otherwise garbage would be frozen too
             gc.freeze()
         if was_enabled:

@@ -27,7 +27,7 @@ _CGROUPS = (
 # glibc's names for mallopt's parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 # Compiled products that oneDNN caches, 0.6 MB each. Its default of 1,024 is too few for the shapes of a large corpus:
-# with one shape too many, each may be compiled anew whenever it returns.
+# with one shape too many, each may be recompiled whenever it returns.
 _ONEDNN_PRODUCTS = 2_048
 # Environment variables that keep oneDNN and FBGEMM from instructions that the processor has, and values without effect.
 _ONEDNN_LIMITS, _FBGEMM_LIMIT = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"), "FBGEMM_ENABLE_INSTRUCTIONS"
@@ -51,8 +51,6 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
         device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
         precision: "auto" takes bf16 where the device multiplies it in hardware, else fp32.
         local_rank: which GPU of this machine an "auto" or "cuda" choice takes.
-    Raises:
-        AiaynError: the named device is not there.
     """
     chosen = _named_device(device, local_rank)
     if chosen.type == "cuda":
@@ -76,12 +74,7 @@ def choose_device(device: str = "auto", precision: Precision = "auto", local_ran
 
 
 def device_of_each(gpus: int | None, device: str) -> list[str]:
-    """Name the device of each process of `--gpus`; None means one process, on any device.
-
-    Raises:
-        UsageError: `device` names a single GPU.
-        AiaynError: there are fewer GPUs, and the device is not the CPU.
-    """
+    """Name the device of each process of `--gpus`; None means one process, on any device."""
     if gpus is None:
         return [device]
     if device.startswith("cuda:"):
@@ -90,8 +83,8 @@ def device_of_each(gpus: int | None, device: str) -> list[str]:
         return [device] * gpus
     found = torch.cuda.device_count()
     if found < gpus:
-        hint = f"give --gpus {found}, or check CUDA" if found else "--device cpu takes the CPU, with any --gpus"
-        raise AiaynError(f"--gpus {gpus} asks for more GPUs than the {found} that are visible", hint)
+        hint = f"give --gpus {found}, or check CUDA" if found else "check CUDA, or add --device cpu"
+        raise AiaynError(f"--gpus {gpus}, but {_visible(found)}", hint)
     return [f"cuda:{number}" for number in range(gpus)]
 
 
@@ -107,10 +100,8 @@ def has_bf16() -> bool:
 def adds_8_bits_in_32(*, by_avx512: bool = False) -> bool:
     """Whether the CPU adds 8-bit products in 32 bits; on older x86 CPUs the sum of two may overflow 16 bits.
 
-    If the environment limits a library's instructions in any way, the CPU counts as an older one.
-
-    Args:
-        by_avx512: for a library that uses AVX-512 instructions only.
+    If the environment limits a library's instructions in any way, the CPU counts as an older one. `by_avx512` is for a
+    library that uses AVX-512 instructions only.
     """
     if not _is_x86():
         return True
@@ -121,7 +112,7 @@ def adds_8_bits_in_32(*, by_avx512: bool = False) -> bool:
 def matmul_rate(device: Device, seconds: float = 0.2) -> float:
     """Measure the FLOP/s of one large matrix product in the network's type: the best that training could reach.
 
-    The best of at least five timings over `seconds`, after a warm-up: other work on the machine can only slow it.
+    It is the best of at least five timings over `seconds`, after a warm-up: other work on the machine can only slow it.
     """
     on_gpu = device.device.type == "cuda"
     rows, inner, columns = (8192, 8192, 8192) if on_gpu else (4096, 512, 2048)
@@ -162,9 +153,8 @@ def free_memory(device: torch.device) -> int | None:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that the device's or the machine's memory has run out."""
-    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
-        return True
-    return any(words in str(error) for words in _NO_CPU_MEMORY)
+    kinds = (MemoryError, torch.cuda.OutOfMemoryError)
+    return isinstance(error, kinds) or any(words in str(error) for words in _NO_CPU_MEMORY)
 
 
 def peak_memory(device: torch.device) -> int:
@@ -198,10 +188,12 @@ def _named_device(name: str, local_rank: int) -> torch.device:
         found = torch.cuda.device_count()
         if int(name[5:]) < found:
             return torch.device(name)
-        raise AiaynError(
-            f"device {name} was requested, but {found} GPUs are visible", "use --device cpu, or check CUDA"
-        )
+        raise AiaynError(f"--device {name}, but {_visible(found)}", "check CUDA, or use --device cpu")
     raise AiaynError(f"unknown device {name!r}", "use auto, cpu, cuda or cuda:N")
+
+
+def _visible(gpus: int) -> str:
+    return f"{logs.counted(gpus, 'GPU')} {'is' if gpus == 1 else 'are'} visible"
 
 
 def _set_threads() -> int:

@@ -7,9 +7,7 @@ from difflib import get_close_matches
 class AiaynError(Exception):
     """Something the user can fix; any other exception is our own bug and keeps its traceback.
 
-    Args:
-        problem: one line: what is wrong, where (file and line), with the value found.
-        hint: one line: what to do about it.
+    The problem is one line: what is wrong, where (file and line), with the value found. The hint says what to do.
     """
 
     exit_code = 1
@@ -21,12 +19,9 @@ class AiaynError(Exception):
 
 
 class ConfigError(AiaynError):
-    """A setting with an impossible value.
+    """A setting with an impossible value; the reader of the recipe adds file and line.
 
-    Args:
-        problem: what is wrong, without the place (the reader of the recipe adds file and line).
-        hint: what to write instead.
-        key: the setting's dotted name, such as "model.dropout".
+    The key is the setting's dotted name, such as "model.dropout".
     """
 
     def __init__(self, problem: str, hint: str = "", key: str = "") -> None:
@@ -53,13 +48,13 @@ class UsageError(AiaynError):
 
 
 class Terminated(AiaynError):
-    """SIGTERM arrived and the work was saved (exit code 143, as the shell counts signals)."""
+    """SIGTERM arrived and the work was saved."""
 
-    exit_code = 143
+    exit_code = 143  # as the shell counts signals
 
 
 class SaidElsewhere(AiaynError):
-    """Another process of the same training prints what is wrong; this one exits silently."""
+    """Another process of the same training run prints the message; this one exits silently."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__("another process has said what is wrong")
@@ -67,12 +62,9 @@ class SaidElsewhere(AiaynError):
 
 
 def did_you_mean(name: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> str:
-    """Write the hint for an unknown name, such as "did you mean base?": the nearest known one, or all if none is near.
+    """Write the hint for an unknown name: "did you mean base?", the nearest, or all known ones if none is near.
 
-    Args:
-        name: what the user gave.
-        known: every name that exists, in the order to print them.
-        unlisted: further names, which may be the nearest one, but would make the list too long.
+    `unlisted` are further names, which may be the nearest one, but would make the list too long.
     """
     names = list(known)
     for spelling in (name, name.casefold()):  # to difflib, upper and lower case have nothing in common

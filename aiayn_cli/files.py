@@ -1,4 +1,4 @@
-"""Files that are whole or not there: locks, atomic writes, flushing, hashes, free space, output files of users."""
+"""Files that are whole or not there: locks, atomic writes, hashes, free space, output files of users."""
 
 import fcntl
 import hashlib
@@ -98,16 +98,16 @@ def replace_folder(new: Path, path: Path) -> None:
 def open_locked(path: Path, buffering: int = -1) -> BinaryIO:
     """Open a file for appending, created if missing, and lock out other processes until it is closed.
 
-    The holder may rename the file, or its folder, before closing it.
-    Raises:
-        BlockingIOError: another process holds it.
-        FileNotFoundError: its folder does not exist.
-        OSError: it cannot be written.
+    The holder may rename the file, or its folder, before closing it. BlockingIOError: another process holds it.
     """
     while True:
         file = path.open("ab", buffering=buffering)
         try:
-            _lock(file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if isinstance(error, BlockingIOError):  # otherwise a file system without locks
+                    raise
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                     return file
@@ -115,15 +115,6 @@ def open_locked(path: Path, buffering: int = -1) -> BinaryIO:
             file.close()
             raise
         file.close()  # another process finished and renamed it between opening and locking
-
-
-def _lock(file: BinaryIO) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        pass  # a file system without locks
 
 
 # ---- output files that a user names
@@ -160,12 +151,7 @@ def unfinished_path(path: Path) -> Path:
 
 
 def open_unfinished(path: Path) -> BinaryIO:
-    """Open a file under its temporary name, empty.
-
-    Raises:
-        AiaynError: another process is writing it.
-        OSError: it cannot be written.
-    """
+    """Open a file under its temporary name, empty; an AiaynError says if another process is writing it."""
     unfinished = unfinished_path(path)
     if unfinished == path:
         return path.open("wb")
@@ -185,12 +171,9 @@ def put_in_place(unfinished: Path, path: Path) -> None:
 
 
 def write_output(path: Path, text: str, hint: str) -> None:
-    """Write a text; a file that was there stays until the new one is complete.
+    """Write a text to a file, device or pipe; an old file stays until the new one is complete.
 
-    Args:
-        path: a file, a device or a named pipe.
-        text: characters that UTF-8 cannot encode become "?".
-        hint: of the AiaynError if it cannot be written.
+    Characters that UTF-8 cannot encode become "?"; `hint` is that of an AiaynError.
     """
     unfinished = unfinished_path(path)
     try:
@@ -207,13 +190,11 @@ def write_output(path: Path, text: str, hint: str) -> None:
 
 
 def read_place(path: Path, inputs: Iterable[str | Path | None]) -> Path | None:
-    """Find out whether writing a file would overwrite an input.
+    """The input that writing a file would overwrite: the file itself, or its temporary name; None if there is none.
 
     Args:
         path: a file to write, which check_writable() allows.
         inputs: names of files to read; "-" is stdin.
-    Returns:
-        What would be overwritten: the file itself, or its temporary name; None if neither is an input.
     """
     read = [status for name in inputs if name is not None and (status := _status(str(name)))]
     for place in (path, unfinished_path(path)):

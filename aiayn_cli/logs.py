@@ -36,7 +36,7 @@ class _Lossy(io.FileIO):
 
 
 def unfailing(stream: TextIO | None) -> TextIO:
-    """Replace stderr (None where it is closed): hours of work must not end because nobody can read the messages."""
+    """Replace stderr (None if closed): hours of work must not end because nobody can read the messages."""
     if stream is None:
         return Path(os.devnull).open("w", encoding="utf-8")
     try:
@@ -124,13 +124,12 @@ def warning(text: str) -> None:
 def progress(description: str, total: int | None = None, unit: str = "", done: int = 0) -> Iterator[Progress]:
     """Show how far a piece of work is: a bar on a terminal, a line every 10 seconds elsewhere, nothing under --quiet.
 
+    Only one may be active at a time.
     Args:
-        description: what is being done, such as "training".
+        description: such as "training".
         total: units in all; None if unknown.
-        unit: plural name of the unit, such as "updates".
+        unit: in the plural, such as "updates".
         done: units that an earlier call did, which do not count for the speed.
-    Yields:
-        What to call as work gets done. Only one progress may be active at a time.
     """
     if _level < NORMAL or _rank != 0:
         yield SILENT

@@ -46,14 +46,12 @@ def default_workers() -> int:
 def map_in_order(
     make: Callable[..., Callable[[Item], Result]], arguments: tuple[Any, ...], items: Iterable[Item], workers: int
 ) -> Iterator[tuple[Item, Result]]:
-    """Do the same work on many items.
+    """Do the same work on many items; yields each item with its result, in order.
 
     Args:
         make: called once in each process with `arguments`; returns what does the work. All must be picklable.
         items: read by this thread, a few ahead of the results.
         workers: processes; 1 does all the work in this one.
-    Yields:
-        Each item with its result, in the order of the items.
     Raises:
         ResumableError: a process was killed.
     """
@@ -83,8 +81,8 @@ def _worker_killed(how: str) -> AiaynError:
 
 
 def _rank_killed(how: str) -> AiaynError:
-    hint = "the kernel sends SIGKILL when memory runs out: try a smaller --batch-tokens, or fewer processes"
-    return AiaynError(how, f"{hint}; what was written stays")
+    hint = "the kernel sends SIGKILL when memory runs out: try a smaller --batch-tokens or fewer processes"
+    return AiaynError(how, f"{hint}; the output so far is kept")
 
 
 @dataclass(frozen=True)
@@ -104,12 +102,7 @@ class _Process:
         return self.killed(f"{self.name} {how} (PID {self.process.pid})")
 
     def ask(self, *items: object) -> Any:
-        """Send an item, if any, and wait for the answer.
-
-        Raises:
-            AiaynError: the process ended.
-            Exception: what the work raised.
-        """
+        """Send an item, if any, and wait for the answer; raises what the work raised, or an AiaynError if it ended."""
         try:
             for item in items:
                 self.connection.send(item)
@@ -178,18 +171,14 @@ class Processes(Generic[Info, Item, Result]):
 
     def submit(self, item: Item) -> "Future[Result]":
         """Queue an item for the next process that is free."""
-        future = Future[Result]()
-        self._todo.put((item, future))
+        self._todo.put((item, future := Future[Result]()))
         return future
 
     def map(self, items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """Do the work on each item, which another thread takes, at most two per process ahead of the reader.
 
-        Yields:
-            Each item with its result, in the order of the items, as soon as it is there.
-        Raises:
-            AiaynError: a process ended, after the results of the items before the one it worked on.
-            BaseException: what taking an item or working on it raised, after the results before it.
+        Yields each item with its result, in order. What taking an item or working on it raises, or an AiaynError if a
+        process ended, comes after the results before it.
         """
 
         def submit_each() -> Iterator[tuple[Item, Future[Result]]]:
@@ -235,6 +224,7 @@ class Processes(Generic[Info, Item, Result]):
 def _serve(connection: Connection, make: Maker[Any, Any, Any], arguments: tuple[Any, ...]) -> None:
     """One process: sends its information, then the result of each item, until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         info, work = make(*arguments)
@@ -305,10 +295,7 @@ def _read_in_thread(items: Iterable[Item], most: int) -> "queue.Queue[Item | Bas
 def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
     """Group items as they arrive, while a thread reads on: single ones from a slow source, many from a fast one.
 
-    Yields:
-        1 to at_most items, in order; waits only if none has arrived.
-    Raises:
-        BaseException: what reading raised, after the items before it.
+    Yields 1 to at_most items, in order, and waits only if none has arrived; errors of reading come after them.
     """
     arrived = _read_in_thread(blocks, _BLOCKS_AHEAD)
     waiting: list[Item] = []
@@ -326,7 +313,7 @@ def gather(blocks: Iterable[list[Item]], at_most: int) -> Iterator[list[Item]]:
 
 
 def read_ahead(items: Iterator[Item], ahead: int) -> Iterator[Item]:
-    """Give the same items in order, while a thread makes up to `ahead` more; errors come where their item would."""
+    """Yield the same items, while a thread makes up to `ahead` more; errors come where their item would."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
     end: Any = object()
     try:

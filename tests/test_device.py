@@ -160,7 +160,7 @@ def test_a_named_precision_is_taken_as_asked(fast: bool, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:3"])
 def test_a_gpu_that_is_not_there_is_named(name: str) -> None:
-    with pytest.raises(AiaynError, match=rf"device {name}.* was requested, but 0 GPUs are visible") as error:
+    with pytest.raises(AiaynError, match=rf"--device {name}.*, but 0 GPUs are visible") as error:
         choose_device(name)
     assert "--device cpu" in error.value.hint
 
@@ -178,7 +178,7 @@ def test_auto_and_cuda_take_this_ranks_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     for name, rank, expected in (("auto", 2, 2), ("cuda", 3, 3), ("cuda:1", 3, 1)):
         assert module._named_device(name, rank) == torch.device(f"cuda:{expected}")
-    with pytest.raises(AiaynError, match="device cuda:4 was requested, but 4 GPUs are visible"):
+    with pytest.raises(AiaynError, match="--device cuda:4, but 4 GPUs are visible"):
         module._named_device("auto", 4)
 
 

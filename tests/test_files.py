@@ -138,7 +138,7 @@ def test_what_is_read_is_no_place_for_an_output_that_is_not_whole_yet(
         assert main(["translate", "-m", str(model), "-i", "new", "-o", first, "--report", second]) == 2
         assert f"{second} and {first} would be written to one file" in capsys.readouterr().err
     assert main(["score", str(left), "--hyp", str(left), "--html", "out"]) == 2
-    assert "--html out, but " in capsys.readouterr().err
+    assert "--html out: its temporary file " in capsys.readouterr().err
     assert left.read_text() == "hund\n"
 
 

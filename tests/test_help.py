@@ -49,7 +49,7 @@ def test_types_and_defaults_are_in_words(
 def test_lines_use_the_terminal_s_width_up_to_what_reads_well(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = help_of("average", capsys, monkeypatch, columns).partition("Examples")[0].split("\n")
+    lines = help_of("train", capsys, monkeypatch, columns).partition("Examples")[0].split("\n")
     assert min(columns, 110) - 20 < max(map(len, lines)) <= min(columns, 110)
 
 

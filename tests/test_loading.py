@@ -1,6 +1,7 @@
 """Loading collects no garbage, leaves the process as it was, and can be interrupted."""
 
 import gc
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,8 +57,10 @@ def test_leaves_collection_off_where_it_was_off() -> None:
 
 
 INTERRUPTED_IMPORT = """
+import signal
 import sys
 from aiayn_cli.command_line import loading
+signal.signal(signal.SIGTERM, signal.default_int_handler)  # as main() has one
 sys.path.insert(0, {folder!r})
 with loading():
     import library
@@ -66,14 +69,15 @@ print("went on")
 LIBRARY = """
 import signal
 try:
-    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal({signal})
 except KeyboardInterrupt:  # as torch does with numpy's
     pass
 """
 
 
-def test_an_interrupt_inside_an_import_ends_the_process(tmp_path: Path) -> None:
-    (tmp_path / "library.py").write_text(LIBRARY)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_inside_an_import_ends_the_process(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "library.py").write_text(LIBRARY.format(signal=int(number)))
     program = INTERRUPTED_IMPORT.format(folder=str(tmp_path))
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (process.returncode, process.stdout, process.stderr) == (130, "", "")
+    assert (process.returncode, process.stdout, process.stderr) == (128 + number, "", "")

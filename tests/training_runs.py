@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiayn_cli.average.choice import AverageOptions
-from aiayn_cli.average.mean import run_average
+from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints

@@ -39,11 +39,7 @@ def average(
         bool, typer.Option("--ema", help="The moving average that training kept (training.ema_decay) instead.")
     ] = False,
     search: Annotated[
-        bool,
-        typer.Option(
-            "--search",
-            help="Translate the validation set with several averages, print a table and keep the best.",
-        ),
+        bool, typer.Option("--search", help="Try several averages on the validation set, and keep the best.")
     ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Prepared data for --search. Default: what the run was trained on.")
@@ -56,8 +52,7 @@ def average(
 ) -> None:
     """Average the weights of a run's checkpoints into one model (paper, Section 6.1)."""
     with loading():  # here, because it imports torch
-        from aiayn_cli.average.choice import AverageOptions
-        from aiayn_cli.average.mean import run_average
+        from aiayn_cli.average.session import AverageOptions, run_average
 
     start_logs(quiet, verbose)
     options = AverageOptions(

@@ -1,9 +1,9 @@
 """`aiayn average --search`: which average translates the validation set best, and whether that is more than chance.
 
 It tries the last 1, 2, 3, ... checkpoints, the best ones by validation, and the moving average if training kept one.
-Each translates the whole validation set as the recipe wants it; sacreBLEU scores it against the raw references, and
-paired bootstrap resampling compares it with the last checkpoint alone. The winner of many trials on one set looks a
-little better than it is: only an unseen test set says how good it is.
+Each translates the whole validation set with the recipe's search settings; sacreBLEU scores the output against the raw
+references, and paired bootstrap compares it with that of the last checkpoint alone. The best of many trials on one set
+looks slightly better than it is: only an unseen test set shows its quality.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,16 @@ from pathlib import Path
 from torch import Tensor
 
 from aiayn_cli import logs
-from aiayn_cli.average.choice import AverageOptions, best_by_validation, choose
-from aiayn_cli.average.mean import AverageResult, Trial, WeightSum, names_of, save_average
+from aiayn_cli.average.session import (
+    AverageOptions,
+    AverageResult,
+    Trial,
+    WeightSum,
+    best_by_validation,
+    choose,
+    names_of,
+    save_average,
+)
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, put_into
 from aiayn_cli.checkpoint.tensor_files import read_json
 from aiayn_cli.data.prepared import PreparedData, find_prepared
@@ -94,11 +102,11 @@ def _candidates(run: Path, checkpoints: Sequence[Checkpoint]) -> Iterator[Candid
 def verdict(winner: Trial, last: str, pairs: int) -> str:
     """What a search found, in words, given the last checkpoint's name and the number of validation pairs."""
     if winner.p is None:
-        return f"no average is better than {last} alone on the {pairs:,} validation pairs"
-    gain = f"{winner.name}: {winner.difference:+.2f} BLEU over {last} on {pairs:,} validation pairs"
+        return f"no average is better than {last} alone on {logs.counted(pairs, 'validation pair')}"
+    gain = f"{winner.name}: {winner.difference:+.2f} BLEU over {last} on {logs.counted(pairs, 'validation pair')}"
     if winner.p < _SIGNIFICANT:
-        return f"{gain}, which is hardly chance (p = {winner.p:.4f})"
-    return f"{gain}, which may be noise (p = {winner.p:.4f}): it is kept, but claim no gain"
+        return f"{gain}, which is unlikely to be chance (p = {winner.p:.4f})"
+    return f"{gain}, which may be noise (p = {winner.p:.4f}): the average is kept, but do not claim a gain"
 
 
 def _best(run: Path, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
@@ -124,11 +132,11 @@ def _data_of(run: Path, checkpoint: Checkpoint, data: Path | None) -> PreparedDa
     where = data if data is not None else Path(str(read_json(run / "manifest.json", "a run").get("data")))
     prepared = PreparedData.load(find_prepared(where))
     if prepared.sha256 != checkpoint.data_sha256:
-        raise DataError(f"{prepared.folder} is not the data that {run} was trained on", "name it with --data")
+        raise DataError(f"{prepared.folder} is not the data that {run} was trained on", "name that data with --data")
     if prepared.text.trees:
         raise UsageError(
-            f"--search compares by BLEU, but {prepared.folder} holds trees",
-            "--best takes those with the lowest validation loss; `aiayn score --brackets` scores each average",
+            f"--search compares by BLEU, but {prepared.folder} has trees",
+            "use --best, which takes those with the lowest validation loss",
         )
     if prepared.valid is None or len(prepared.valid) == 0:
         raise DataError(f"{prepared.folder} has no validation pairs to search with", "average with --last instead")

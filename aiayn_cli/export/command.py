@@ -22,26 +22,23 @@ def export(
         Path | None, typer.Argument(help="A checkpoint or run. Default: the newest run.", metavar="RUN|CHECKPOINT")
     ] = None,
     target_format: Annotated[
-        Literal["ctranslate2"], typer.Option("--format", help="What for: the engine CTranslate2, a package of its own.")
+        Literal["ctranslate2"], typer.Option("--format", help="Format to write: that of the engine CTranslate2.")
     ] = "ctranslate2",
-    int8: Annotated[bool, typer.Option("--int8", help="Store the weights in 8 bits, a quarter of the size.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Store weights in 8 bits: a quarter of the size.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write. Default: one in the checkpoint, where `translate` finds it.")
     ] = None,
     check: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Text in the source language, to be translated with both engines. Default: random sub-words.",
-        ),
+        typer.Option(metavar="FILE", help="Source text to translate with both engines. Default: random sub-words."),
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model in another engine's format, and check that it translates the same.
+    """Write a model in another engine's format.
 
-    A check set is translated with both engines; if they disagree, nothing is written.
+    Both engines translate a check set; if they disagree, nothing is written.
     """
     start_logs(quiet, verbose)
     with loading():  # here, because it imports torch

@@ -29,7 +29,6 @@ def attend(
     Args:
         q, k, v: [batch, heads, tgt_len, d_k], [batch, heads, src_len, d_k] and [batch, heads, src_len, d_v].
         mask: who may attend to whom (masks.py); Causal and Window for self-attention only.
-        dropout_probability: of losing an attention weight.
         in_step: in a step of incremental decoding, where rounding may depend on the number of sentences. Otherwise
             the choice depends on lengths alone, so that a pair's score does not depend on its batch.
     Returns:

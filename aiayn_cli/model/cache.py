@@ -28,12 +28,7 @@ class NewSlots:
 
 
 class LayerCache:
-    """Keys and values of one decoder layer.
-
-    Attributes:
-        memory_k, memory_v: the projected memory, [sentences, heads, src_len, d_k] and [.., d_v]: once per sentence,
-            shared by all hypotheses.
-    """
+    """Keys and values of one decoder layer, and of the memory: [sentences, heads, src_len, d_k] and [.., d_v]."""
 
     def __init__(self, memory_k: Tensor, memory_v: Tensor) -> None:
         self.memory_k, self.memory_v = memory_k, memory_v
@@ -66,17 +61,13 @@ class DecoderCache:
         layers: one for each decoder layer, with the projected memory.
         src_mask: bool [sentences, src_len], True = a real source token; None = no padding.
         attention_window: positions that a token sees before its own; 0 = all.
-
-    Attributes:
-        memory_mask: the source mask as bool [sentences, 1, 1, src_len].
-        lengths: target positions that each sentence's hypotheses have read.
     """
 
     def __init__(self, layers: list[LayerCache], src_mask: Tensor | None, attention_window: int = 0) -> None:
         memory = layers[0].memory_k
         self.layers = layers
         self._set_src_mask(src_mask)
-        self.lengths = [0] * len(memory)
+        self.lengths = [0] * len(memory)  # target positions that each sentence's hypotheses have read
         self._window = attention_window
         # On a GPU, counting the free slots would make the host wait for the device at each step.
         self._counts_slots = memory.device.type == "cpu"
@@ -163,11 +154,10 @@ class DecoderCache:
 class RowCache:
     """A DecodingCache of tensors with one row for each hypothesis, for models without a pool of keys and values.
 
-    Attributes:
+    Args:
         memory: tensors [sentences, src_len, ..], the encoder's output and what follows from it alone.
         src_mask: bool [sentences, src_len], True = a real source token; None = no padding.
         rows: tensors [rows, ..]; one row for each sentence before the first step.
-        lengths: target positions that each sentence's hypotheses have read.
     """
 
     def __init__(self, memory: Sequence[Tensor], src_mask: Tensor | None, rows: Sequence[Tensor]) -> None:

@@ -30,11 +30,10 @@ class TrainingCost:
     vocab_size: int  # rows of the pre-softmax matrix
 
     def update_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
-        """Operations of the forward and backward pass over some pairs, of these lengths without end tokens: [pairs]."""
+        """Operations of the forward and backward pass over pairs of these lengths without end tokens: [pairs]."""
         return 3 * self.forward_flops(src_lengths, tgt_lengths)
 
     def forward_flops(self, src_lengths: Lengths, tgt_lengths: Lengths) -> int:
-        """Operations of the forward pass alone; arguments as in update_flops()."""
         src, tgt = src_lengths.astype(np.int64) + 1, tgt_lengths.astype(np.int64) + 1  # with the end token
         output = int(tgt.sum()) * self.shape.d_model * self.vocab_size
         return 2 * (_PRODUCTS[self.shape.kind](self.shape, src, tgt) + output)
@@ -45,7 +44,6 @@ class TrainingCost:
         Args:
             lengths: of all training pairs, in chunks: sources and targets as in update_flops().
             batch_tokens: tokens in an update, counting the longer side of each pair with its end token.
-            updates: of the whole training.
         """
         tokens = one_pass = 0
         for src, tgt in lengths:

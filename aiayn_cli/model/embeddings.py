@@ -43,8 +43,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, start: int | Sequence[int], length: int) -> Tensor:
         """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence."""
-        end = (start if isinstance(start, int) else max(start)) + length
-        if end > len(self.table):
+        if (end := _end(start, length)) > len(self.table):
             longer = sinusoids(max(_LEAST_POSITIONS, 2 * end), self.table.shape[1], self.table.device)
             self.table = longer.to(self.table.dtype)
         return _rows(self.table, start, length)
@@ -58,18 +57,17 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_positions, d_model))
 
     def forward(self, start: int | Sequence[int], length: int) -> Tensor:
-        """Positions start .. start + length - 1: [length, d_model]; [batch, length, d_model] for a sequence.
-
-        Raises:
-            DataError: the sequence is longer than the table.
-        """
-        end = (start if isinstance(start, int) else max(start)) + length
-        if end > len(self.weight):
+        """As of SinusoidalPositions; a DataError says that the sequence is longer than the table."""
+        if (end := _end(start, length)) > len(self.weight):
             raise DataError(
-                f"a sequence of {end} tokens is longer than the {len(self.weight)} learned positions",
+                f"a sequence of {end:,} tokens is longer than the {len(self.weight):,} learned positions",
                 "split it, or train with a larger model.max_positions or with positions: sinusoidal",
             )
         return _rows(self.weight, start, length)
+
+
+def _end(start: int | Sequence[int], length: int) -> int:
+    return (start if isinstance(start, int) else max(start)) + length
 
 
 def _rows(table: Tensor, start: int | Sequence[int], length: int) -> Tensor:
@@ -97,21 +95,11 @@ def make_positions(config: ModelConfig) -> PositionTable:
 
 
 def embed(
-    tokens: Tensor,
-    embedding: nn.Embedding,
-    positions: PositionTable,
-    start: int | Sequence[int],
-    probability: float,
+    tokens: Tensor, embedding: nn.Embedding, positions: PositionTable, start: int | Sequence[int], probability: float
 ) -> Tensor:
     """Embed tokens, scaled by sqrt(d_model), with their positions added (Section 3.4), and apply dropout (5.4).
 
-    Args:
-        tokens: int64 [batch, length].
-        embedding, positions: of the language.
-        start: position of the first token, one for all or one for each sequence.
-        probability: of dropout.
-    Returns:
-        [batch, length, d_model].
+    int64 [batch, length] -> [batch, length, d_model]; `start` is the position of the first token, of all or of each.
     """
     x = embedding(tokens) * math.sqrt(embedding.embedding_dim) + positions(start, tokens.shape[1])
     return dropout(x, probability)

@@ -48,13 +48,10 @@ class Window:
         return seen | torch.eye(length, dtype=torch.bool, device=device)
 
     def to_blocks(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Split self-attention into one small attention for each block.
+        """Split self-attention of [batch, heads, length, d_k or d_v] into one small attention for each block.
 
-        Args:
-            q, k, v: [batch, heads, length, d_k or d_v].
-        Returns:
-            Queries [batch * blocks, heads, block, d_k], keys [.., keys, d_k], values [.., keys, d_v], and their mask,
-            bool [batch * blocks, 1, block, keys].
+        Returns queries [batch * blocks, heads, block, d_k], keys [.., keys, d_k], values [.., keys, d_v], and their
+        mask, bool [batch * blocks, 1, block, keys].
         """
         length, block = q.shape[2], self.block
         n_blocks = -(-length // block)
@@ -97,11 +94,8 @@ class SharedMask:
     def added(self, heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores (Section 3.2.3): 0 = may attend, -inf = hidden.
 
-        Args:
-            heads: for scores [batch * heads, tgt_len, src_len]; 0 for scores [batch, heads, tgt_len, src_len].
-            dtype: of the scores.
-        Returns:
-            [batch * heads or 1, tgt_len or 1, src_len]; for 0 heads, the shape of the mask.
+        [batch * heads or 1, tgt_len or 1, src_len], for scores [batch * heads, tgt_len, src_len]; for 0 heads, the
+        shape of the mask, for scores [batch, heads, tgt_len, src_len].
         """
         if (heads, dtype) not in self._added:
             numbers = torch.zeros(self.shown.shape, dtype=dtype, device=self.shown.device)

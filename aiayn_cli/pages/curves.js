@@ -1,7 +1,7 @@
 "use strict";
 // A cursor that all charts share, at the point nearest to the mouse, the finger or the last arrow key.
 const NS = "http://www.w3.org/2000/svg";
-const TOP = 42, BOTTOM = 32;  // room around the plot, as in curves.py
+const TOP = 42, BOTTOM = 32;  // room around the plot, as in chart.html
 const charts = [...document.querySelectorAll(".charts svg")].map(svg => {
   const lines = [...svg.querySelectorAll("path[data-points]")].map(path => {
     const places = path.getAttribute("d").slice(1).split("L").map(place => place.split(" ").map(Number));

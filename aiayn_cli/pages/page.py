@@ -9,29 +9,36 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli import logs
+
 _FOLDER = Path(__file__).parent
-_WIDTH, _HEIGHT = 400, 220  # about the pixels that a phone has, so that text is as large as elsewhere on the page
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 20, 42, 32  # room around the plot, for titles and numbers
 _MOST_POINTS = 400  # of one line; more would be indistinguishable
 _TICKS = 5
-_COLOURS = 8  # CSS classes line-0 to line-7
 
 
 def render_page(template: str, script: str = "", **values: Any) -> str:
-    """Fill in a template of this folder with the values that it names, escaped; every one needs "title".
+    """Fill in a template of this folder with the values that it names, escaped; every page needs "title".
 
     Raises:
         jinja2.UndefinedError: the template names another value.
     """
+    style = (_FOLDER / "style.css").read_text(encoding="utf-8")
+    code = (_FOLDER / script).read_text(encoding="utf-8") if script else ""
+    page: str = _environment(_FOLDER).get_template(template).render(style=style, script=code, **values)
+    return page
+
+
+@cache
+def _environment(folder: Path) -> Any:
     # Here, because few commands write a page, and loading Jinja takes as long as a plain score.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -39,11 +46,8 @@ def render_page(template: str, script: str = "", **values: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["sha256"] = _sha256
-    return environment.get_template(template).render(
-        style=(_FOLDER / "style.css").read_text(encoding="utf-8"),
-        script=(_FOLDER / script).read_text(encoding="utf-8") if script else "",
-        **values,
-    )
+    environment.globals["counted"] = logs.counted
+    return environment
 
 
 def _sha256(content: str) -> str:
@@ -61,7 +65,7 @@ class Line:
 
 
 def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = (), x_name: str = "update") -> str:
-    """An <svg> element, or "" if there is no point to draw; its colours are the CSS classes line-0 to line-7.
+    """An <svg> element, or "" if there is no point to draw.
 
     Args:
         title: with the unit of y.
@@ -69,52 +73,14 @@ def line_chart(title: str, lines: Sequence[Line], *, marks: Sequence[float] = ()
         x_name: label of the horizontal axis.
     """
     lines = [Line(line.name, [p for p in line.points if all(map(math.isfinite, p))], line.dotted) for line in lines]
-    lines = [line for line in lines if line.points]
-    if not lines:
+    drawn = [(line, thinned(line.points, _MOST_POINTS)) for line in lines if line.points]
+    if not drawn:
         return ""
-    xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points]
+    xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
     x_ticks, y_ticks = ticks(0, max(xs)), ticks(min(ys), max(ys))
-    left, right = 0.0, max(xs)
     low, high = min(*ys, y_ticks[0]), max(*ys, y_ticks[-1])
-
-    def across(x: float) -> float:
-        return _LEFT + (x - left) / ((right - left) or 1) * (_WIDTH - _LEFT - _RIGHT)
-
-    def down(y: float) -> float:
-        return _TOP + (high - y) / ((high - low) or 1) * (_HEIGHT - _TOP - _BOTTOM)
-
-    parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}" data-x="{escape(x_name)}">',
-        f'<text x="10" y="16" class="title">{escape(title)}</text>',
-    ]
-    for y in y_ticks:
-        parts.append(f'<path d="M{_LEFT} {down(y):.1f}H{_WIDTH - _RIGHT}" class="grid"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{down(y) + 4:.1f}" text-anchor="end">{_number(y, y_ticks)}</text>')
-    for x in x_ticks:
-        parts.append(f'<text x="{across(x):.1f}" y="{_HEIGHT - 17}" text-anchor="middle">{_number(x, x_ticks)}</text>')
-    parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">{escape(x_name)}</text>')
-    for x in marks:
-        if left <= x <= right:
-            parts.append(f'<path d="M{across(x):.1f} {_TOP}V{_HEIGHT - _BOTTOM}" class="mark"/>')
-    for number, line in enumerate(lines):
-        points, colour = thinned(line.points, _MOST_POINTS), number % _COLOURS
-        path = "L".join(f"{across(x):.1f} {down(y):.1f}" for x, y in points)
-        values = " ".join(f"{x:.12g} {y:.5g}" for x, y in points)
-        name = escape(line.name)
-        parts.append(f'<path d="M{path}" class="line-{colour}" data-name="{name}" data-points="{values}"/>')
-        if line.dotted or len(line.points) == 1:
-            for x, y in line.points:
-                tip = f"{name}: {y:.5g} at {escape(x_name)} {x:,.0f}"
-                place = f'cx="{across(x):.1f}" cy="{down(y):.1f}"'
-                parts.append(f'<circle {place} r="2.5" class="dot-{colour}"><title>{tip}</title></circle>')
-    if len(lines) > 1 and sum(30 + 6.5 * len(line.name) for line in lines) < _WIDTH:
-        at = 10.0
-        for number, line in enumerate(lines):
-            parts.append(f'<path d="M{at} 29h14" class="line-{number % _COLOURS}"/>')
-            parts.append(f'<text x="{at + 18}" y="33">{escape(line.name)}</text>')
-            at += 30 + 6.5 * len(line.name)
-    return "".join(parts) + "</svg>"
+    values = {"last": max(xs) or 1, "high": high, "span": (high - low) or 1, "x_ticks": x_ticks, "y_ticks": y_ticks}
+    return render_page("chart.html", title=title, drawn=drawn, marks=marks, x_name=x_name, number=_number, **values)
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -8,14 +8,18 @@ words. EVALB's limits (ten error sentences, 200 words in a sentence) do not appl
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from aiayn_cli.errors import DataError, did_you_mean
+from aiayn_cli import logs
+from aiayn_cli.errors import DataError, UsageError, did_you_mean
+from aiayn_cli.text.lines import check_lines, display_name, read_file
 
 # A bracket with its label and perhaps a word, closed or not; the end of another; or text outside.
 _TOKEN = re.compile(r"\((\s*(?P<label>[^\s()]+)(\s+(?P<word>[^\s()]+)(?P<closed>\s*\))?)?)?|\)|[^\s()]+", re.ASCII)
 _OPEN = re.compile(r"\s*\(", re.ASCII)
 _VALID, _ERROR, _SKIP = 0, 1, 2  # EVALB's numbers
+_ERRORS_NAMED = 5  # one by one; the rest are only counted
 _QUOTES = ("'", '"', "/")  # words that may be tagged as a quotation mark or as a possessive
 _IGNORED = ("DEBUG", "MAX_ERROR")  # parameters of EVALB's own output
 _KEYWORDS = (
@@ -41,7 +45,7 @@ class BracketRules:
 
 
 def read_rules(records: Iterable[str], name: str) -> BracketRules:
-    """Read the lines of one of EVALB's parameter files; raises DataError, with the file's name, for other lines."""
+    """Read the lines of one of EVALB's parameter files; a DataError names file and line."""
     values: dict[str, list[list[str]]] = {keyword: [] for keyword in (*_KEYWORDS, *_IGNORED)}
     for number, record in enumerate(records, start=1):
         if record.startswith("#") or not record.strip():
@@ -77,9 +81,7 @@ class _Bracket:
         return self.start < other.start < self.end < other.end or other.start < self.start < other.end < self.end
 
 
-class _Quote(NamedTuple):
-    """A quotation mark, which may be deleted on one side only because its tag differs."""
-
+class _Quote(NamedTuple):  # a quotation mark, which may be deleted on one side only because its tag differs
     tag: str
     word: str
     position: int  # words before it
@@ -89,8 +91,6 @@ class _Quote(NamedTuple):
 
 @dataclass
 class _Reading:
-    """One line, as EVALB holds it."""
-
     tags: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     brackets: list[_Bracket] = field(default_factory=list)
@@ -115,44 +115,31 @@ class SentenceScore:
     lost_test: int = 0
 
 
-@dataclass(frozen=True)
+def _named(name: str) -> Any:
+    return field(metadata={"name": name})
+
+
+@dataclass(frozen=True, kw_only=True)
 class BracketScore:
     """EVALB's summary, and one more figure. Shares are in per cent; 0 where there is nothing to divide by."""
 
-    sentences: int
-    errors: int  # sentences that could not be compared
-    skipped: int  # sentences without a word in the output
-    recall: float  # of labelled brackets, as the next two
-    precision: float
-    f1: float
-    complete: float  # valid sentences with all brackets right
-    crossing: float  # brackets per valid sentence that cross one of the reference
-    no_crossing: float  # valid sentences without such brackets
-    two_or_less: float  # valid sentences with at most two
-    tagging: float  # words with the right part of speech
-    strict_f1: float  # F1 where the brackets of error and skipped sentences, which EVALB ignores, count as wrong
-
-    @property
-    def valid(self) -> int:
-        return self.sentences - self.errors - self.skipped
+    sentences: int = _named("Number of sentence")
+    errors: int = _named("Number of Error sentence")  # that could not be compared
+    skipped: int = _named("Number of Skip  sentence")  # without a word in the output
+    valid: int = _named("Number of Valid sentence")
+    recall: float = _named("Bracketing Recall")  # of labelled brackets, as the next two
+    precision: float = _named("Bracketing Precision")
+    f1: float = _named("Bracketing FMeasure")
+    complete: float = _named("Complete match")  # valid sentences with all brackets right
+    crossing: float = _named("Average crossing")  # brackets per valid sentence that cross one of the reference
+    no_crossing: float = _named("No crossing")  # valid sentences without such brackets
+    two_or_less: float = _named("2 or less crossing")  # valid sentences with at most two
+    tagging: float = _named("Tagging accuracy")  # words with the right part of speech
+    strict_f1: float = _named("FMeasure, errors counted")  # where all brackets of other sentences count as wrong
 
     def rows(self) -> list[tuple[str, float]]:
         """Each figure with EVALB's name for it; the last one is ours."""
-        return [
-            ("Number of sentence", self.sentences),
-            ("Number of Error sentence", self.errors),
-            ("Number of Skip  sentence", self.skipped),
-            ("Number of Valid sentence", self.valid),
-            ("Bracketing Recall", self.recall),
-            ("Bracketing Precision", self.precision),
-            ("Bracketing FMeasure", self.f1),
-            ("Complete match", self.complete),
-            ("Average crossing", self.crossing),
-            ("No crossing", self.no_crossing),
-            ("2 or less crossing", self.two_or_less),
-            ("Tagging accuracy", self.tagging),
-            ("FMeasure, errors counted", self.strict_f1),
-        ]
+        return [(each.metadata["name"], getattr(self, each.name)) for each in fields(self)]
 
 
 def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
@@ -179,12 +166,7 @@ def score_sentence(gold: str, test: str, rules: BracketRules) -> SentenceScore:
 
 
 def score_brackets(gold: Sequence[str], test: Sequence[str], rules: BracketRules) -> list[SentenceScore]:
-    """Compare trees line by line; raises DataError if there are none, or not as many as references."""
-    if len(gold) != len(test):
-        problem = f"there are {len(test):,} trees, but {len(gold):,} references"
-        raise DataError(problem, "score the trees of the same sentences")
-    if not gold:
-        raise DataError("there is no tree to score", "check the files")
+    """Compare trees line by line with as many references."""
     return [score_sentence(a, b, rules) for a, b in zip(gold, test, strict=True)]
 
 
@@ -197,6 +179,7 @@ def summarise(sentences: Sequence[SentenceScore]) -> BracketScore:
         sentences=len(sentences),
         errors=sum(each.status == _ERROR for each in sentences),
         skipped=sum(each.status == _SKIP for each in sentences),
+        valid=len(valid),
         recall=recall,
         precision=precision,
         f1=2 * recall * precision / (recall + precision) if recall + precision else 0.0,
@@ -275,7 +258,7 @@ def _counted(brackets: Sequence[_Bracket], rules: BracketRules) -> list[_Bracket
 
 
 def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], rules: BracketRules) -> int:
-    """Pair each bracket of the reference with the first unpaired one of the output that agrees."""
+    """Pair each bracket of the reference with the first unpaired one of the output that agrees; returns the pairs."""
     free = list(test)
     for x in gold:
         for y in free:
@@ -283,3 +266,68 @@ def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], rules: BracketRul
                 free.remove(y)
                 break
     return len(test) - len(free)
+
+
+# ---- `aiayn score --brackets`
+
+
+@dataclass(frozen=True)
+class BracketResult:
+    """What `aiayn score --brackets` prints."""
+
+    hypotheses: str  # the file, or "stdin"
+    reference: str
+    lines: int  # of each of them
+    cutoff: int  # words of the longest sentence in `short`
+    all: BracketScore
+    short: BracketScore
+    signature: str  # only scores with the same one can be compared
+
+    def __str__(self) -> str:
+        rows = zip(self.all.rows(), self.short.rows(), strict=True)
+        head = f"{'':<25}  {'all':>8}  {f'len<={self.cutoff}':>8}\n"
+        table = "\n".join(f"{name:<25}  {_write(a):>8}  {_write(b):>8}" for (name, a), (_, b) in rows)
+        return f"F1 = {self.all.f1:.2f}\n{head}{table}\n{self.signature}"
+
+
+def run_score_brackets(
+    references: Sequence[Path], hypotheses: str = "-", parameters: Path | None = None
+) -> BracketResult:
+    """Score trees against one file of reference trees, both one per line.
+
+    The parameters are a file of EVALB's; None = as its COLLINS.prm, with ROOT and S1 ignored like TOP.
+    """
+    if len(references) != 1:
+        raise UsageError(f"--brackets with {logs.counted(len(references), 'reference')}", "name one reference")
+    if [str(references[0]), hypotheses, str(parameters)].count("-") > 1:
+        raise UsageError("stdin is named more than once", "give the trees with --hyp FILE")
+    rules = read_rules(read_file(parameters), display_name(parameters)) if parameters else BracketRules()
+    gold, test = read_file(references[0]), read_file(hypotheses)
+    check_lines({display_name(references[0]): gold, display_name(hypotheses): test})
+    scores = score_brackets(gold, test, rules)
+    _warn(scores)
+    return BracketResult(
+        hypotheses=display_name(hypotheses),
+        reference=display_name(references[0]),
+        lines=len(test),
+        cutoff=rules.cutoff,
+        all=summarise(scores),
+        short=summarise([score for score in scores if score.length <= rules.cutoff]),
+        signature=f"EVALB|labels:{'yes' if rules.labelled else 'no'}|parameters:{parameters or 'COLLINS+ROOT+S1'}",
+    )
+
+
+def _warn(scores: Sequence[SentenceScore]) -> None:
+    for status, what in (
+        (_ERROR, "its words differ from the reference's, or brackets do not match"),
+        (_SKIP, "it has no words"),
+    ):
+        lines = [number for number, score in enumerate(scores, start=1) if score.status == status]
+        for number in lines[:_ERRORS_NAMED]:
+            logs.warning(f"line {number:,} is not scored: {what}")
+        if len(lines) > _ERRORS_NAMED:
+            logs.warning(f"{len(lines):,} lines in all are not scored for this reason")
+
+
+def _write(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"

@@ -12,9 +12,7 @@ def split_piece(text: bytes) -> tuple[bool, bytes] | None:
     """Whether a sub-word begins a symbol, and what it writes of it; None if it can be part of none."""
     begins = text[:1] == b" "
     body = text[begins:]
-    if not text or _SEPARATORS.intersection(body) or BRACKETS.intersection(body[1:]):
-        return None
-    return begins, body
+    return None if not text or _SEPARATORS & set(body) or BRACKETS & set(body[1:]) else (begins, body)
 
 
 class Pieces:
@@ -28,8 +26,8 @@ class Pieces:
 
     def texts(self) -> list[tuple[int, bytes]]:
         """Those that can begin or continue a tag or a word: neither brackets nor empty."""
-        found = ((text, tokens) for text, tokens in self.tokens.items() if text and text[0] not in BRACKETS)
-        return [(token, text) for text, tokens in found for token in tokens]
+        found = self.tokens.items()
+        return [(token, text) for text, tokens in found if text and text[0] not in BRACKETS for token in tokens]
 
     def opening(self) -> list[tuple[int, bytes]]:
         """Those that open a bracket, with the part of its label that they hold."""

@@ -8,7 +8,7 @@ from itertools import chain, islice, zip_longest
 from typing import Any, BinaryIO, Literal, Protocol
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.trees import read_trees, reduce_tree, to_text, unescape, words
+from aiayn_cli.parsing.tree_text import read_trees, reduce_tree, to_text, unescape, words
 from aiayn_cli.prepare.drift import Sides, watch
 from aiayn_cli.text.lines import RecordReader
 

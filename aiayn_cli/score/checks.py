@@ -1,4 +1,4 @@
-"""Signs that a score would be false: an unsuitable tokeniser, text in a form that the metrics are not meant for."""
+"""Signs that a score would mislead: an unsuitable tokeniser, or text in a form that the metrics are not meant for."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,18 +12,18 @@ _SCRIPTS = (
     (re.compile("[\u3040-\u30ff]"), ("ja", "Japanese")),
     (re.compile("[\uac00-\ud7af\u1100-\u11ff]"), ("ko", "Korean")),
 )
-# Written without blanks between words, and sacreBLEU has no tokeniser for them.
+# Languages without blanks between words for which sacreBLEU has no tokeniser.
 _WITHOUT_WORDS = {
     "th": "Thai", "tha": "Thai", "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese",
     "mya": "Burmese", "bo": "Tibetan", "bod": "Tibetan", "dz": "Dzongkha", "dzo": "Dzongkha",
 }  # fmt: skip
-_PROBLEMS = {  # that hypotheses can have and references do not
-    re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M): "hold sub-word marks (@@ or ▁): join the pieces before scoring",
+_PROBLEMS = {  # of hypotheses, unless the references have them too
+    re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M): "contain sub-word marks (@@ or ▁): join the pieces before scoring",
     re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M): (
-        "look tokenised (blanks before punctuation), the references do not: detokenise before scoring"
+        "look tokenised (blanks before punctuation), but the references do not: detokenise before scoring"
     ),
 }
-_SHARE = 0.2  # of the lines: less than this can be the text itself
+_SHARE = 0.2  # of the lines; a smaller share can be part of the text
 _COPIED = 0.5  # share of lines equal to the source
 _WINDOW = 20  # lines compared together to find a shift
 _FURTHEST = 3  # lines of the largest shift that is looked for
@@ -32,7 +32,7 @@ _CLEAR = 0.15  # how much larger that share must be for a shifted window than fo
 
 
 def remark_on_language(options: MetricOptions, metrics: Sequence[str], reference: Sequence[str]) -> None:
-    """Log which tokeniser the target language has, or why the one in use does not suit it or the reference's lines."""
+    """Log which tokeniser the target language has, or why the one in use does not suit it or the references."""
     lang = options.tgt_lang
     tokenizer = tokenizer_of(lang)
     is_default = options.tokenize is None and "bleu" in metrics
@@ -43,17 +43,17 @@ def remark_on_language(options: MetricOptions, metrics: Sequence[str], reference
     if name := _WITHOUT_WORDS.get(primary_language(lang or "")):
         if is_default:
             logs.warning(
-                f"{name} has no blanks between words, and 13a finds none: use --tokenize char, or --metric chrf"
+                f"{name} has no blanks between words, which tokeniser 13a needs: use --tokenize char, or --metric chrf"
             )
     elif tokenizer == "13a" and (found := _language_of_script(reference)):
         code, name = found
         wrong = ["BLEU's tokeniser 13a"] if is_default else []
         wrong += ["TER by words"] if "ter" in metrics and is_written_in_characters(code) else []
         if wrong:
-            known = f"the target language is {lang}" if lang else "no target language is named"
+            known = f"the target language is {lang}" if lang else "no target language is given"
             logs.warning(
-                f"the references look {name}, but {known}: {' and '.join(wrong)} would be false; "
-                f"add -l, such as en-{code}"
+                f"the references look {name}, but {known}: {' and '.join(wrong)} would mislead; "
+                f"add -l, such as -l en-{code}"
             )
 
 
@@ -83,7 +83,7 @@ def _language_of_script(lines: Sequence[str]) -> tuple[str, str] | None:
 def suspicions(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] | None = None
 ) -> list[str]:
-    """One line for each sign that a score of the hypotheses would be false; all texts have as many lines."""
+    """One line for each sign that a score would mislead; all texts have the same number of lines."""
     found = []
     reference_lines = [line for reference in references for line in reference]
     for pattern, problem in _PROBLEMS.items():
@@ -91,13 +91,13 @@ def suspicions(
             found.append(f"{share:.0%} of the hypotheses {problem}")
     capitals, expected = _share_with_capitals(hypotheses), _share_with_capitals(reference_lines)
     if capitals < expected / 10 and expected >= _SHARE:
-        few = "no hypothesis holds" if capitals == 0 else f"only {capitals:.0%} of the hypotheses hold"
-        found.append(f"{few} a capital letter, but the references do: BLEU counts case")
+        few = "no hypothesis has" if capitals == 0 else f"only {capitals:.0%} of the hypotheses have"
+        found.append(f"{few} a capital letter, unlike the references: BLEU is case-sensitive")
     blank = sum(
         not ours.strip() and any(map(str.strip, lines)) for ours, *lines in zip(hypotheses, *references, strict=True)
     )
     if blank:
-        found.append(f"{blank:,} of {len(hypotheses):,} hypotheses are blank where a reference is not")
+        found.append(f"blank where a reference is not: {logs.counted(blank, 'line')} of {len(hypotheses):,}")
     if sources is not None:
         for number, reference in enumerate(references, start=1):
             if (same := _same(reference, sources)) >= _COPIED:
@@ -116,7 +116,7 @@ def _same(lines: Sequence[str], sources: Sequence[str]) -> float:
 
 
 def _shift(hypotheses: Sequence[str], reference: Sequence[str]) -> str:
-    """Say where lines of a file seem to be lost or added: where windows fit better some lines up or down."""
+    """Say where lines of a file seem lost or added: where windows fit better some lines up or down."""
     units = _units(reference)
 
     def overlap(numbers: range, by: int) -> float:
@@ -140,9 +140,8 @@ def _shift(hypotheses: Sequence[str], reference: Sequence[str]) -> str:
             shifted.append(start)
     if not shifted:
         return ""
-    share = f"{len(shifted):,} of {len(windows):,} stretches of {_WINDOW} lines"
-    where = f"{share} fit better up to {_FURTHEST} lines up or down"
-    return f"lines seem to be shifted from line {shifted[0] + 1:,} on: {where}"
+    share = f"{len(shifted):,} of {logs.counted(len(windows), 'window')} of {_WINDOW} lines"
+    return f"lines seem shifted from line {shifted[0] + 1:,} on: {share} fit better up to {_FURTHEST} lines away"
 
 
 def _units(reference: Sequence[str]) -> Callable[[str], frozenset[str]]:

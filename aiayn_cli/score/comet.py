@@ -1,8 +1,8 @@
-"""COMET (Rei et al. 2020), where it is installed: a neural metric that reads the source too.
+"""COMET (Rei et al. 2020), a neural metric that also reads the source, if its package is installed.
 
-It comes with the package unbabel-comet (2.2.7 when this was written), which needs numpy 1 and is therefore not an extra
-of ours: those are pinned with numpy 2. It downloads its model from a hub and unpickles it, so whoever runs it trusts
-that hub. Nothing else in this toolkit does so, and nothing is loaded before this metric is chosen.
+The package unbabel-comet (2.2.7 when this was written) needs numpy 1, so it cannot be one of our extras, which are
+pinned with numpy 2. It downloads its model from a hub and unpickles it, so using it means trusting that hub. Nothing
+else in this toolkit does so, and nothing is loaded unless this metric is chosen.
 """
 
 import importlib
@@ -21,11 +21,7 @@ _BATCH_LINES = 16
 
 
 class CometMetric:
-    """COMET with one reference and the source; the model is a name on the hub, or a checkpoint file.
-
-    Raises:
-        AiaynError: it is not installed, cannot be loaded, or lacks what it reads.
-    """
+    """COMET with one reference and the source; the model is a name on the hub, or a checkpoint file."""
 
     label = "COMET"
     lower_is_better = False
@@ -34,9 +30,9 @@ class CometMetric:
         self, references: Sequence[Sequence[str]], sources: Sequence[str] | None, model: str = COMET_MODEL
     ) -> None:
         if sources is None:
-            raise AiaynError("COMET reads the source too", "add --source FILE, or score a set with -t")
+            raise AiaynError("COMET needs the source text", "add --source FILE, or score a test set with -t")
         if len(references) != 1:
-            raise AiaynError(f"COMET takes one reference, not {len(references)}", "name one")
+            raise AiaynError(f"COMET takes one reference, not {len(references)}", "name one reference")
         try:
             package = importlib.import_module("comet")  # here, because few have it, and it loads torch
         except ImportError as error:
@@ -49,7 +45,7 @@ class CometMetric:
             self._model: Any = package.load_from_checkpoint(file)
         except Exception as error:  # whatever its hub, network and format raise
             raise AiaynError(
-                f"COMET's model {model} cannot be loaded: {error}", "give a model's file with --comet-model"
+                f"COMET's model {model} cannot be loaded: {error}", "name a model file with --comet-model"
             ) from error
         self._name = model
         self._gpus = min(1, importlib.import_module("torch").cuda.device_count())

@@ -30,22 +30,17 @@ class ScoreCommand(HelpCommand):
 def score(
     references: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="REFERENCE", help="Plain-text references, one line for each sentence."),
+        typer.Argument(metavar="REFERENCE", help="Plain-text references, one sentence a line."),
     ] = None,
     hyp: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="Translations to score; several times for several systems. Default: stdin."),
+        list[str] | None, typer.Option(metavar="FILE", help="Translations; one --hyp for each system. Default: stdin.")
     ] = None,
     metric: Annotated[
         str, typer.Option(metavar="NAMES", help="What to compute: bleu, chrf, chrf++, ter, comet, with commas.")
     ] = "bleu",
     tokenize: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="BLEU's tokeniser: 13a, intl, zh, ja-mecab, ko-mecab, char or none. Default: what suits the target "
-            "language, 13a for most.",
-        ),
+        typer.Option(metavar="NAME", help="13a, intl, zh, ja-mecab, ko-mecab, char or none. Default: by language."),
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare BLEU and chrF without case.")] = False,
     smooth: Annotated[
@@ -54,19 +49,17 @@ def score(
     smooth_value: Annotated[float | None, typer.Option(help="Of floor (0.1) and add-k (1).", min=0.0)] = None,
     langs: Annotated[
         str | None,
-        typer.Option(
-            "--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from file names such as test.de."
-        ),
+        typer.Option("--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from names such as test.de."),
     ] = None,
     test_set: Annotated[
         str | None,
         typer.Option("--test-set", "-t", metavar="NAME", help="One of sacreBLEU's sets, downloaded: wmt14/full."),
     ] = None,
     echo: Annotated[
-        Literal["src", "ref"] | None, typer.Option(help="Write this side of the test set to stdout, and stop.")
+        Literal["src", "ref"] | None, typer.Option(help="Write this side of the test set to stdout and stop.")
     ] = None,
     from_folder: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Folder that has the test set's archive already.")
+        Path | None, typer.Option("--from", metavar="DIR", help="Folder with the downloaded archive of the test set.")
     ] = None,
     source: Annotated[
         str | None, typer.Option(metavar="FILE", help="The source text, for --worst, --html, comet and checks.")
@@ -75,61 +68,50 @@ def score(
         bool, typer.Option("--confidence", help="Add 95 % confidence intervals, by bootstrap resampling.")
     ] = False,
     compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare", help="Test each system against the first: paired bootstrap, approximate randomisation."
-        ),
+        bool, typer.Option("--compare", help="Test each system against the first, by bootstrap and randomisation.")
     ] = False,
     resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=2)] = 1_000,
     trials: Annotated[int, typer.Option(help="Trials of approximate randomisation.", min=2)] = 10_000,
     compound_split: Annotated[
-        bool,
-        typer.Option("--compound-split", help="Add BLEU in the paper's convention: Moses tokens, hyphens split."),
+        bool, typer.Option("--compound-split", help="Add BLEU in the paper's convention: Moses tokens, hyphens split.")
     ] = False,
     by: Annotated[
         str | None,
-        typer.Option(metavar="length|FILE", help="Add rows by length, or by a file with a label for each line."),
+        typer.Option(metavar="length|FILE", help="Add rows by length, or by a file of one label a line."),
     ] = None,
-    worst: Annotated[int, typer.Option(help="Add the lines with the worst scores, with what differs.", min=0)] = 0,
+    worst: Annotated[int, typer.Option(help="Add the N worst lines, with what differs.", min=0)] = 0,
     sentences: Annotated[
-        bool,
-        typer.Option("--sentences", help="Write JSON for each line to stdout instead; the score goes to stderr."),
+        bool, typer.Option("--sentences", help="Write JSON for each line to stdout, and the score to stderr.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that shows one system, or compares two.")
+        Path | None, typer.Option(metavar="FILE", help="Write a page that shows one system or compares two.")
     ] = None,
     comet_model: Annotated[
         str, typer.Option(metavar="NAME|FILE", help="Model for the metric comet.")
     ] = "Unbabel/wmt22-comet-da",
     brackets: Annotated[
-        bool,
-        typer.Option("--brackets", help="Score constituency trees, one a line, by EVALB's rules: labelled bracket F1."),
+        bool, typer.Option("--brackets", help="Score constituency trees, one a line, as EVALB does: bracket F1.")
     ] = False,
     parameters: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --brackets: a parameter file of EVALB. Default: as its COLLINS.prm, without the outermost "
-            "bracket, whatever its name.",
-        ),
+        Path | None, typer.Option(metavar="FILE", help="With --brackets: EVALB's parameters. Default: its COLLINS.prm.")
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score translations as sacreBLEU computes it, and print each score with its signature.
+    """Score translations as sacreBLEU does, and print each score with its signature.
 
-    All text is plain: detokenised, cased, one line for each sentence.
+    All text is plain: detokenised, cased, one sentence a line.
     """
     start_logs(quiet, verbose)
     with loading():  # here, because it imports sacrebleu
         from aiayn_cli.score.session import MetricOptions, ScoreOptions, run_echo, run_score, run_score_brackets
 
     if parameters is not None and not brackets:
-        raise UsageError("--parameters without --brackets", "it is for scoring trees: add --brackets")
+        raise UsageError("--parameters without --brackets", "add --brackets, which scores trees")
     if brackets:
         if hyp is not None and len(hyp) > 1:
-            raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one after the other")
+            raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one at a time")
         of_text = {
             "--metric": metric != "bleu", "--compare": compare, "--confidence": confidence, "--by": by, "--html": html,
             "--worst": worst, "--sentences": sentences, "--compound-split": compound_split, "-t": test_set,
@@ -142,9 +124,9 @@ def score(
         return
     if echo is not None:
         if test_set is None:
-            raise UsageError("--echo writes a side of a test set, but none is named", "add -t, such as -t wmt14/full")
+            raise UsageError("--echo without a test set", "add -t, such as -t wmt14/full")
         if references or hyp:
-            raise UsageError("--echo scores nothing, but files are named", "remove the files, or --echo")
+            raise UsageError("--echo scores no files", "remove the files, or --echo")
         run_echo(test_set, langs, echo, from_folder)
         return
     if sentences and as_json:

@@ -85,8 +85,6 @@ class SacreMetric:
     """One of METRICS, with references: one or more translations of the test set, not empty, detokenised and cased.
 
     It counts in `workers` processes at most. They are forked, so torch must not be loaded with more than 1.
-    Raises:
-        AiaynError: an unknown tokeniser, or one that is not installed.
     """
 
     def __init__(
@@ -157,7 +155,7 @@ def _make(name: str, options: MetricOptions, references: Any = None, *, effectiv
         return CHRF(word_order=name.count("+"), lowercase=options.lowercase, references=references)
     tokenizer = options.tokenize or tokenizer_of(options.tgt_lang)
     if tokenizer not in TOKENIZERS:
-        raise AiaynError(f"unknown BLEU tokeniser {tokenizer!r}", f"the tokenisers are {', '.join(TOKENIZERS)}")
+        raise AiaynError(f"unknown BLEU tokeniser {tokenizer!r}", did_you_mean(tokenizer, TOKENIZERS))
     try:
         return BLEU(
             tokenize=tokenizer,
@@ -238,11 +236,8 @@ def compound_split_bleu(
 
     Moses tokens with hyphens split off, scored by multi-bleu.perl: with case, without smoothing. Papers from 2016 to
     2018 report such figures. They are higher than sacreBLEU's on the same output and depend on the version of the
-    script, so only figures from one implementation can be compared. sacremoses tokenises like the script of that time:
-    its 64,496 tokens of newstest2014's German references are the number that fairseq's authors print. Today's script
-    splits off one more full stop in eight of those lines.
-    Raises:
-        AiaynError: the language is "", or sacremoses is not installed.
+    script: sacremoses tokenises like that of the time (64,496 tokens in newstest2014's German references, as fairseq's
+    authors print), while today's splits off one more full stop in eight of those lines.
     """
     if not tgt_lang:
         raise AiaynError("the Moses tokeniser needs the target language", "add --langs, such as --langs en-de")

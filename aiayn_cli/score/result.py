@@ -13,10 +13,10 @@ from aiayn_cli.score.metrics import CompoundSplitScore, Score
 from aiayn_cli.score.significance import Comparison
 
 SIGNIFICANT = 0.05
-# By how a fragment is marked: its colour on a terminal, and its brackets elsewhere.
+# By mark of a fragment: its colour on a terminal, and its brackets elsewhere.
 _MARKS = {"lost": ("\x1b[32m", "[-", "-]"), "wrong": ("\x1b[31m", "{+", "+}")}
 _PLAIN = "\x1b[0m"
-# Marks of the reference, by which systems lost these words: the only one, or of two both, the first or the second.
+# Marks of the reference, by which systems lost these words: the only one; of two both, the first or the second.
 _LOST = {(True,): "lost", (True, True): "lost-both", (True, False): "lost-0", (False, True): "lost-1"}
 # Words, blanks, and each other character by itself; Chinese and Japanese, without blanks, are compared by character.
 _TOKEN = re.compile(
@@ -31,7 +31,7 @@ class SystemScores:
     hypotheses: str  # the file, or "stdin"
     scores: tuple[Score, ...]  # one per metric
     compound_split: CompoundSplitScore | None = None  # BLEU in the paper's convention
-    warnings: tuple[str, ...] = ()  # signs that these scores do not mean what they seem to
+    warnings: tuple[str, ...] = ()  # reasons why these scores may mislead
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,12 @@ class ScoreResult:
         return self.text()
 
     def text(self, colour: bool = False) -> str:
-        """The scores with their signatures, then everything else that was requested.
-
-        What only one side has is in colour, for a terminal, or in brackets.
-        """
-        blocks = [*self._scores()]
+        """The scores with their signatures, then everything else; what only one side has is in colour or brackets."""
+        blocks = list(self._scores())
         if self.comparisons:
             blocks.append(
-                "p: how likely a difference of this size would be, were both systems equally good; "
-                f"* where it is below {SIGNIFICANT}."
+                "p: probability of a difference at least this large if both systems were equally good; "
+                f"* marks p < {SIGNIFICANT}"
             )
         if self.parts:
             blocks.append(self._parts_table())
@@ -200,12 +197,8 @@ def differences(reference: str, hypothesis: str) -> tuple[list[Stretch], list[St
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:
     """Align columns: the first to the left, the others to the right; no line ends in blanks."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip() for row in rows)
 
 
 def _p(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What `aiayn score` does: read references and hypotheses, look for signs of a false score, compute, write."""
+"""What `aiayn score` does: read references and hypotheses, look for signs of misleading scores, compute, write."""
 
 import importlib
 import json
@@ -13,6 +13,7 @@ from aiayn_cli.corpora.named_corpora import parse_langs
 from aiayn_cli.corpora.test_sets import TestSet, load_test_set
 from aiayn_cli.errors import DataError, UsageError
 from aiayn_cli.files import check_writable, read_place, write_output
+from aiayn_cli.parsing.evalb import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.processes import default_workers
 from aiayn_cli.score.checks import remark_on_language, warn
 from aiayn_cli.score.comet import COMET_MODEL, CometMetric, Metric
@@ -25,11 +26,10 @@ from aiayn_cli.score.metrics import (
     is_written_in_characters,
 )
 from aiayn_cli.score.metrics import MetricOptions as MetricOptions  # for the command
-from aiayn_cli.score.parse_score import run_score_brackets as run_score_brackets  # for the command
 from aiayn_cli.score.result import PartScores, ScoredLine, ScoreResult, SystemScores
 from aiayn_cli.score.significance import RESAMPLES, TRIALS, compare, with_confidence
 from aiayn_cli.text.compression import compression_of_name
-from aiayn_cli.text.lines import display_name, read_file, write_records
+from aiayn_cli.text.lines import check_lines, display_name, read_file, write_records
 
 _UPPER_ENDS = (10, 20, 30, 40, 50)  # words of the reference, of --by length
 
@@ -38,7 +38,7 @@ Parts = dict[str, list[int]]  # line numbers, from 0, by the label of a part of 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
-    """What to score, and how: the options of the command, whose help explains them."""
+    """The options of `aiayn score`, explained by its help."""
 
     references: Sequence[Path] = ()  # empty with a test set
     hypotheses: Sequence[str] = ("-",)  # of each system; "-" is stdin
@@ -62,7 +62,7 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Texts:
-    """What is scored, with as many lines each."""
+    """What is scored; all have the same number of lines."""
 
     systems: dict[str, list[str]]  # lines by name
     references: dict[str, list[str]]  # lines by name; one or more
@@ -93,14 +93,15 @@ def run_score(options: ScoreOptions) -> ScoreResult:
     """Score one or more systems against one or more references.
 
     Raises:
-        AiaynError: a file is missing or not text, line counts differ, an unknown metric, tokeniser or set, or options
-            that contradict each other.
+        AiaynError: a file is missing, empty or not text, line counts differ, a metric, tokeniser or set is unknown, or
+            options contradict each other.
     """
     names = find_metrics(options.metrics)
     _check_usage(options)
     tgt_lang = _target_language(options.langs, options.references)
     how = replace(options.how, tgt_lang=tgt_lang)
     texts = read_texts(options)
+    parts = _parts(options.by, texts, tgt_lang)
     remark_on_language(how, names, texts.reference_lines[0])
     warnings = warn(texts.systems, texts.reference_lines, texts.source)
     scored = [_count(name, texts, how, options.comet_model) for name in names]
@@ -114,10 +115,11 @@ def run_score(options: ScoreOptions) -> ScoreResult:
         ]
         split = compound_split_bleu(lines, texts.reference_lines, tgt_lang) if options.compound_split else None
         systems.append(SystemScores(name, tuple(scores), split, tuple(warnings[number])))
-    comparisons = []
-    for each in scored if options.compare else ():
-        comparisons += compare(each.metric, list(texts.systems), each.statistics, options.resamples, options.trials)
-    parts = _parts(options.by, texts, tgt_lang)
+    comparisons = [
+        test
+        for each in (scored if options.compare else ())
+        for test in compare(each.metric, list(texts.systems), each.statistics, options.resamples, options.trials)
+    ]
     result = ScoreResult(
         references=tuple(texts.references),
         lines=texts.lines,
@@ -146,18 +148,17 @@ def run_echo(test_set: str, langs: str | None, side: str, from_folder: Path | No
 def _check_usage(options: ScoreOptions) -> None:
     test_set, how, html = options.test_set, options.how, options.html
     if test_set is None and not options.references:
-        raise UsageError("there is nothing to score against", "name a reference, or one of sacreBLEU's sets with -t")
+        raise UsageError("no reference is named", "name a file, or one of sacreBLEU's test sets with -t")
     if test_set is not None and (options.references or options.source is not None):
-        raise UsageError(f"-t {test_set} brings its own references and source", "remove the files, or -t")
+        raise UsageError(f"-t {test_set} has its own references and source", "remove the files, or -t")
     if test_set is None and options.from_folder is not None:
-        hint = "it is the folder with a test set's archive: add -t, or leave it out"
-        raise UsageError(f"--from {options.from_folder} without -t", hint)
+        raise UsageError(f"--from {options.from_folder} without -t", "add -t: --from has the archive of a test set")
     if options.compare and len(options.hypotheses) < 2:
-        raise UsageError("--compare needs two systems", "add another --hyp")
+        raise UsageError("--compare needs at least two systems", "add another --hyp")
     if html is not None and len(options.hypotheses) > 2:
         raise UsageError(f"--html shows one or two systems, not {len(options.hypotheses)}", "name two with --hyp")
     if how.smooth_value is not None and how.smooth not in ("floor", "add-k"):
-        raise UsageError(f"--smooth-value {how.smooth_value:g} with --smooth {how.smooth}", "it is for floor and add-k")
+        raise UsageError(f"--smooth-value {how.smooth_value:g} with --smooth {how.smooth}", "it needs floor or add-k")
     labels = None if options.by == "length" else options.by
     inputs = [*map(str, options.references), *options.hypotheses, *filter(None, (options.source, labels))]
     if html is not None:
@@ -172,16 +173,16 @@ def _check_usage(options: ScoreOptions) -> None:
 
 def _check_page(path: Path, inputs: Sequence[str]) -> None:
     if str(path) == "-":
-        raise UsageError("--html - is not a file, and stdout has the scores", "name a file: --html compare.html")
+        raise UsageError("--html - is not a file: stdout has the scores", "name a file, such as --html compare.html")
     check_writable(path)
     place = read_place(path, inputs)
     if place is not None:
-        first = "" if place == path else f", but {place}, where it is written until it is whole,"
-        raise UsageError(f"--html {path}{first} is one of the files that are scored", "give the page a name of its own")
+        first = "" if place == path else f": its temporary file {place}"
+        raise UsageError(f"--html {path}{first} is one of the input files", "give the page another name")
 
 
 def read_texts(options: ScoreOptions) -> Texts:
-    """Read everything that is scored; AiaynError if a file cannot be read, or line counts differ."""
+    """Read everything that is scored; AiaynError if a file cannot be read or is empty, or line counts differ."""
     if options.test_set is None:
         references = {display_name(path): read_file(path) for path in options.references}
         source = None if options.source is None else read_file(options.source)
@@ -191,19 +192,10 @@ def read_texts(options: ScoreOptions) -> Texts:
         references = {f"{name} {field}": lines for field, lines in test_set.references.items()}
         source = test_set.source
     if "-" in options.hypotheses and sys.stdin is not None and sys.stdin.isatty():
-        logs.notice("reading the translations from the terminal; Ctrl-D ends them (files: --hyp FILE)")
+        logs.notice("type the translations, and Ctrl-D at the end; --hyp FILE reads them from a file")
     systems = {display_name(path): read_file(path) for path in options.hypotheses}
-    (first_name, first), *others = [*references.items(), *systems.items()]
-    if source is not None:
-        others.append((options.source or f"{first_name}'s source", source))
-    for name, lines in others:
-        if len(lines) != len(first):
-            raise DataError(
-                f"{name} has {len(lines):,} lines, but {first_name} has {len(first):,}",
-                "score the same test set that was translated, line by line",
-            )
-    if not first:
-        raise DataError(f"there is no line to score: {first_name} is empty", "check the files")
+    sources = {} if source is None else {display_name(options.source or "the test set's source"): source}
+    check_lines({**references, **systems, **sources})
     return Texts(systems=systems, references=references, source=source)
 
 
@@ -256,7 +248,8 @@ def parts_by_length(reference: Sequence[str], in_characters: bool = False) -> Pa
 def parts_by_label(labels: Sequence[str], name: str, lines: int) -> Parts:
     """Divide a test set by a label of each line, such as its domain or document; `name` is that of their file."""
     if len(labels) != lines:
-        raise DataError(f"{name} has {len(labels):,} labels, but the references have {lines:,} lines", "one for each")
+        found = logs.counted(len(labels), "label")
+        raise DataError(f"{name} has {found}, but there are {lines:,} references", "give one label for each line")
     parts: Parts = {}
     for number, label in enumerate(labels):
         parts.setdefault(label.strip() or "(no label)", []).append(number)

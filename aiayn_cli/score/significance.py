@@ -43,13 +43,10 @@ def compare(
     metric: Metric,
     names: Sequence[str],
     statistics: Sequence[Statistics],
-    resamples: int = RESAMPLES,
-    trials: int = TRIALS,
+    resamples: int = RESAMPLES,  # of the paired bootstrap
+    trials: int = TRIALS,  # of approximate randomisation
 ) -> list[Comparison]:
-    """Test each system but the first against the first, given the statistics that `metric` took of each.
-
-    `resamples` are of the paired bootstrap, `trials` of approximate randomisation.
-    """
+    """Test each system but the first against the first, given the statistics that `metric` took of each."""
     bootstrap_signature, by_bootstrap = _paired_test("bs", metric, names, statistics, resamples)
     randomisation_signature, by_randomisation = _paired_test("ar", metric, names, statistics, trials)
     return [
@@ -68,7 +65,7 @@ def compare(
 
 
 def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics) -> float:
-    """The p-value of one comparison, by paired bootstrap resampling alone."""
+    """The p-value of one comparison by paired bootstrap alone."""
     _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), RESAMPLES)
     return float(results[1].p_value)
 

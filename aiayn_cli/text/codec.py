@@ -26,7 +26,7 @@ class Codec:
 
     @classmethod
     def load(cls, folder: Path, text: TextConfig, src_lang: str, tgt_lang: str) -> "Codec":
-        """Read the vocabularies of prepared data or of a checkpoint; raises DataError as its parts do."""
+        """Read the vocabularies of prepared data or of a checkpoint."""
         return cls(*load_vocabs(folder), text, src_lang, tgt_lang)
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:

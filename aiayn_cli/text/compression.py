@@ -36,16 +36,10 @@ class Compression(NamedTuple):
     module: Any  # its `open` takes a path or a file; None where a package is missing
 
     def open(self, source: Path | BinaryIO, name: str) -> BinaryIO:
-        """Open a path or compressed bytes for reading; if these are damaged, reading raises one of DAMAGE.
-
-        Raises:
-            DataError: .zst cannot be read here; `name` is for the message.
-            OSError: there is no such file, or it cannot be opened.
-        """
+        """Open a path or compressed bytes, with a name for messages; reading damaged ones raises one of DAMAGE."""
         if self.module is None:
-            raise DataError(
-                f"{name}: reading .zst needs the package backports.zstd", "pip install '.[zstd]' in a checkout"
-            )
+            problem = f"{name}: reading .zst needs the package backports.zstd"
+            raise DataError(problem, "pip install '.[zstd]' in a checkout")
         return cast(BinaryIO, self.module.open(source, "rb"))
 
 
@@ -58,18 +52,14 @@ COMPRESSIONS = (
 
 
 def compression_of_name(path: Path) -> Compression | None:
-    """Find the compression that a file's name promises."""
     return next((each for each in COMPRESSIONS if each.suffix == path.suffix.lower()), None)
 
 
 def compression_of_bytes(start: bytes) -> Compression | None:
-    """Find the compression of a file by its first bytes."""
     return next((each for each in COMPRESSIONS if start.startswith(each.magic)), None)
 
 
-class _Bytes(io.RawIOBase):
-    """A file of the bytes that a function reads, given their largest number."""
-
+class _Bytes(io.RawIOBase):  # of what a function reads, given the largest number of bytes
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
 

@@ -2,7 +2,7 @@
 
 A record ends at the byte 0x0A and nowhere else; the last one may lack it. A CR before the end is dropped, and so is a
 byte order mark at the start of a file. Any other character that some program takes for the end of a line becomes a
-blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Bytes that are not UTF-8 (surrogates among them) and
+blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Bytes that are not UTF-8 (including surrogates) and
 NUL are refused with file, line and byte, or given as None.
 """
 
@@ -11,11 +11,12 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.text.compression import (
     CHUNK_BYTES,  # a longer record is held in full, anything else is not
@@ -33,10 +34,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class RecordReader:
-    """Reads the records of a source from `open_text_bytes`, in bounded memory.
-
-    With keep_going it gives None for a record with bad bytes, instead of stopping.
-    """
+    """Reads the records of `open_text_bytes` in bounded memory; with keep_going, None stands for one with bad bytes."""
 
     def __init__(self, source: BinaryIO, name: str, *, keep_going: bool = False) -> None:
         self.name = name  # for messages
@@ -120,8 +118,7 @@ class RecordReader:
 def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int) -> Iterator[bytes]:
     """Read bytes from `open_text_bytes` in pieces of what is available, `size` at most.
 
-    Raises:
-        DataError: a compressed file is damaged, or the disk fails, after where(), such as "record 12".
+    A DataError says that a compressed file is damaged, or the disk fails, after where(), such as "record 12".
     """
     read = read_available(source)
     try:
@@ -131,7 +128,7 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
         why = f": {error}" if str(error) else ""
         raise DataError(
             f"{name} cannot be read after {where()}{why}",
-            "a compressed file may be cut short or damaged: fetch or compress it again",
+            "the file may be cut short or damaged: fetch or compress it again",
         ) from error
 
 
@@ -146,6 +143,19 @@ def read_file(path: Path | str) -> list[str]:
         return list(read_records(source, display_name(path)))
 
 
+def check_lines(files: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an empty file, or one with another number of lines than the first, by a DataError with its name."""
+    first_name, first = next(iter(files.items()))
+    for name, lines in files.items():
+        if not lines:
+            raise DataError(f"{name} is empty", "it must have one line for each sentence")
+        if len(lines) != len(first):
+            raise DataError(
+                f"{name} has {logs.counted(len(lines), 'line')}, but {first_name} has {len(first):,}",
+                "score the same test set that was translated, line by line",
+            )
+
+
 def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
     """Write each record and an LF, and return their number; a line break inside a record becomes a blank."""
     count = 0
@@ -154,7 +164,7 @@ def write_records(sink: BinaryIO, records: Iterable[str]) -> int:
             sink.write(_LINE_BREAKS.sub(" ", record).encode() + b"\n")
         except UnicodeEncodeError as error:
             code = ord(record[error.start])
-            problem = f"record {count} holds the lone surrogate U+{code:04X}, which UTF-8 cannot hold"
+            problem = f"record {count} has the lone surrogate U+{code:04X}, which UTF-8 cannot encode"
             raise DataError(problem, "repair the text at its source") from error
     return count
 
@@ -203,19 +213,16 @@ def count_lines_ahead(source: BinaryIO) -> int | None:
 
 
 def open_text_bytes(path: Path | str) -> BinaryIO:
-    """Open a file for reading bytes: plain, or compressed by its suffix (.gz, .xz, .bz2, .zst); "-" is stdin.
-
-    Raises:
-        DataError: the file is not there or cannot be opened.
-    """
+    """Open a file for reading bytes: plain, or compressed by its suffix (.gz, .xz, .bz2, .zst); "-" is stdin."""
     if str(path) == "-":
         return sys.stdin.buffer
     path = Path(path)
     try:
+        path.stat()  # a missing file is reported before a missing package
         compression = compression_of_name(path)
         return compression.open(path, str(path)) if compression else path.open("rb")
     except IsADirectoryError as error:
-        raise DataError(f"{path} is a folder, but text is read from a file", "name a file in it") from error
+        raise DataError(f"{path} is a folder, not a file", "name a file in it") from error
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist", _similar_file(path)) from error
     except OSError as error:

@@ -57,5 +57,5 @@ def _sacremoses() -> Any:
     except ImportError as error:
         raise DataError(
             "punctuation normalisation and Moses tokenisation need the package sacremoses",
-            "pip install '.[moses]' in a checkout, or leave them out",
+            "pip install '.[moses]' in a checkout, or turn both off",
         ) from error

@@ -34,11 +34,7 @@ def readable(record: str) -> str:
 
 
 class Vocab:
-    """A vocabulary from a serialised SentencePiece model, whose name is for messages; see `Vocab.load`.
-
-    Raises:
-        DataError: not a SentencePiece model, or its special tokens have other ids than special_tokens.py.
-    """
+    """A vocabulary from a serialised SentencePiece model, whose name is for messages; see `Vocab.load`."""
 
     def __init__(self, model: bytes, name: str, cached_words: int = CACHED_WORDS) -> None:
         try:
@@ -46,9 +42,7 @@ class Vocab:
                 raise RuntimeError("an empty file")  # SentencePiece takes it for no argument at all
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
-            raise DataError(
-                f"{name} is not a SentencePiece model", "give a vocab.model that `prepare` wrote"
-            ) from error
+            raise DataError(f"{name} is not a SentencePiece model", "name a vocab.model of `prepare`") from error
         processor = self._processor
         found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
@@ -66,7 +60,6 @@ class Vocab:
 
     @classmethod
     def load(cls, path: Path | str, cached_words: int = CACHED_WORDS) -> "Vocab":
-        """Read a vocabulary from its file; raises DataError if it is missing, or as Vocab does."""
         try:
             model = Path(path).read_bytes()
         except OSError as error:
@@ -90,10 +83,7 @@ class Vocab:
         return np.frombuffer(b"".join(encoded), self.dtype), lengths
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
-        """Join the sub-words of each sequence into text.
-
-        Padding, <s> and </s> leave nothing; <unk> leaves U+2047, a visible double question mark.
-        """
+        """Join the sub-words of each sequence into text, without padding, <s> and </s>; <unk> becomes U+2047."""
         texts: list[str] = self._processor.decode([[i for i in ids if i not in _INVISIBLE_IDS] for ids in sequences])
         return texts
 
@@ -116,9 +106,7 @@ class Vocab:
         return pieces
 
 
-class _WordIds(dict[str, bytes]):
-    """The ids of each word that was looked up, as the bytes of an array. A word holds no blank."""
-
+class _WordIds(dict[str, bytes]):  # of each word looked up, as the bytes of an array; a word holds no blank
     def __init__(
         self, processor: sentencepiece.SentencePieceProcessor, dtype: np.dtype[np.integer[Any]], most: int
     ) -> None:

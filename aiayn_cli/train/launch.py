@@ -27,8 +27,7 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
     """Run `aiayn` with the same arguments in several processes, each with a GPU unless the device is the CPU.
 
     Raises:
-        SaidElsewhere: a process failed, or saved after SIGTERM, which was passed on; it has said so.
-        KeyboardInterrupt: Ctrl-C, which was passed on.
+        SaidElsewhere: a process failed, or saved after SIGTERM or Ctrl-C, which were passed on; it has said so.
     """
     if "WORLD_SIZE" in os.environ:
         problem = "--gpus starts processes, but torchrun has started this one already"
@@ -64,8 +63,6 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
             "the kernel sends SIGKILL when memory runs out; the same command resumes from the last checkpoint",
         ) from error
     except SignalException as error:
-        if error.sigval == signal.SIGINT:
-            raise KeyboardInterrupt from error
         raise SaidElsewhere(128 + error.sigval) from error
 
 

@@ -4,7 +4,6 @@ It is made only from the run's own files (manifest.json, recipe.yaml, metrics.js
 is the same whether or not a run was stopped and resumed, and can be read during the run.
 """
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,10 +14,11 @@ from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import Record, is_complete, read_metrics, standing
+from aiayn_cli.checkpoint.tensor_files import read_json
 from aiayn_cli.config import Recipe
 from aiayn_cli.corpora.named_corpora import find_corpus
 from aiayn_cli.data.prepared import read_manifest
-from aiayn_cli.errors import AiaynError
+from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.files import write_output, write_whole
 from aiayn_cli.model.cost import PAPER_FLOPS
 from aiayn_cli.pages.page import Line, line_chart, render_page, without_steep_start
@@ -43,23 +43,32 @@ def write_report(run: Path) -> None:
 
 def run_report(runs: Sequence[Path], out: Path | None) -> Path:
     """Write a page on one run (default: its report.html) or several (default: compare.html next to the first)."""
-    for run in runs:
+    for number, run in enumerate(runs):
         if not ((run / "manifest.json").is_file() and (run / "recipe.yaml").is_file()):
             raise AiaynError(f"{run} is not the folder of a run", "name one that `aiayn train` has written")
+        if any(run.samefile(other) for other in runs[:number]):
+            raise UsageError(f"--report names the run {run} twice", "name each run once")
     page = out or (runs[0].parent / "compare.html" if len(runs) > 1 else runs[0] / "report.html")
-    write_output(page, report_html(*runs), "give another --out")
+    shown = {str(run): _read_run(run) for run in runs}
+    write_output(page, _page(shown), "give another --out")
+    for skipped in filter(None, (each["skipped"] for each in shown.values())):
+        logs.warning(skipped)
     return page
 
 
-def report_html(*runs: Path) -> str:
+def report_html(run: Path) -> str:
+    return _page({str(run): _read_run(run)})
+
+
+def _page(runs: Mapping[str, Mapping[str, Any]]) -> str:
     """The report of one run, or a page with several side by side."""
-    shown = {str(run): _read_run(run) for run in runs}
+    first, *others = runs
     return render_page(
-        "report.html" if len(runs) == 1 else "compare_runs.html",
+        "compare_runs.html" if others else "report.html",
         "curves.js",
-        title=runs[0].resolve().name if len(runs) == 1 else f"{len(runs)} runs",
-        runs=shown,
-        charts=_charts(shown),
+        title=f"{len(runs)} runs" if others else Path(first).resolve().name,
+        runs=runs,
+        charts=_charts(runs),
         paper=PAPER_FLOPS,
         defaults=all_settings(Recipe()),
         written=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
@@ -70,17 +79,19 @@ def report_html(*runs: Path) -> str:
 
 def _read_run(run: Path) -> dict[str, Any]:
     """What a page shows of a run."""
-    manifest = json.loads((run / "manifest.json").read_bytes())
-    recipe = load_recipe(str(run / "recipe.yaml"))
-    records = list(filter(is_complete, standing(read_metrics(run / "metrics.jsonl"))))
+    manifest, path = read_json(run / "manifest.json", "a run"), run / "metrics.jsonl"
+    recipe, data = load_recipe(str(run / "recipe.yaml")), _data_manifest(manifest)
+    whole = list(filter(is_complete, read_metrics(path)))
+    records = standing(whole)
     events: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         events[record["event"]].append(record)
     last, start = ((events[event] or [{}])[-1] for event in ("train", "start"))
     return {
         "manifest": manifest,
-        "settings": all_settings(recipe),
-        "data": _data_manifest(manifest),
+        "skipped": _skipped(path, len(whole)),
+        "settings": _settings(recipe, data),
+        "data": data,
         "events": events,
         "last": last,
         "start": start,
@@ -90,6 +101,25 @@ def _read_run(run: Path) -> dict[str, Any]:
         "samples": _samples(events["samples"]),
         "cost": by_the_papers_method(records),
     }
+
+
+def _skipped(path: Path, whole: int) -> str:
+    """What a page lacks of a metrics.jsonl with this many whole records, in words; "" if nothing."""
+    if not path.is_file():
+        return f"{path} is missing, so there are no measurements to show"
+    lost = sum(map(bool, path.read_bytes().split(b"\n"))) - whole
+    return f"{path}: {logs.counted(lost, 'line')} skipped, cut short or damaged" if lost else ""
+
+
+def _settings(recipe: Recipe, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Every setting by dotted name; those of the data as it was prepared, whatever the recipe says, if it is known."""
+    prepared: dict[str, Any] = {}
+    if data is not None:
+        corpus, size = data.get("corpus") or "text files of your own", data.get("vocab", {}).get("size", 0)
+        own = {**data.get("settings", {}), "corpus": corpus, "vocab_size": size}
+        prepared = {f"data.{name}": value for name, value in own.items()}
+    settings = all_settings(recipe).items()
+    return {name: prepared.get(name, v) for name, v in settings if name in prepared or not name.startswith("data.")}
 
 
 def _charts(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:

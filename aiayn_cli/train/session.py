@@ -207,8 +207,7 @@ class Session:
         if stopped_by == "SIGTERM":
             raise Terminated(f"stopped by SIGTERM {where}", hint)
         if stopped_by == "SIGINT":
-            logs.notice(f"stopped {where}: {hint}")
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"stopped by Ctrl-C {where}: {hint}")
         return self._result(stopped_by, trainer.state)
 
     def try_out(self) -> DryRunResult:

@@ -216,7 +216,6 @@ def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8:
     Raises:
         AiaynError: there is no export, or can be none, it is of other weights, or ctranslate2 is not installed.
     """
-    package = load_package()
     check_expressible(checkpoint.model)
     folders = [default_folder(checkpoint, kind) for kind in ((True, False) if int8 else (False,))]
     folder = next((folder for folder in folders if (folder / EXPORTED).is_file()), None)
@@ -229,7 +228,7 @@ def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8:
         raise CheckpointError(f"{folder / EXPORTED} cannot be read: {error}", f"{command} writes it anew") from error
     if known != fingerprint(checkpoint):
         raise CheckpointError(f"{folder} was exported from other weights", f"{command} renews it")
-    pieces = exported_pieces(codec)
+    package, pieces = load_package(), exported_pieces(codec)
     engine = CTranslate2Engine(folder, *pieces, device=str(device.device), int8=int8, workers=device.threads)
     precision = "weights in 8 bits" if int8 else "fp32"
     if int8 and device.device.type == "cpu" and multiplies_slowly():

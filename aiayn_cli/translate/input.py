@@ -193,8 +193,10 @@ def typed_records() -> Iterator[str | None]:
         except EOFError:
             logs.prompt("\n")
             return
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             logs.prompt("\n")
+            if type(error) is not KeyboardInterrupt:  # SIGTERM
+                raise
             continue
         yield None if _NOT_TEXT.search(line) else line.removesuffix("\r")
 

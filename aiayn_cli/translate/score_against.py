@@ -7,8 +7,7 @@ from typing import Any
 
 from aiayn_cli import logs
 from aiayn_cli.errors import AiaynError, DataError
-from aiayn_cli.parsing.tree_text import TreeText, words_of
-from aiayn_cli.parsing.trees import from_text, reduce_tree, words
+from aiayn_cli.parsing.tree_text import TreeText, from_text, reduce_tree, words, words_of
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.vocab import readable
 from aiayn_cli.translate.forced_decoding import Details, ForcedDecoder, perplexity

@@ -7,7 +7,7 @@ import torch
 from checkpoints import described
 from torch import Tensor
 
-from aiayn_cli.average.mean import WeightSum
+from aiayn_cli.average.session import WeightSum
 from aiayn_cli.checkpoint.checkpoint import Checkpoint
 from aiayn_cli.errors import CheckpointError
 

@@ -12,9 +12,8 @@ from translation_models import translate_options
 
 from aiayn_cli.app import main
 from aiayn_cli.average import search as search_module
-from aiayn_cli.average.choice import AverageOptions
-from aiayn_cli.average.mean import AverageResult, Trial, run_average
 from aiayn_cli.average.search import run_search, verdict, window_sizes
+from aiayn_cli.average.session import AverageOptions, AverageResult, Trial, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
@@ -213,8 +212,11 @@ def test_other_data_or_none_is_refused(
     ("winner", "words"),
     [
         (Trial("last 1", ("step-3",), 30.0), "no average is better than"),
-        (Trial("last 3", ("step-1", "step-2", "step-3"), 31.0, 1.0, 0.01), "which is hardly chance (p = 0.0100)"),
-        (Trial("best 2", ("step-1", "step-3"), 30.1, 0.1, 0.4), "which may be noise (p = 0.4000): it is kept"),
+        (
+            Trial("last 3", ("step-1", "step-2", "step-3"), 31.0, 1.0, 0.01),
+            "which is unlikely to be chance (p = 0.0100)",
+        ),
+        (Trial("best 2", ("step-1", "step-3"), 30.1, 0.1, 0.4), "which may be noise (p = 0.4000): the average is kept"),
     ],
 )
 def test_the_verdict_says_when_the_gain_is_noise(winner: Trial, words: str) -> None:

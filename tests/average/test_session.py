@@ -18,8 +18,7 @@ from checkpoints import fail_at
 from torch import Tensor
 
 from aiayn_cli.app import main
-from aiayn_cli.average.choice import AverageOptions
-from aiayn_cli.average.mean import mean_weights, run_average
+from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint import tensor_files
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, find_model, interrupted_path, mark_best
@@ -130,7 +129,7 @@ def test_fewer_than_asked_for_are_averaged_with_a_notice(
 ) -> None:
     result = run_average([run], AverageOptions(last=7))
     assert_mean(result.model, [9, 10, 99, 100], small_data)
-    assert f"{run} has only 4 of 7 checkpoints; all are averaged" in capsys.readouterr().err
+    assert f"{run} has only 4 checkpoints, fewer than 7" in capsys.readouterr().err
 
 
 def test_places_of_interruptions_and_links_are_no_part_of_it(
@@ -159,7 +158,7 @@ def test_a_checkpoint_named_twice_linked_or_copied_counts_once(
     result = run_average([copy, first, run / "checkpoints" / "best", second, second], AverageOptions())
     assert result.checkpoints == ("step-9", "step-10")
     assert_mean(result.model, [9, 10], small_data)
-    assert "5 checkpoints were named, of which 2 differ; each counts once" in capsys.readouterr().err
+    assert "5 checkpoints named, 2 different; each counts once" in capsys.readouterr().err
 
 
 def test_the_result_is_like_a_checkpoint_and_names_its_parents(run: Path, small_data: PreparedData) -> None:
@@ -223,9 +222,9 @@ def test_a_dropout_that_changed_on_the_way_is_no_other_shape(
 
 
 def test_a_range_without_a_checkpoint_says_which_there_are(run: Path) -> None:
-    with pytest.raises(CheckpointError, match="no checkpoint of the updates 11-98") as error:
+    with pytest.raises(CheckpointError, match="no checkpoint from updates 11-98") as error:
         run_average([run], AverageOptions(steps="11-98"))
-    assert error.value.hint == "its checkpoints are of 9, 10, 99, 100"
+    assert error.value.hint == "it has those from updates 9, 10, 99, 100"
 
 
 @pytest.mark.parametrize("steps", ["", "-", "9", "a-b", "9-10-11"])
@@ -267,7 +266,7 @@ def test_the_best_without_enough_validations(
     assert "--last" in error.value.hint
     validated(run, "bleu", [{"step": 10, "bleu": 5.0}, {"step": 99, "bleu": None}])
     assert_mean(run_average([run], AverageOptions(best=2)).model, [10], small_data)
-    assert "has 1 checkpoints with a validation bleu, fewer than 2" in capsys.readouterr().err
+    assert "has only 1 checkpoint with a validation bleu, fewer than 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -275,7 +274,7 @@ def test_the_best_without_enough_validations(
     [
         ({"last": 1, "best": 2}, "--last and --best contradict each other"),
         ({"steps": "1-2", "best": 2}, "--steps and --best contradict each other"),
-        ({"ema": True, "last": 2}, "--ema takes one checkpoint's moving average"),
+        ({"ema": True, "last": 2}, "--ema and --last contradict each other"),
         ({"search": True, "best": 2}, "--search tries --best and --ema anyway"),
         ({"search": True, "ema": True}, "--search tries --best and --ema anyway"),
         ({"data": Path("prepared")}, "--data without --search"),
@@ -306,7 +305,7 @@ def test_one_checkpoint_is_in_memory_at_a_time(run: Path, monkeypatch: pytest.Mo
         return weights
 
     monkeypatch.setattr(Checkpoint, "weights", watched)
-    mean_weights([load_checkpoint(path) for path in sorted((run / "checkpoints").iterdir())])
+    run_average([run], AverageOptions(last=4))
     assert alive == [0, 0, 0, 0]
 
 

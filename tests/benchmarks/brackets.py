@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aiayn_cli.parsing.evalb import BracketRules, BracketScore, SentenceScore, read_rules, score_brackets, summarise
-from aiayn_cli.parsing.trees import Close, Event, Leaf, Open, Tree, read_trees, reduce_tree, to_text
+from aiayn_cli.parsing.tree_text import Close, Event, Leaf, Open, Tree, read_trees, reduce_tree, to_text
 from aiayn_cli.text.lines import read_file
 
 EVALB_COLUMNS = (1, 2, 5, 6, 7, 8, 9, 10)  # length, status, matched, gold, test, crossing, words, tags

@@ -152,8 +152,7 @@ def where(run: Path) -> str:
 
 def outcome(run: Path) -> dict[str, str]:
     """What two equal runs share, as digests by name."""
-    from aiayn_cli.average.choice import AverageOptions
-    from aiayn_cli.average.mean import run_average
+    from aiayn_cli.average.session import AverageOptions, run_average
     from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
     from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
     from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints

@@ -122,7 +122,7 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
     from aiayn_cli.checkpoint.checkpoint import load_checkpoint, save_checkpoint
     from aiayn_cli.checkpoint.run_checkpoints import find_model
     from aiayn_cli.config import ModelConfig
-    from aiayn_cli.export.ctranslate2_format import export
+    from aiayn_cli.export.session import export
     from aiayn_cli.model.build import build_model
     from aiayn_cli.special_tokens import EOS_ID
     from aiayn_cli.text.codec import Codec

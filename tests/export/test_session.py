@@ -2,6 +2,7 @@ import errno
 import io
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
-from aiayn_cli.export import ctranslate2_format
 from aiayn_cli.export import session as stage
 from aiayn_cli.export.session import run_export
 from aiayn_cli.translate.options import Sampling
@@ -58,7 +58,7 @@ def test_export_says_how_well_the_engines_agree_and_keeps_it(
     check.write_text("der hund\n\ndie katze sieht\n")
     assert main(["export", str(path), "--check", str(check)]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"{path / 'ctranslate2'}: 2 of 2 check sentences are translated alike; log p of a token diff")
+    assert out.startswith(f"{path / 'ctranslate2'}: 2 of 2 check sentences translated alike; log p per token diff")
     assert f"model: {path}, step 1,201" in err
     assert json.loads((path / "ctranslate2" / "exported.json").read_bytes())["same_translations"] == 2
     assert main(["export", str(path), "--json", "--int8", "--out", str(tmp_path / "elsewhere")]) == 0
@@ -112,15 +112,15 @@ def test_n_best_and_scores_come_from_the_other_engine_too(
 
 def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_checkpoint(tmp_path / "one", 1, shape=SHAPE)
-    honest = ctranslate2_format._attention
+    honest = stage._attention
 
     def careless(spec: object, attention: object, norm: object) -> None:
         honest(spec, attention, norm)  # type: ignore[arg-type]
         spec.linear[-1].weight[0] *= -1  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(ctranslate2_format, "_attention", careless)
+    monkeypatch.setattr(stage, "_attention", careless)
     for int8 in (False, True):
-        with pytest.raises(AiaynError, match="CTranslate2 does not say the same as torch") as error:
+        with pytest.raises(AiaynError, match="CTranslate2 and torch disagree") as error:
             run_export(path, int8=int8)
         assert error.value.hint.startswith("nothing was written")
     assert [entry.name for entry in path.iterdir() if "ctranslate2" in entry.name] == []
@@ -225,6 +225,25 @@ def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate:
     with pytest.raises(AiaynError, match="no recurrent models") as error:
         translate(path, engine="ctranslate2")
     assert error.value.hint == "translate with --engine torch instead"  # and not to export it first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["{model}"], 1, "this needs the package ctranslate2"),
+        (["nope"], 1, "there is no nope"),
+        (["{model}", "--check", "nope"], 1, "nope does not exist"),
+        (["{model}", "--out", "."], 2, ". exists and is not an export"),
+    ],
+)
+def test_what_the_user_named_is_checked_before_the_package(
+    arguments: list[str], code: int, problem: str, exported: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert main(["export", *(argument.format(model=exported) for argument in arguments)]) == code
+    assert f"error: {problem}" in capsys.readouterr().err
 
 
 def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> None:

@@ -168,10 +168,3 @@ def test_a_wrong_parameter_is_refused_with_its_line(line: str, problem: str, hin
     with pytest.raises(DataError, match=problem) as caught:
         read_rules(["# first", line], "x.prm")
     assert caught.value.hint == hint
-
-
-def test_lines_must_be_as_many_as_references() -> None:
-    with pytest.raises(DataError, match="there are 1 trees, but 2 references"):
-        score_brackets([GOLD, GOLD], [GOLD], RULES)
-    with pytest.raises(DataError, match="there is no tree"):
-        score_brackets([], [], RULES)

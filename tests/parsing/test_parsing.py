@@ -14,18 +14,18 @@ from made_pairs import read_pair
 from translation_models import translate_options
 
 from aiayn_cli.app import main
-from aiayn_cli.average.choice import AverageOptions
 from aiayn_cli.average.search import run_search
+from aiayn_cli.average.session import AverageOptions
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.config import TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
 from aiayn_cli.export.session import run_export
-from aiayn_cli.parsing.trees import from_text, words
+from aiayn_cli.parsing.evalb import run_score_brackets
+from aiayn_cli.parsing.tree_text import from_text, words
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
-from aiayn_cli.score.parse_score import run_score_brackets
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.options import TrainOptions
 from aiayn_cli.train.session import run_train
@@ -362,7 +362,7 @@ def test_the_command_scores_brackets(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert out.startswith("F1 = 66.67\n")
     assert re.search(r"Number of Error sentence +1 +1\n", out)
     assert "EVALB|labels:yes|parameters:COLLINS+ROOT+S1" in out
-    assert "line 2 is not scored: words differ" in err
+    assert "line 2 is not scored: its words differ" in err
     code, out, _ = run("--brackets", "--parameters", str(tmp_path / "rules"))
     assert out.startswith("F1 = 100.00\n")  # 4 brackets with ROOT, labels do not count
     assert json.loads(run("--brackets", "--json")[1])["all"]["recall"] == pytest.approx(200 / 3)

@@ -9,8 +9,7 @@ from random_trees import BARE, BOTH, FORMS, TAGS, TREES, WORDS
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.tree_text import NO_TAG, TreeText
-from aiayn_cli.parsing.trees import Leaf, from_text, to_text, unescape, words
+from aiayn_cli.parsing.tree_text import NO_TAG, Leaf, TreeText, from_text, to_text, unescape, words
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.vocab import Vocab, readable
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.trees import (
+from aiayn_cli.parsing.tree_text import (
     Close,
     Leaf,
     Open,
@@ -106,7 +106,7 @@ def test_brackets_in_words_are_written_and_read(word: str) -> None:
     [
         (
             ["(S (NN a))", "", "(S (NN b)", "(NN c)"],
-            r"^f:3: the tree \(S \(NN b\) \(NN c\) leaves 1 bracket open at the end of the",
+            r"^f:3: the tree \(S \(NN b\) \(NN c\) still has 1 open bracket at the end of the",
         ),
         (["(S (NN a)))"], r"^f:1: \) ends before it begins"),
         (["(S (NN a)) b"], r"^f:1: b has 'b' where a bracket should open"),
@@ -124,7 +124,7 @@ def test_what_is_no_tree_is_refused_with_its_place(lines: list[str], problem: st
 
 
 def test_a_file_with_a_bracket_missing_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiayn_cli.parsing.trees._MOST_TOKENS", 50)
+    monkeypatch.setattr("aiayn_cli.parsing.tree_text._MOST_TOKENS", 50)
     read = []
 
     def lines() -> Iterator[str]:
@@ -132,12 +132,12 @@ def test_a_file_with_a_bracket_missing_is_not_read_to_its_end(monkeypatch: pytes
             read.append(number)
             yield "(S (NN a)" if number == 3 else "(S (NN a))"
 
-    with pytest.raises(DataError, match=r"^f:3: the tree .* leaves 1 bracket open at the end of its 5\d tokens"):
+    with pytest.raises(DataError, match=r"^f:3: the tree .* still has 1 open bracket after 5\d tokens"):
         list(read_trees(lines(), "f"))
     assert len(read) < 20
 
 
 @pytest.mark.parametrize("line", ["", "(S (NN a)) (S (NN b))"])
 def test_a_line_has_exactly_one_tree(line: str) -> None:
-    with pytest.raises(DataError, match=r"^f:7: a line holds [02] trees"):
+    with pytest.raises(DataError, match=r"^f:7: a line has [02] trees"):
         from_text(line, "f", 7)

@@ -221,7 +221,7 @@ def test_a_compressed_file_that_is_damaged_is_named(tmp_path: Path, suffix: str,
     path.write_bytes(content)
     with pytest.raises(DataError, match=rf"{path} cannot be read after line \d+: ") as caught:
         list(TmxPairs(LocalFile(path), "en", "de").read(ReadCounts()))
-    assert caught.value.hint == "a compressed file may be cut short or damaged: fetch or compress it again"
+    assert caught.value.hint == "the file may be cut short or damaged: fetch or compress it again"
 
 
 @pytest.mark.parametrize("encoding", ["x-unknown", "shift_jis", "utf-7", "base64"])

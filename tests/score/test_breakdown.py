@@ -35,5 +35,5 @@ def test_labels_part_lines_in_the_order_of_their_first_use() -> None:
 
 
 def test_another_number_of_labels_is_refused_with_both_counts() -> None:
-    with pytest.raises(DataError, match=r"labels\.txt has 2 labels, but the references have 3 lines"):
+    with pytest.raises(DataError, match=r"labels\.txt has 2 labels, but there are 3 references"):
         parts_by_label(["a", "b"], "labels.txt", 3)

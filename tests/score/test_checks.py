@@ -35,13 +35,13 @@ def test_plain_text_raises_no_suspicion() -> None:
 @pytest.mark.parametrize(
     ("hypotheses", "sign"),
     [
-        (["Der Hu@@ nd läuft.", *REFERENCE[1:]], "20% of the hypotheses hold sub-word marks"),
-        (["▁Der ▁Hund ▁läuft.", *REFERENCE[1:]], "20% of the hypotheses hold sub-word marks"),
-        (["Der Hu ##nd läuft.", *REFERENCE[1:]], "20% of the hypotheses hold sub-word marks"),
+        (["Der Hu@@ nd läuft.", *REFERENCE[1:]], "20% of the hypotheses contain sub-word marks"),
+        (["▁Der ▁Hund ▁läuft.", *REFERENCE[1:]], "20% of the hypotheses contain sub-word marks"),
+        (["Der Hu ##nd läuft.", *REFERENCE[1:]], "20% of the hypotheses contain sub-word marks"),
         (["Der Hund läuft .", "Sie sagte : Halt !", *REFERENCE[2:]], "40% of the hypotheses look tokenised"),
         (["Der Hund &quot;läuft&quot;", *REFERENCE[1:]], "20% of the hypotheses look tokenised"),
-        ([line.lower() for line in REFERENCE], "no hypothesis holds a capital letter"),
-        (["", *REFERENCE[1:]], "1 of 5 hypotheses are blank where a reference is not"),
+        ([line.lower() for line in REFERENCE], "no hypothesis has a capital letter"),
+        (["", *REFERENCE[1:]], "blank where a reference is not: 1 line of 5"),
     ],
 )
 def test_a_form_that_would_give_a_false_score_is_named(hypotheses: list[str], sign: str) -> None:
@@ -52,7 +52,7 @@ def test_a_form_that_would_give_a_false_score_is_named(hypotheses: list[str], si
 def test_a_few_capitals_do_not_hide_lower_case() -> None:
     reference = REFERENCE * 20
     [found] = suspicions(["Der Hund läuft.", *[line.lower() for line in reference[1:]]], [reference])
-    assert found.startswith("only 1% of the hypotheses hold a capital letter")
+    assert found.startswith("only 1% of the hypotheses have a capital letter")
 
 
 def test_what_the_references_have_too_is_no_sign() -> None:
@@ -83,7 +83,7 @@ def test_lines_that_are_shifted_from_some_place_on_are_named(by: int) -> None:
     )
     assert len(shifted) == 300
     [found] = suspicions(shifted, [reference])
-    assert found.startswith("lines seem to be shifted from line 121 on: 9 of 15 stretches of 20 lines fit better")
+    assert found.startswith("lines seem shifted from line 121 on: 9 of 15 windows of 20 lines fit better")
 
 
 def test_lines_without_blanks_are_compared_by_character() -> None:

@@ -93,7 +93,7 @@ def test_the_command_gives_it_the_source(
     [score] = json.loads(capsys.readouterr().out)["systems"][0]["scores"]
     assert score["score"] == pytest.approx(60.4166667)
     assert main(["score", "ref", "--hyp", "hyp", "--metric", "comet"]) == 1
-    assert "COMET reads the source too" in capsys.readouterr().err
+    assert "COMET needs the source text" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_loaded_is_named(comet: WordOverlap) -> None:

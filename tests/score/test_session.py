@@ -87,10 +87,30 @@ def test_a_line_count_mismatch_names_both_files_and_counts(
     assert f"error: {short} has 3 lines, but {files[0]} has 4\nhint: score the same test set" in err
 
 
-def test_empty_references_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    empty = written(tmp_path / "empty", [])
-    assert main(["score", empty, "--hyp", empty]) == 1
-    assert f"there is no line to score: {empty} is empty" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "problem", "hint"),
+    [
+        (["empty", "--hyp", "ref"], "empty is empty", "it must have one line for each sentence"),
+        (["ref", "--hyp", "empty"], "empty is empty", "it must have one line for each sentence"),
+        (["ref", "--hyp", "ref", "--source", "empty"], "empty is empty", "it must have one line for each sentence"),
+        (["ref", "--hyp", "empty", "--brackets"], "empty is empty", "it must have one line for each sentence"),
+        (["folder", "--hyp", "ref"], "folder is a folder, not a file", "name a file in it"),
+        (["ref", "--hyp", "folder"], "folder is a folder, not a file", "name a file in it"),
+        (["none", "--hyp", "ref"], "none does not exist", "check the name and the folder"),
+        (["ref", "--hyp", "none"], "none does not exist", "check the name and the folder"),
+        (["ref", "--hyp", "ref", "--by", "folder"], "folder is a folder, not a file", "name a file in it"),
+    ],
+)
+def test_files_without_text_are_named(
+    words: list[str], problem: str, hint: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    written(tmp_path / "empty", [])
+    written(tmp_path / "ref", REFERENCE)
+    assert main(["score", *words]) == 1
+    assert capsys.readouterr() == ("", f"error: {problem}\nhint: {hint}\n")
 
 
 @pytest.mark.parametrize(
@@ -132,11 +152,11 @@ def test_text_that_looks_wrong_is_scored_with_a_warning_that_names_its_system(
     assert main(["score", reference, "--hyp", marked, "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("BLEU = ")
-    assert "warning: 50% of the hypotheses hold sub-word marks" in err
+    assert "warning: 50% of the hypotheses contain sub-word marks" in err
     blank = written(tmp_path / "blank", [""] * 4)
     assert main(["score", *files, "--hyp", blank]) == 0
     err = capsys.readouterr().err
-    assert f"warning: {blank}: 3 of 4 hypotheses are blank" in err
+    assert f"warning: {blank}: blank where a reference is not: 3 lines of 4" in err
     assert f"{good}:" not in err
 
 
@@ -180,6 +200,10 @@ def test_systems_are_rows_of_a_table_with_the_tests_against_the_first(
     assert all(p.endswith("*") and float(p[:-1]) < 0.05 for p in second.split()[3:])
     assert "nrefs:1|bs:50|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0" in signatures
     assert "nrefs:1|ar:60|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0" in signatures
+    assert (
+        "p: probability of a difference at least this large if both systems were equally good; * marks p < 0.05"
+        in signatures
+    )
 
 
 def test_the_paper_s_convention_stands_next_to_sacrebleu_s(
@@ -259,23 +283,23 @@ def test_sentences_are_json_lines_and_the_score_goes_to_stderr(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "there is nothing to score against"),
+        ([], "no reference is named"),
         (["-"], "stdin is named more than once"),
-        (["{ref}", "--compare"], "--compare needs two systems"),
+        (["{ref}", "--compare"], "--compare needs at least two systems"),
         (["{ref}", "--hyp", "{ref}", "--hyp", "{ref}"], "--hyp {ref} is named twice"),
         (["{ref}", "{ref}", "--hyp", "x"], "reference {ref} is named twice"),
-        (["{ref}", "-t", "wmt14", "-l", "en-de"], "-t wmt14 brings its own references"),
-        (["--echo", "src"], "--echo writes a side of a test set"),
+        (["{ref}", "-t", "wmt14", "-l", "en-de"], "-t wmt14 has its own references"),
+        (["--echo", "src"], "--echo without a test set"),
         (["{ref}", "--hyp", "{ref}", "--json", "--sentences"], "--sentences and --json both write to stdout"),
         (["{ref}", "--hyp", "a", "--hyp", "b", "--hyp", "c", "--html", "x"], "--html shows one or two systems, not 3"),
         (["{ref}", "--by", "-"], "stdin is named more than once"),
         (["{ref}", "--hyp", "{ref}", "--smooth-value", "2"], "--smooth-value 2 with --smooth exp"),
         (["{ref}", "--hyp", "{ref}", "--from", "x"], "--from x without -t"),
         (["{ref}", "--hyp", "{ref}", "--html", "-"], "--html - is not a file"),
-        (["{ref}", "--hyp", "{ref}", "--html", "{ref}"], "--html {ref} is one of the files that are scored"),
-        (["{ref}", "--hyp", "{ref}", "--by", "{ref}.x", "--html", "{ref}.x"], "--html {ref}.x is one of the files"),
+        (["{ref}", "--hyp", "{ref}", "--html", "{ref}"], "--html {ref} is one of the input files"),
+        (["{ref}", "--hyp", "{ref}", "--by", "{ref}.x", "--html", "{ref}.x"], "--html {ref}.x is one of the input"),
         (["{ref}", "--brackets", "--html", "x"], "--brackets with --html, which is for text"),
-        (["{ref}", "-t", "wmt14", "-l", "en-de", "--echo", "src"], "--echo scores nothing, but files are named"),
+        (["{ref}", "-t", "wmt14", "-l", "en-de", "--echo", "src"], "--echo scores no files"),
     ],
 )
 def test_what_contradicts_itself_is_wrong_usage(
@@ -300,11 +324,11 @@ def test_a_language_whose_words_13a_does_not_find_is_warned_of(
 @pytest.mark.parametrize(
     ("lines", "metric", "sign"),
     [
-        (CHINESE, "bleu", "look Chinese, but no target language is named: BLEU's tokeniser 13a would"),
-        (JAPANESE, "bleu,ter", "look Japanese, but no target language is named: BLEU's tok"),
-        (JAPANESE, "ter", "TER by words would be false; add -l, such as en-ja"),
+        (CHINESE, "bleu", "look Chinese, but no target language is given: BLEU's tokeniser 13a would"),
+        (JAPANESE, "bleu,ter", "look Japanese, but no target language is given: BLEU's tok"),
+        (JAPANESE, "ter", "TER by words would mislead; add -l, such as -l en-ja"),
         (JAPANESE, "chrf", ""),
-        (KOREAN, "bleu", "look Korean, but no target language is named"),
+        (KOREAN, "bleu", "look Korean, but no target language is given"),
         (KOREAN, "ter", ""),
         (["Das heißt 你好.", "Ja.", "Gut."], "bleu", ""),
     ],

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.score.metrics import TOKENIZERS, MetricOptions, SacreMetric, bleu, is_written_in_characters, tokenizer_of
+from aiayn_cli.score.metrics import MetricOptions, SacreMetric, bleu, is_written_in_characters, tokenizer_of
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_tokeniser_that_is_not_installed_says_what_to_install(
     assert "--set training.best_metric=loss --set training.validation_bleu_pairs=0" in caught.value.hint
 
 
-def test_an_unknown_tokeniser_is_answered_with_all_names() -> None:
+def test_an_unknown_tokeniser_is_answered_with_the_nearest() -> None:
     with pytest.raises(AiaynError, match="unknown BLEU tokeniser '13b'") as caught:
         SacreMetric("bleu", [["x"]], MetricOptions(tokenize="13b"))
-    assert all(name in caught.value.hint for name in TOKENIZERS)
+    assert caught.value.hint == "did you mean 13a?"

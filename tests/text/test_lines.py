@@ -206,6 +206,8 @@ def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatc
     with pytest.raises(DataError, match=r"needs the package backports\.zstd") as caught:
         open_text_bytes(path)
     assert caught.value.hint == "pip install '.[zstd]' in a checkout"
+    with pytest.raises(DataError, match="does not exist"):  # which the user can mend first
+        open_text_bytes(tmp_path / "none.zst")
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_a_record_longer_than_a_chunk_is_read_whole(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_lone_surrogate_is_not_written() -> None:
-    with pytest.raises(DataError, match=r"record 2 holds the lone surrogate U\+D800"):
+    with pytest.raises(DataError, match=r"record 2 has the lone surrogate U\+D800"):
         write_records(io.BytesIO(), ["ok", "a\ud800"])
 
 

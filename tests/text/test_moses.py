@@ -75,5 +75,5 @@ def test_a_missing_package_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(DataError, match="need the package sacremoses") as caught:
         moses.MosesText(BOTH, "de")
-    assert caught.value.hint == "pip install '.[moses]' in a checkout, or leave them out"
+    assert caught.value.hint == "pip install '.[moses]' in a checkout, or turn both off"
     MosesText(NOTHING, "de")

@@ -10,8 +10,7 @@ import sacremoses
 import torch
 from translation_models import translate_options
 
-from aiayn_cli.average.choice import AverageOptions
-from aiayn_cli.average.mean import run_average
+from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.config import TextConfig

@@ -11,8 +11,7 @@ import pytest
 from checkpoints import kill
 from training_runs import Train, ending_after, result_of
 
-from aiayn_cli.average.choice import AverageOptions
-from aiayn_cli.average.mean import run_average
+from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, resumable
 from aiayn_cli.errors import Terminated

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,62 @@ def test_settings_that_differ_from_the_papers_are_marked(whole: Path) -> None:
     found = page(whole)
     assert found.row("model.d_model") == ["model.d_model", "16", "512"]
     assert found.row("training.label_smoothing") == ["training.label_smoothing", "0.1"]
+
+
+def test_settings_of_the_data_are_those_it_was_prepared_with(whole: Path, small_data: PreparedData) -> None:
+    found = page(whole)
+    assert found.row("data.corpus")[1] == "text files of your own"  # the recipe says something else
+    assert found.row("data.vocab_size")[1] == str(small_data.vocab_size)
+    assert found.row("data.dedupe")[1] in ("yes", "no")
+    assert not {"True", "False"} & set(found.texts)
+    for entry in small_data.manifest["inputs"]:
+        language = {"src": small_data.src_lang, "tgt": small_data.tgt_lang}[entry["side"]]
+        table = next(table for table in found.tables if any(row[0] == "vocabulary" for row in table))
+        [cells] = [row for row in table if row[0] == f"{entry['split']}, {language}"]
+        assert cells[1] == f"{entry['path']}{entry['sha256']}"
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda content: content[:-20], "1 line skipped, cut short or damaged"),
+        (lambda content: b"[]\n" + content + b'{"event": "train"}\n', "2 lines skipped, cut short or damaged"),
+        (None, "is missing, so there are no measurements to show"),
+        (lambda content: content, ""),
+    ],
+)
+def test_what_a_damaged_log_lacks_is_said(
+    damage: Callable[[bytes], bytes] | None,
+    said: str,
+    whole: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    log = run / "metrics.jsonl"
+    content = log.read_bytes()
+    log.unlink()
+    if damage is not None:
+        log.write_bytes(damage(content))
+    assert main(["train", "--report", str(run)]) == 0
+    err = capsys.readouterr().err
+    assert said in err
+    assert ("warning" in err) == bool(said)
+    assert said in " ".join(page(run).texts)
+
+
+def test_a_damaged_manifest_is_named_and_a_run_named_twice_is_refused(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(whole)
+    assert main(["train", "--report", str(whole), "--report", str(tmp_path / "link")]) == 2
+    assert "--report names the run" in capsys.readouterr().err
+    run = tmp_path / "run"
+    shutil.copytree(whole, run, symlinks=True)
+    (run / "manifest.json").write_text("{")
+    assert main(["train", "--report", str(run)]) == 1
+    assert "manifest.json cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2, 7, 20])

@@ -133,7 +133,7 @@ def test_real_signals_and_a_real_kill_lose_nothing(
             assert "hint: the same command resumes from there" in err
         if number == signal.SIGINT:
             assert newest is not None
-            assert f"stopped at update {load_checkpoint(newest).step}; {run} is saved" in err
+            assert f"stopped by Ctrl-C at update {load_checkpoint(newest).step}; {run} is saved" in err
     assert newest is not None
     end = (load_checkpoint(newest).step // 4 + 2) * 4
     train(f"max_updates={end}", rarely)

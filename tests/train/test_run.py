@@ -145,7 +145,7 @@ def test_the_command_prints_its_result_on_stdout_alone(
         (["--set", "max_updates"], 1, "no value"),
         (["--seed", "-1"], 2, "--seed"),
         (["--precision", "fp16"], 2, "fp16"),
-        (["--device", "cuda:77"], 1, "GPUs are visible"),
+        (["--device", "cuda:77"], 1, "visible"),
         (["--recipe", "bse"], 1, "did you mean base?"),
         (["--data", "nowhere"], 1, "no prepared data nowhere"),
     ],

@@ -115,7 +115,7 @@ def _pack(weight: Tensor, bias: Tensor | None, first: int, last: int, engine: st
             quantised = torch.quantize_per_channel(rows.contiguous(), scales, zero_points, 0, torch.qint8)
         return torch.ops.quantized.linear_prepack(quantised, own)
     except (AttributeError, NotImplementedError) as error:
-        raise AiaynError(f"torch {torch.__version__} has no 8-bit products any more: {error}", _HINT) from error
+        raise AiaynError(f"torch {torch.__version__} no longer has 8-bit kernels: {error}", _HINT) from error
     finally:
         torch.backends.quantized.engine = before
 
@@ -124,4 +124,4 @@ def _engine() -> str:
     for name in _ENGINES:
         if name in torch.backends.quantized.supported_engines:
             return name
-    raise AiaynError(f"torch {torch.__version__} has no 8-bit products for this processor", _HINT)
+    raise AiaynError(f"torch {torch.__version__} has no 8-bit kernels for this processor", _HINT)

@@ -41,12 +41,9 @@ class Packing:
     def indices(self, parts: int, heads: int) -> tuple[Tensor, Tensor]:
         """Gather indices from a projection [rows, parts, heads] to the grid, and from the grid back.
 
-        Args:
-            parts: 3 for queries, keys and values, 2 for keys and values, 1 for one of them.
-            heads: of the attention.
-        Returns:
-            int64 [parts * sentences * heads * length] of numbers row * parts * heads + part * heads + head, and
-            int64 [rows * parts * heads] of indices into it.
+        Parts are 3 for queries, keys and values, 2 for keys and values, 1 for one of them. The first is int64
+        [parts * sentences * heads * length] of numbers row * parts * heads + part * heads + head, the other
+        int64 [rows * parts * heads] of indices into it.
         """
         if (parts, heads) not in self._indices:
             part, head = torch.arange(parts)[:, None], torch.arange(heads)
@@ -94,14 +91,11 @@ class PackedPattern:
 def packed_attention(
     queries: Tensor, memory: Tensor | None, pattern: PackedPattern, heads: int, dropout_probability: float
 ) -> Tensor:
-    """softmax(q k^T / sqrt(d_k)) v for all heads, [rows, heads * d_k], from projections.
+    """softmax(q k^T / sqrt(d_k)) v for all heads, [rows, heads * d_k], from projections; values are as wide as keys.
 
     Args:
         queries: [rows, heads * d_k]; for self-attention queries, keys and values, [rows, 3 * heads * d_k].
         memory: keys and values, [memory rows, 2 * heads * d_k]; None for self-attention.
-        pattern: who attends to whom.
-        heads: number of heads, whose values are as wide as their keys.
-        dropout_probability: of losing an attention weight.
     """
     return _PackedAttention.apply(queries, memory, pattern, heads, dropout_probability)  # type: ignore[no-any-return,no-untyped-call]
 

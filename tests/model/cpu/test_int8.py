@@ -92,7 +92,7 @@ def test_the_projection_to_the_vocabulary_has_8_bits_too() -> None:
 
 def test_a_torch_without_8_bit_products_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiayn_cli.model.cpu.int8._ENGINES", ("abacus",))
-    with pytest.raises(AiaynError, match="no 8-bit products for this processor"):
+    with pytest.raises(AiaynError, match="no 8-bit kernels for this processor"):
         Int8Linear(torch.randn(3, 4), None)
 
 

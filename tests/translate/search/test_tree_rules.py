@@ -22,8 +22,7 @@ from aiayn_cli.config import DecodingConfig, TextConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_grammar import FREE, TreeGrammar
-from aiayn_cli.parsing.tree_text import NO_TAG, TagKind, TreeText, kind_of_tag, tags_for, words_of
-from aiayn_cli.parsing.trees import Leaf, category
+from aiayn_cli.parsing.tree_text import NO_TAG, Leaf, TagKind, TreeText, category, kind_of_tag, tags_for, words_of
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec

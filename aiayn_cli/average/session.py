@@ -1,17 +1,22 @@
-"""Which checkpoints `aiayn average` averages, and where the result goes."""
+"""What `aiayn average` does: choose checkpoints, average their weights (paper, Section 6.1), write one model."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from aiayn_cli import logs
-from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run, update_of
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.score.result import text_table
 
 _STEPS = re.compile(r"(\d*)-(\d*)")
 # Dropout can change during a run.
@@ -20,7 +25,7 @@ _NO_DROPOUT: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "activa
 
 @dataclass(frozen=True, kw_only=True)
 class AverageOptions:
-    """What `aiayn average` was told; UsageError where options contradict each other."""
+    """Options of `aiayn average`; a UsageError says which contradict each other."""
 
     last: int | None = None  # how many of a run's newest checkpoints
     steps: str | None = None  # a range of a run's checkpoints, such as "3000-6000"; either end may be missing
@@ -29,14 +34,13 @@ class AverageOptions:
     search: bool = False  # try several averages on the validation set; `last` or `steps` say among which checkpoints
     data: Path | None = None  # for the search; None = what the run was trained on, as its manifest says
     device: str = "auto"  # of the search
-    out: Path | None = None  # directory for the result; None = RUN/averaged
+    out: Path | None = None  # folder for the result; None = RUN/averaged
 
     def __post_init__(self) -> None:
         if self.search and (self.ema or self.best is not None):
             raise UsageError("--search tries --best and --ema anyway", "remove --search, or the others")
         if self.ema and self.chosen:
-            hint = "name that checkpoint, or remove the others"
-            raise UsageError("--ema takes one checkpoint's moving average", hint)
+            raise UsageError(f"--ema and {self.chosen[0]} contradict each other", "give only one")
         if self.data is not None and not self.search:
             raise UsageError("--data without --search", "only a search translates the validation set")
         if len(self.chosen) > 1:
@@ -50,11 +54,66 @@ class AverageOptions:
 
 @dataclass(frozen=True)
 class Choice:
-    """Checkpoints of one run in the order of their steps, the directory for the result, and the run, if known."""
+    """Checkpoints of one run in the order of their steps, the folder for the result, and the run, if known."""
 
     checkpoints: list[Checkpoint]
     target: Path
     run: Path | None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One average of a search."""
+
+    name: str  # such as "last 5", "best 3" or "moving average"
+    checkpoints: tuple[str, ...]  # in the order of their steps
+    bleu: float  # of the whole validation set
+    difference: float = 0.0  # to the last checkpoint alone
+    p: float | None = None  # of such a difference by chance, paired bootstrap; None for the last checkpoint itself
+
+
+@dataclass(frozen=True)
+class AverageResult:
+    """What `aiayn average` prints."""
+
+    model: Path  # the folder of the averaged model
+    checkpoints: tuple[str, ...]  # names of those averaged, in the order of their steps; "NAME/ema" is a moving average
+    trials: tuple[Trial, ...] = ()  # of a search
+    verdict: str = ""  # of a search, in words
+
+    def __str__(self) -> str:
+        names = self.checkpoints
+        line = f"{self.model}: {names[0]}"
+        if len(names) > 1:
+            line = f"{self.model}: average of {len(names)} checkpoints, {names[0]} to {names[-1]}"
+        if not self.trials:
+            return line
+        rows = [["average", "checkpoints", "BLEU", "difference", "p"]]
+        for trial in self.trials:
+            tested = ["-", "-"] if trial.p is None else [f"{trial.difference:+.2f}", f"{trial.p:.4f}"]
+            rows.append([trial.name, f"{len(trial.checkpoints)}", f"{trial.bleu:.2f}", *tested])
+        legend = "difference: from the last checkpoint alone; p: probability of a difference this large by chance"
+        return f"{text_table(rows)}\n{legend}\n{self.verdict}\n{line}"
+
+
+def run_average(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
+    """Average the weights of checkpoints or one run (nothing = the newest run), without a search."""
+    choice = choose(paths, options)
+    if not options.ema:
+        known = [each.low_confidence for each in choice.checkpoints if each.low_confidence is not None]
+        total = WeightSum()
+        with logs.progress("averaging", len(choice.checkpoints), "checkpoints") as progress:
+            for checkpoint in choice.checkpoints:
+                total.add(checkpoint)
+                progress.advance(1)
+        return save_average(choice, total.mean(), names_of(choice.checkpoints), fmean(known) if known else None)
+    newest = choice.checkpoints[-1]
+    if not (weights := newest.moving_average()):
+        raise CheckpointError(
+            f"{newest.path} holds no moving average",
+            "train with --set training.ema_decay=0.9999, or average checkpoints with --last",
+        )
+    return save_average(choice, weights, (f"{newest.path.name}/ema",), newest.low_confidence)
 
 
 def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
@@ -67,7 +126,7 @@ def choose(paths: Sequence[Path], options: AverageOptions) -> Choice:
         if options.chosen:
             raise UsageError(f"{options.chosen[0]} needs a run, not named checkpoints", "remove one of the two")
         if options.ema and len(paths) > 1:
-            raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name that checkpoint")
+            raise UsageError(f"--ema takes one checkpoint's moving average, not {len(paths)}", "name one checkpoint")
         choice = _named(paths, options.out)
     else:
         run = paths[0] if paths else newest_run()
@@ -97,11 +156,11 @@ def _of_run(run: Path, options: AverageOptions) -> list[Path]:
     wanted = options.last or training.average_last
     chosen = found[-wanted:]
     if len(chosen) < wanted:
-        logs.notice(f"{run} has only {len(chosen)} of {wanted} checkpoints; all are averaged")
+        logs.notice(f"{run} has only {logs.counted(len(chosen), 'checkpoint')}, fewer than {wanted}")
     if len(chosen) > 1 and update_of(chosen[0]) < 2 * training.warmup_steps:
         logs.warning(
-            f"{chosen[0].name} is from the steepest part of training (warm-up: {training.warmup_steps:,} updates), so "
-            f"that the average may be worse than the last checkpoint: try `aiayn average {run} --search`"
+            f"{chosen[0].name} is from early training (warm-up: {logs.counted(training.warmup_steps, 'update')}), so "
+            f"the average may be worse than the last checkpoint: try `aiayn average {run} --search`"
         )
     return chosen
 
@@ -124,8 +183,8 @@ def _nothing_to_average(run: Path) -> CheckpointError:
         return CheckpointError(f"{run} is part of a run", f"name the run: {run.parent}")
     if (interrupted := newest_resumable(run)) is not None:
         return CheckpointError(
-            f"{run} was stopped before its first checkpoint, and there is nothing to average",
-            f"the command that began it resumes it; `aiayn translate --model {run}` takes {interrupted.name} as it is",
+            f"{run} was stopped before its first checkpoint, so there is nothing to average",
+            f"resume it by the same command, or translate with {interrupted.name}: `aiayn translate --model {run}`",
         )
     return CheckpointError(f"{run} has no checkpoints", "train it with `aiayn train`, or name another run")
 
@@ -144,7 +203,8 @@ def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Pa
             f"no checkpoint of {run} has a validation {metric} in metrics.jsonl", "choose with --last or --steps"
         )
     if len(validated) < wanted:
-        logs.notice(f"{run} has {len(validated)} checkpoints with a validation {metric}, fewer than {wanted}")
+        checkpoints = logs.counted(len(validated), "checkpoint")
+        logs.notice(f"{run} has only {checkpoints} with a validation {metric}, fewer than {wanted}")
     sign = -1 if metric == "bleu" else 1
     later_first = reversed(validated)  # the later of equally good ones
     return sorted(later_first, key=lambda checkpoint: sign * validated[checkpoint])[:wanted]
@@ -156,13 +216,12 @@ def _named(paths: Sequence[Path], out: Path | None) -> Choice:
     by_files = {(each.step, *each.files.items()) if each.files else each.path.resolve(): each for each in found}
     unique = list(by_files.values())
     if len(unique) < len(paths):
-        logs.notice(f"{len(paths)} checkpoints were named, of which {len(unique)} differ; each counts once")
+        logs.notice(f"{len(paths)} checkpoints named, {len(unique)} different; each counts once")
     folder = unique[0].path.resolve().parent
     is_in_run = folder.name == "checkpoints"
     if out is None and not is_in_run:
         raise UsageError(f"{unique[0].path} is not in a run, so the result has no place", "add --out FOLDER")
-    run = folder.parent if is_in_run else None
-    return Choice(_related(unique), out or folder.parent / "averaged", run)
+    return Choice(_related(unique), out or folder.parent / "averaged", folder.parent if is_in_run else None)
 
 
 def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
@@ -170,11 +229,10 @@ def _in_range(run: Path, found: Sequence[Path], steps: str) -> list[Path]:
     if not match or not any(match.groups()):
         raise UsageError(f"--steps is {steps!r}, but must be a range of updates", "write it like 3000-6000, or 3000-")
     first, last = match.groups()
-    numbers = {path: int(path.name.partition("-")[2]) for path in found}
-    inside = [path for path, n in numbers.items() if int(first or 0) <= n <= int(last or n)]
+    inside = [path for path in found if int(first or 0) <= update_of(path) <= int(last or update_of(path))]
     if not inside:
-        known = ", ".join(map("{:,}".format, numbers.values()))
-        raise CheckpointError(f"{run} has no checkpoint of the updates {steps}", f"its checkpoints are of {known}")
+        known = ", ".join(f"{update_of(path):,}" for path in found)
+        raise CheckpointError(f"{run} has no checkpoint from updates {steps}", f"it has those from updates {known}")
     return inside
 
 
@@ -192,3 +250,49 @@ def _related(found: Iterable[Checkpoint]) -> list[Checkpoint]:
             problem = f"{first.path} and {other.path} are of different {different[0]}"
             raise CheckpointError(problem, "average checkpoints of one run")
     return checkpoints
+
+
+def names_of(checkpoints: Sequence[Checkpoint]) -> tuple[str, ...]:
+    return tuple(checkpoint.path.name for checkpoint in checkpoints)
+
+
+def save_average(
+    choice: Choice, weights: dict[str, Tensor], parents: tuple[str, ...], low_confidence: float | None
+) -> AverageResult:
+    newest = choice.checkpoints[-1]
+    result = replace(newest, path=choice.target, parents=parents, low_confidence=low_confidence)
+    save_checkpoint(result, weights, newest.vocab_path)
+    return AverageResult(result.path, parents)
+
+
+class WeightSum:
+    """A sum of weights in float32, whatever type they are stored in; one checkpoint is in memory at a time.
+
+    Shared matrices are stored once in a checkpoint, so they count once.
+    """
+
+    def __init__(self) -> None:
+        self._total: dict[str, Tensor] = {}
+        self.count = 0  # checkpoints so far
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        weights = checkpoint.weights()
+        if self.count and weights.keys() != self._total.keys():
+            odd = min(weights.keys() ^ self._total.keys())
+            raise CheckpointError(
+                f"{checkpoint.path} differs from the others in {odd}", "average one run's checkpoints"
+            )
+        for name, weight in weights.items():
+            total = self._total.get(name)
+            if total is None:
+                self._total[name] = weight.to(torch.float32, copy=True)
+            elif total.shape != weight.shape:
+                shapes = f"{list(weight.shape)}, not {list(total.shape)}"
+                raise CheckpointError(f"{checkpoint.path}: {name} has shape {shapes}", "the checkpoint is damaged")
+            else:
+                total += weight.float()
+        self.count += 1
+
+    def mean(self) -> dict[str, Tensor]:
+        """The mean so far; more may be added after."""
+        return {name: total / self.count for name, total in self._total.items()}
