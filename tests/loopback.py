@@ -12,48 +12,28 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """How one request is answered.
+    """How one request is answered."""
 
-    Attributes:
-        body: the whole file.
-        status: anything else than 200 is answered with `headers` and no body.
-        ranges: whether a Range is obeyed.
-        etag: as it is sent; If-Range is compared with it.
-        last_modified: likewise.
-        cut_after: close the connection after so many bytes of the body.
-        length: what Content-Length says; None tells the truth, -1 leaves it out.
-        wrong_start: added to the first byte of the part that is given for a Range.
-        stall_seconds: wait so long before the last byte.
-        trickle_seconds: send one byte at a time, so far apart.
-        headers: further ones.
-    """
-
-    body: bytes = b""
-    status: int = 200
-    ranges: bool = True
-    etag: str | None = None
-    last_modified: str | None = None
-    cut_after: int | None = None
-    length: int | None = None
-    wrong_start: int = 0
-    stall_seconds: float = 0
-    trickle_seconds: float = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""  # the whole file
+    status: int = 200  # anything else is answered with `headers` and no body
+    ranges: bool = True  # whether a Range is obeyed
+    etag: str | None = None  # as it is sent; If-Range is compared with it
+    last_modified: str | None = None  # likewise
+    cut_after: int | None = None  # close the connection after so many bytes of the body
+    length: int | None = None  # what Content-Length says; None tells the truth, -1 leaves it out
+    wrong_start: int = 0  # added to the first byte of the part that is given for a Range
+    stall_seconds: float = 0  # wait so long before the last byte
+    trickle_seconds: float = 0  # send one byte at a time, so far apart
+    headers: Mapping[str, str] = field(default_factory=dict)  # further ones
 
 
 class Loopback:
-    """The server, and what it was asked.
-
-    Attributes:
-        url: where it is, without a slash at the end.
-        answers: by path, one answer for each request in turn; the last one for all that follow.
-        asked: the path and the headers of each request.
-    """
+    """The server, and what it was asked."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        self.answers: dict[str, list[Answer]] = {}
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.url = url  # without a slash at the end
+        self.answers: dict[str, list[Answer]] = {}  # by path, for each request in turn; the last for all that follow
+        self.asked: list[tuple[str, dict[str, str]]] = []  # the path and the headers of each request
 
     def put(self, path: str, *answers: Answer | bytes) -> str:
         """Set what a path answers, and give its URL."""

@@ -3,9 +3,12 @@
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.data.store import Tokens, TokenStore
+from aiayn_cli.data.store import Tokens, TokenStore, TokenStoreWriter
 from aiayn_cli.text.vocab import Vocab
 
 Pair = tuple[str, str]
@@ -52,3 +55,11 @@ def decoded(data: PreparedData, split: str) -> list[Pair]:
 def read_pair(store: TokenStore, i: int) -> tuple[Tokens, Tokens]:
     """The ids of one pair, source and target."""
     return store.gather([i], "src")[0], store.gather([i], "tgt")[0]
+
+
+def write_store(folder: Path, split: str, *sides: Any, shard: int = 0) -> TokenStore:
+    """Write ids and lengths of the sources, then those of the targets, and open them."""
+    writer = TokenStoreWriter(folder, split, np.dtype("<u2"), shard)
+    writer.add(*sides)
+    writer.close()
+    return TokenStore(folder, split)

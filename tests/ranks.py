@@ -49,7 +49,7 @@ class Ranks:
     ) -> None:
         folder.mkdir(exist_ok=True)
         self._folder = folder
-        port = _free_port()
+        port = free_port()
         self._started = time.monotonic()
         self.pids = []
         for rank in range(n):
@@ -114,7 +114,7 @@ def _become(rank: int, work: Callable[[int], int], folder: Path, variables: Mapp
         os._exit(code)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

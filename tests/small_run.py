@@ -1,7 +1,7 @@
 """Prepared data and a recipe small enough to train in a fraction of a second."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,28 +53,29 @@ decoding:
 """
 
 
+def prepare_texts(
+    folder: Path, texts: Mapping[str, Mapping[str, Sequence[Sequence[str]]]], **data: Any
+) -> PreparedData:
+    """Prepare lines of words: by split, `train` and `valid`, and by language, `en` and `de`."""
+    files = {}
+    for split, languages in texts.items():
+        for lang, lines in languages.items():
+            files[split, lang] = folder / f"{split}.{lang}"
+            files[split, lang].write_text("".join(" ".join(words) + "\n" for words in lines), encoding="utf-8")
+    train, valid = ((files[split, "en"], files[split, "de"]) for split in ("train", "valid"))
+    settings = {"max_ratio": 9.0, **data}
+    out = folder / "prepared"
+    run_prepare(PrepareOptions(train=[train], valid=valid, langs="en-de", out=out, settings=settings, workers=1))
+    return PreparedData.load(out)
+
+
 def prepare_small_data(folder: Path, seed: int) -> PreparedData:
     """Some 150 pairs of one to eight words that mean nothing."""
-    chance = random.Random(seed)
-    files = {}
+    chance, texts = random.Random(seed), {}
     for split, count in (("train", 150), ("valid", 9)):
         lengths = [chance.randint(1, 8) for _ in range(count)]
-        for lang, words in WORDS.items():
-            files[split, lang] = folder / f"{split}.{lang}"
-            text = "".join(" ".join(chance.choices(words, k=length)) + "\n" for length in lengths)
-            files[split, lang].write_text(text, encoding="utf-8")
-    out = folder / "prepared"
-    run_prepare(
-        PrepareOptions(
-            train=[(files["train", "en"], files["train", "de"])],
-            valid=(files["valid", "en"], files["valid", "de"]),
-            langs="en-de",
-            out=out,
-            settings={"vocab_size": 80, "max_ratio": 9.0},
-            workers=1,
-        )
-    )
-    return PreparedData.load(out)
+        texts[split] = {lang: [chance.choices(words, k=k) for k in lengths] for lang, words in WORDS.items()}
+    return prepare_texts(folder, texts, vocab_size=80)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -102,6 +103,18 @@ def small_recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def train_into(small_data: PreparedData, small_recipe: Path) -> Train:
+    """Train the small recipe in a folder; settings without a section are those of training."""
+
+    def train(run: Path, *settings: str, data: PreparedData = small_data, **options: Any) -> Any:
+        overrides = [setting if "." in setting.split("=")[0] else f"training.{setting}" for setting in settings]
+        options = {"recipe": str(small_recipe), "overrides": overrides, "data": data.folder, "out": run, **options}
+        return run_train(TrainOptions(**options))
+
+    return train
+
+
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Train alone and on one thread, and leave torch as it was."""
@@ -113,34 +126,19 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def train(small_data: PreparedData, small_recipe: Path, tmp_path: Path) -> Train:
-    """Train the small recipe in a folder of its own; settings without a section are training's."""
-
-    def run(*overrides: str, name: str = "run", data: Path | None = None, **options: Any) -> Any:
-        settings = [f"training.{override}" if "." not in override.split("=")[0] else override for override in overrides]
-        return run_train(
-            TrainOptions(
-                recipe=str(small_recipe),
-                overrides=settings,
-                data=data or small_data.folder,
-                out=tmp_path / name,
-                **options,
-            )
-        )
-
-    return run
+def train(train_into: Train, tmp_path: Path) -> Train:
+    """The same in a folder of its own."""
+    return lambda *settings, name="run", **options: train_into(tmp_path / name, *settings, **options)
 
 
 @pytest.fixture(scope="session")
-def run_once(
-    small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., dict[str, Any]]:
+def run_once(train_into: Train, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
     """The result of a run that nothing happens to, with some settings; made once for all tests."""
 
     @cache
     def result(*settings: str) -> dict[str, Any]:
         run = tmp_path_factory.mktemp("unbroken") / "run"
-        run_train(TrainOptions(recipe=str(small_recipe), overrides=settings, data=small_data.folder, out=run))
+        train_into(run, *settings)
         return result_of(run)
 
     return result

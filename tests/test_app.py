@@ -1,11 +1,13 @@
-"""The command line as a whole: messages, exit codes, help, versions, completion."""
+"""The command line as a whole: messages, exit codes, help, versions, completion, and how a result is printed."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +15,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
+import aiayn_cli.__main__
 import aiayn_cli.app
 from aiayn_cli import __version__, logs
 from aiayn_cli.app import main
@@ -41,28 +44,26 @@ def command() -> Iterator[Callable[..., None]]:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("effect", "code", "message"),
     [
-        (AiaynError("a.en:3: bad byte", "mend it"), 1),
-        (DataError("a.en:3: bad byte", "mend it"), 1),
-        (CheckpointError("a.en:3: bad byte", "mend it"), 1),
-        (ConfigError("a.en:3: bad byte", "mend it", key="model.d_ff"), 1),
-        (UsageError("a.en:3: bad byte", "mend it"), 2),
-        (Terminated("a.en:3: bad byte", "mend it"), 143),
+        *((kind("a.en:3: bad byte", "mend it"), code, "error: a.en:3: bad byte\nhint: mend it\n")
+          for kind, code in {AiaynError: 1, DataError: 1, CheckpointError: 1, UsageError: 2, Terminated: 143}.items()),
+        (ConfigError("d_ff is 0", "use 1", key="model.d_ff"), 1, "error: d_ff is 0\nhint: use 1\n"),
+        (AiaynError("no checkpoint in runs/x"), 1, "error: no checkpoint in runs/x\n"),
+        (KeyboardInterrupt(), 130, "stopped by Ctrl-C\n"),
+        (KeyboardInterrupt("stopped by Ctrl-C at update 3"), 130, "stopped by Ctrl-C at update 3\n"),
+        (lambda: signal.raise_signal(signal.SIGINT), 130, "stopped by Ctrl-C\n"),
+        (lambda: signal.raise_signal(signal.SIGTERM), 143, "error: stopped by SIGTERM\n"),
+        (BrokenPipeError(32, "Broken pipe"), 141, ""),  # the reader went away
     ],
-)
-def test_what_the_user_can_fix_becomes_two_lines_and_an_exit_code(
-    command: Any, capsys: pytest.CaptureFixture[str], error: AiaynError, code: int
+)  # fmt: skip
+def test_what_ends_a_command_becomes_a_message_and_an_exit_code(
+    command: Any, capsys: pytest.CaptureFixture[str], effect: Any, code: int, message: str
 ) -> None:
-    command(error)
+    command(effect)
     assert main(["probe"]) == code
-    assert capsys.readouterr() == ("", "error: a.en:3: bad byte\nhint: mend it\n")
-
-
-def test_an_error_without_a_hint_is_one_line(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    command(AiaynError("no checkpoint in runs/x"))
-    assert main(["probe"]) == 1
-    assert capsys.readouterr().err == "error: no checkpoint in runs/x\n"
+    assert capsys.readouterr() == ("", message)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize(
@@ -91,40 +92,24 @@ def test_our_own_bugs_keep_their_traceback(command: Any) -> None:
         main(["probe"])
 
 
-@pytest.mark.parametrize(
-    ("effect", "code", "said"),
-    [
-        (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
-        (KeyboardInterrupt("stopped by Ctrl-C at update 3"), 130, "stopped by Ctrl-C at update 3"),
-        (lambda: signal.raise_signal(signal.SIGINT), 130, "stopped by Ctrl-C"),
-        (lambda: signal.raise_signal(signal.SIGTERM), 143, "error: stopped by SIGTERM"),
-    ],
-)
-def test_a_signal_ends_every_command_with_one_line(
-    command: Any, capsys: pytest.CaptureFixture[str], effect: Any, code: int, said: str
-) -> None:
-    command(effect)
-    assert main(["probe"]) == code
-    assert capsys.readouterr() == ("", f"{said}\n")
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
 def test_a_file_that_ends_early_is_no_ctrl_d(command: Any) -> None:
     command(EOFError("Compressed file ended"))
     with pytest.raises(EOFError, match="Compressed file ended"):
         main(["probe"])
 
 
-def test_a_closed_output_ends_quietly_with_141(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    command(BrokenPipeError(32, "Broken pipe"))
-    assert main(["probe"]) == 141
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_command_that_ends_well_exits_0(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    command(lambda: print_result({"bleu": 3}, as_json=True))
-    assert main(["probe"]) == 0
-    assert capsys.readouterr() == ('{"bleu": 3}\n', "")
+@pytest.mark.parametrize(
+    ("handler", "code"), [(signal.default_int_handler, 130), (signal.SIG_IGN, 0)]
+)  # as under nohup
+def test_an_interrupt_outside_of_every_command_ends_quietly_where_it_is_not_ignored(
+    handler: Any, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aiayn_cli.app, "main", lambda: signal.raise_signal(signal.SIGINT) or 0)
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        assert aiayn_cli.__main__.main() == code
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
@@ -157,13 +142,8 @@ def test_wrong_usage_exits_2_with_a_problem_and_a_hint(
     assert out == ""
     first, second, end = err.split("\n")
     assert first.lower().startswith(f"error: {problem}".lower())
+    assert "--baem" not in words or "--beam" in err  # the nearest one
     assert (second, end) == (f"hint: {hint}", "")
-
-
-def test_a_misspelt_option_is_answered_with_the_nearest(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    command(lambda: None)
-    assert main(["probe", "--bean", "3"]) == 2
-    assert "--beam" in capsys.readouterr().err
 
 
 def test_aiayn_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,3 +255,68 @@ def test_quiet_and_verbose_together_are_wrong_usage() -> None:
 def test_an_unknown_name_gets_the_nearest_known_one(name: str, hint: str) -> None:
     assert did_you_mean(name, ["base", "big"]) == hint
     assert did_you_mean(name, []) == ""
+
+
+# ---- how a result is printed: as text for people, as one JSON object for programs
+
+
+@dataclass(frozen=True)
+class Split:
+    pairs: int
+    dropped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Result:
+    folder: Path
+    train: Split
+    best_bleu: float
+    lost: float
+    names: tuple[str, ...]
+    resumed: bool
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    score: float
+
+    def __str__(self) -> str:
+        return f"BLEU = {self.score:.1f}"
+
+
+RESULT = Result(
+    Path("prepared/größe"), Split(29_000, {"too_long": 3, "empty": 0}), 39.123, float("nan"), ("a", "b"), True
+)
+
+
+def test_a_result_as_json_is_one_object_with_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(RESULT, as_json=True)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert "größe" in out
+    assert json.loads(out) == {
+        "folder": "prepared/größe",
+        "train": {"pairs": 29_000, "dropped": {"too_long": 3, "empty": 0}},
+        "best_bleu": 39.123,
+        "lost": None,  # JSON has no NaN
+        "names": ["a", "b"],
+        "resumed": True,
+        "note": None,
+    }
+
+
+def test_a_mapping_as_text_has_a_line_for_each_name(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result({"html": Path("runs/größe.html")}, as_json=False)
+    assert capsys.readouterr().out == "html  runs/größe.html\n"
+
+
+def test_a_result_that_prints_itself_does(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(Score(37.25), as_json=False)
+    print_result(Score(37.25), as_json=True)
+    assert capsys.readouterr().out == 'BLEU = 37.2\n{"score": 37.25}\n'
+
+
+def test_a_result_of_another_kind_is_our_bug() -> None:
+    with pytest.raises(TypeError, match="set"):
+        print_result({"names": {1, 2}}, as_json=True)

@@ -13,7 +13,6 @@ from aiayn_cli.device import (
     adds_8_bits_in_32,
     choose_device,
     free_memory,
-    has_bf16,
     is_out_of_memory,
     matmul_rate,
     peak_memory,
@@ -50,19 +49,27 @@ def test_without_a_gpu_the_cpu_is_taken_and_one_line_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "capabilities", "expected"),
+    ("machine", "capabilities", "limit", "expected"),
     [
-        ("x86_64", ["avx2", "avx512_bf16"], True),
-        ("AMD64", ["avx2", "amx_bf16"], True),
-        ("x86_64", ["avx2", "avx512_vnni"], False),
-        ("aarch64", ["neon", "bf16"], True),
-        ("arm64", ["neon", "dot"], False),
+        ("x86_64", ["avx2", "avx512_bf16"], "", True),
+        ("AMD64", ["avx2", "amx_bf16"], "", True),
+        ("x86_64", ["avx2", "avx512_vnni"], "", False),
+        ("aarch64", ["neon", "bf16"], "", True),
+        ("arm64", ["neon", "dot"], "", False),
+        ("x86_64", ["avx512_bf16", "amx_bf16"], "AVX2", False),  # what oneDNN may not use
+        ("x86_64", ["avx512_bf16", "amx_bf16"], "avx512_core", False),
+        ("x86_64", ["avx512_bf16", "amx_bf16"], "AVX512_CORE_BF16", True),
+        ("x86_64", ["avx512_bf16", "amx_bf16"], "AVX512_CORE_AMX", True),
+        ("x86_64", ["avx512_bf16", "amx_bf16"], "ALL", True),
+        ("aarch64", ["neon", "bf16"], "SVE_256", True),  # a limit of vectors' length
+        ("aarch64", ["neon", "bf16"], "AVX2", True),  # nothing that oneDNN knows there
     ],
 )
-def test_bf16_is_chosen_where_the_processor_multiplies_it(
-    machine: str, capabilities: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+def test_bf16_is_chosen_where_the_processor_multiplies_it_and_onednn_may(
+    machine: str, capabilities: list[str], limit: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     cpu_has(monkeypatch, avx512_fp16=False, **dict.fromkeys(capabilities, True))
     found = choose_device("cpu")
     assert found.dtype is (torch.bfloat16 if expected else torch.float32)
@@ -75,67 +82,31 @@ def test_a_torch_that_does_not_tell_is_taken_for_one_without(monkeypatch: pytest
     assert not adds_8_bits_in_32()
 
 
+@pytest.mark.parametrize("machine", ["AMD64", "x86_64", "i686", "arm64", "aarch64"])
 @pytest.mark.parametrize(
-    ("machine", "limit", "remains"),
+    ("capability", "limit", "value", "expected", "by_avx512"),
     [
-        ("x86_64", "AVX2", False),
-        ("x86_64", "avx512_core", False),
-        ("x86_64", "AVX512_CORE_BF16", True),
-        ("x86_64", "AVX512_CORE_AMX", True),
-        ("x86_64", "ALL", True),
-        ("aarch64", "SVE_256", True),  # a limit of vectors' length
-        ("aarch64", "AVX2", True),  # nothing that oneDNN knows there
+        ("avx512_vnni", "ONEDNN_MAX_CPU_ISA", "", True, True),
+        ("avx_vnni", "ONEDNN_MAX_CPU_ISA", "", True, False),
+        ("amx_int8", "ONEDNN_MAX_CPU_ISA", "", True, False),
+        ("avx512_bf16", "ONEDNN_MAX_CPU_ISA", "", False, False),
+        ("avx512_vnni", "ONEDNN_MAX_CPU_ISA", "AVX2", False, False),  # any limit is that of an older processor
+        ("avx512_vnni", "ONEDNN_MAX_CPU_ISA", "default", True, True),
+        ("avx512_vnni", "DNNL_MAX_CPU_ISA", "AVX512_CORE", False, False),
+        ("avx512_vnni", "FBGEMM_ENABLE_INSTRUCTIONS", "AVX2", False, False),
+        ("avx512_vnni", "FBGEMM_ENABLE_INSTRUCTIONS", "", True, True),
     ],
 )
-def test_bf16_is_not_chosen_where_onednn_may_not_use_it(
-    machine: str, limit: str, remains: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_older_x86_processors_and_limited_ones_add_8_bits_in_16(
+    machine: str, capability: str, limit: str, value: str, expected: bool, by_avx512: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr("platform.machine", lambda: machine)
-    cpu_has(monkeypatch, avx512_bf16=True, amx_bf16=True, bf16=True)
-    assert has_bf16()
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert has_bf16() == remains
-
-
-@pytest.mark.parametrize("instruction", ["avx512_vnni", "avx_vnni", "amx_int8"])
-@pytest.mark.parametrize("machine", ["AMD64", "x86_64", "i686"])
-def test_x86_processors_are_known_that_add_8_bits_in_32(
-    instruction: str, machine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platform.machine", lambda: machine)
-    cpu_has(monkeypatch, avx2=True, avx512_bf16=True)
-    assert not adds_8_bits_in_32()
-    cpu_has(monkeypatch, **{instruction: True})
-    assert adds_8_bits_in_32()
-    assert adds_8_bits_in_32(by_avx512=True) == (instruction == "avx512_vnni")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "is_limited"),
-    [
-        ("ONEDNN_MAX_CPU_ISA", "AVX2", True),
-        ("ONEDNN_MAX_CPU_ISA", "default", False),
-        ("DNNL_MAX_CPU_ISA", "AVX512_CORE", True),
-        ("FBGEMM_ENABLE_INSTRUCTIONS", "AVX2", True),
-        ("FBGEMM_ENABLE_INSTRUCTIONS", "", False),
-    ],
-)
-def test_a_library_that_may_not_use_all_instructions_is_taken_for_an_older_processor(
-    name: str, value: str, is_limited: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cpu_has(monkeypatch, avx512_vnni=True)
-    monkeypatch.setenv(name, value)
-    assert adds_8_bits_in_32() != is_limited
-    assert adds_8_bits_in_32(by_avx512=True) != is_limited
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert adds_8_bits_in_32()
-
-
-@pytest.mark.parametrize("machine", ["arm64", "aarch64"])
-def test_only_x86_ever_added_8_bits_in_16(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: machine)
-    cpu_has(monkeypatch, neon=True)
-    assert adds_8_bits_in_32()
+    cpu_has(monkeypatch, avx2=True, **{capability: True})
+    monkeypatch.setenv(limit, value)
+    is_arm = machine in ("arm64", "aarch64")
+    assert adds_8_bits_in_32() == (expected or is_arm)
+    assert adds_8_bits_in_32(by_avx512=True) == (by_avx512 or is_arm)
 
 
 def test_fp32_products_are_given_to_onednn_only_where_it_does_not_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,66 +57,36 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     return clock
 
 
-def test_progress_in_a_file_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
-    with logs.progress("training", 3000, "updates") as progress:
-        for second in range(1, 31):
-            clock.now = 100 + second
-            if second == 15:
-                progress.describe("training, loss 2.5")
-            progress.advance(50)
+@pytest.mark.parametrize(
+    ("total", "done", "facts", "steps", "lines"),
+    [
+        # An end has no line of its own where the last one said it all, or where work is over at once.
+        (3000, 0, [], [(1, 50)] * 30, ["500 of 3,000 updates (17 %), 50 a second, 0:50 left",
+                                       "1,000 of 3,000 updates (33 %), 50 a second, 0:40 left",
+                                       "1,500 of 3,000 updates (50 %), 50 a second, 0:30 left"]),
+        (100, 0, [], [(10, 50), (0, 50)], ["50 of 100 updates (50 %), 5 a second, 0:10 left",
+                                           "100 of 100 updates (100 %), 10 a second, 0:10 so far"]),
+        (7, 0, [], [(9, 7)], []),
+        (None, 0, [], [(4000, 10_000)], ["10,000 updates, 2.5 a second, 1:06:40 so far"]),
+        (3000, 0, ["loss 2.500", "MFU 41 %"], [(10, 500)],
+         ["500 of 3,000 updates (17 %), loss 2.500, MFU 41 %, 50 a second, 0:50 left"]),
+        # Work that goes on takes its speed from what is new.
+        (3000, 2000, [], [(10, 100)], ["2,100 of 3,000 updates (70 %), 10 a second, 1:30 left"]),
+    ],
+)  # fmt: skip
+def test_progress_in_a_file_is_a_line_every_ten_seconds(
+    total: int | None, done: int, facts: list[str], steps: list[tuple[int, int]], lines: list[str], clock: _Clock,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with logs.progress("reading", total, "updates", done=done) as progress:
+        progress.describe("training")
+        progress.show(facts)
+        for seconds, count in steps:
+            clock.now += seconds
+            progress.advance(count)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.split("\n") == [
-        "training: 500 of 3,000 updates (17 %), 50 a second, 0:50 left",
-        "training, loss 2.5: 1,000 of 3,000 updates (33 %), 50 a second, 0:40 left",
-        "training, loss 2.5: 1,500 of 3,000 updates (50 %), 50 a second, 0:30 left",
-        "",  # the end has no line of its own where the last one said it all
-    ]
-
-
-def test_progress_in_a_file_ends_with_where_it_came_to(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
-    with logs.progress("training", 100, "updates") as progress:
-        clock.now += 10
-        progress.advance(50)
-        progress.advance(50)
-    assert capsys.readouterr().err.split("\n") == [
-        "training: 50 of 100 updates (50 %), 5 a second, 0:10 left",
-        "training: 100 of 100 updates (100 %), 10 a second, 0:10 so far",
-        "",
-    ]
-
-
-def test_facts_stand_between_the_count_and_the_time_left(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
-    with logs.progress("training", 3000, "updates") as progress:
-        progress.show(["loss 2.500", "MFU 41 %"])
-        clock.now += 10
-        progress.advance(500)
-    line = "training: 500 of 3,000 updates (17 %), loss 2.500, MFU 41 %, 50 a second, 0:50 left"
-    assert capsys.readouterr().err.split("\n")[0] == line
-
-
-def test_progress_without_a_total_counts_and_tells_the_time_so_far(
-    capsys: pytest.CaptureFixture[str], clock: _Clock
-) -> None:
-    with logs.progress("reading", None, "lines") as progress:
-        clock.now += 4000
-        progress.advance(10_000)
-    assert capsys.readouterr().err == "reading: 10,000 lines, 2.5 a second, 1:06:40 so far\n"
-
-
-def test_work_that_goes_on_takes_its_speed_from_what_is_new(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
-    with logs.progress("training", 3000, "updates", done=2000) as progress:
-        clock.now += 10
-        progress.advance(100)
-    line = "training: 2,100 of 3,000 updates (70 %), 10 a second, 1:30 left"
-    assert capsys.readouterr().err.split("\n")[0] == line
-
-
-def test_work_that_is_over_at_once_leaves_no_line(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:
-    with logs.progress("reading", 7, "lines") as progress:
-        clock.now += 9
-        progress.advance(7)
-    assert capsys.readouterr().err == ""
+    assert err == "".join(f"training: {line}\n" for line in lines)
 
 
 def test_no_progress_under_quiet(capsys: pytest.CaptureFixture[str], clock: _Clock) -> None:

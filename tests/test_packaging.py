@@ -13,8 +13,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from aiayn_cli.recipe import recipe_names
-
 CHECKOUT = Path(__file__).parent.parent
 
 
@@ -58,18 +56,6 @@ def test_the_wheel_holds_every_module_template_and_recipe(wheel: Path) -> None:
     assert licence.read_text() == (CHECKOUT / "LICENSE").read_text()
     (entry_points,) = wheel.glob("*.dist-info/entry_points.txt")
     assert "aiayn = aiayn_cli.__main__:main" in entry_points.read_text()
-
-
-def test_the_wheel_finds_its_recipes_from_any_folder(wheel: Path, tmp_path: Path) -> None:
-    program = (
-        "import aiayn_cli\n"
-        "from aiayn_cli.recipe import load_recipe, recipe_names\n"
-        "print(aiayn_cli.__file__, *recipe_names(), load_recipe('big').model.d_model)"
-    )
-    where, *names, d_model = run_from_wheel(wheel, tmp_path, "-c", program).split()
-    assert Path(where) == wheel / "aiayn_cli" / "__init__.py"
-    assert names == recipe_names()
-    assert d_model == "1024"
 
 
 def test_the_wheel_trains_a_bundled_recipe_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Recipes: what is wrong is said in one line with file, line, value and the nearest right name."""
 
 import math
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 
 from aiayn_cli.config import MOST_HYPOTHESES, DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import ConfigError
-from aiayn_cli.recipe import load_recipe, recipe_names, recipe_to_yaml
+from aiayn_cli.recipe import load_recipe, recipe_names, recipe_to_yaml, run_name
 
 SECTIONS = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig, "decoding": DecodingConfig}
 FIELDS = [(section, field) for section, config in SECTIONS.items() for field in fields(config)]
 FIELD_IDS = [f"{section}.{field.name}" for section, field in FIELDS]
 REPO_RECIPES = Path(__file__).parent.parent / "recipes"
+Write = Callable[[str, str], Path]
 
 
 @pytest.fixture
@@ -60,22 +62,49 @@ def accept(tmp_path: Path) -> Any:
         ("seed: 5\n", "my.yaml:1: unknown section seed", "did you mean data.seed or training.seed?"),
         ("model:\n  d_ff: 8\n  droput: 0.1\n", "my.yaml:3: unknown setting model.droput", "did you mean dropout?"),
         ("model:\n  beam_size: 8\n", "my.yaml:2: unknown setting model.beam_size", "did you mean decoding.beam_size?"),
-        (
-            "decoding:\n  zzz: 8\n",
-            "my.yaml:2: unknown setting decoding.zzz",
-            "available: beam_size, alpha, max_extra, batch_tokens, tree_rules",
-        ),
+        ("decoding:\n  zzz: 8\n", "my.yaml:2: unknown setting decoding.zzz",
+         "available: beam_size, alpha, max_extra, batch_tokens, tree_rules"),
         ('data:\n  corpus: ""\n', "my.yaml:2: data.corpus is empty", "name a corpus, such as demo"),
-        (
-            "training:\n  average_last: 7\n  seed: 3\n",  # the setting at fault has its default: the section is named
-            "my.yaml:1: training.keep_checkpoints is 5, fewer than average_last (7)",
-            "set keep_checkpoints to 7 or more, so that averaging finds what it needs",
-        ),
+        ("training:\n  average_last: 7\n  seed: 3\n",  # the setting at fault has its default: the section is named
+         "my.yaml:1: training.keep_checkpoints is 5, fewer than average_last (7)",
+         "set keep_checkpoints to 7 or more, so that averaging finds what it needs"),
+        ("training:\n  validation_bleu_pairs: 0\n  best_metric: bleu\n",
+         "my.yaml:3: training.best_metric is bleu, but training.validation_bleu_pairs is 0", None),
+        ("model:\n  d_model: 13\n", "my.yaml:2: model.d_model is 13, but sinusoidal positions need an even width",
+         "use 14, or positions: learned"),
+        # What is not two levels of YAML:
+        ("", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
+        ("model\n", "my.yaml:1: a recipe is a single value, but must hold sections",
+         "write `name:`, and the sections below it, indented"),
+        ("data:\n  seed: 3\nmodel:\n  - d_ff\n", "my.yaml:4: section model is a list, but must hold settings",
+         "write `name:`, and the settings below it, indented"),
+        ("model:\n", "my.yaml:1: section model is empty", "remove it, or indent its settings below it"),
+        (f"model: {'{d_ff: ' * 5000}", "my.yaml:1: model.d_ff is a mapping, but must be a single value",
+         "write `name: value`"),
+        ("? [a]\n: 3\n", "my.yaml:1: a key is a list, but must be a single value", "write `name: value`"),
+        ("model:\n  d_ff: 4\n  n_heads: 2\n  d_ff: 8\n", "my.yaml:4: model.d_ff was already given at my.yaml:2",
+         "keep one of the two"),
+        ("model: &m\n  d_ff: 4\n", "my.yaml:1: section model has an anchor or alias (m)", "write the value itself"),
+        ("model: !!python/object:os.system\n  d_ff: 4\n",
+         "my.yaml:1: section model has a tag (tag:yaml.org,2002:python/object:os.system)",
+         "remove it; the setting decides the type"),
+        ("model:\n  <<: 3\n", "my.yaml:2: unknown setting model.<<", None),
+        ("data:\n  seed: 2\n---\ndata:\n  seed: 3\n", "my.yaml:3: a second YAML document begins",
+         "keep one recipe in one file"),
+        ("model:\n\td_ff: 4\n", "my.yaml:2: not YAML: found character '\\t' that cannot start any token",
+         "indent with blanks, not with tabs"),
+        ("model:\n  d_ff: 4\n n_heads: 2\n",
+         "my.yaml:3: not YAML: expected <block end>, but found '<block mapping start>'",
+         "write `section:`, then `  key: value`"),
+        ("model:\n  d_ff: 4\x00\n", "my.yaml:2: the character U+0000 is not allowed in YAML", "remove it"),
+        (b"model:\n  d_ff: 4 # gr\xf6\xdfer\n", "my.yaml:2: byte 21 (0xF6) is not UTF-8",
+         "save the recipe as UTF-8 text"),
     ],
-)
-def test_a_wrong_name_is_refused_in_one_line(refuse: Any, text: str, problem: str, hint: str) -> None:
+)  # fmt: skip
+def test_what_is_wrong_is_refused_in_one_line(refuse: Any, text: str | bytes, problem: str, hint: str | None) -> None:
     error = refuse(text)
-    assert (error.problem, error.hint) == (problem, hint)
+    assert error.problem == problem
+    assert hint is None or error.hint == hint
 
 
 WHOLE, NUMBER, SWITCH = "must be a whole number", "must be a number", "must be true or false"
@@ -142,77 +171,6 @@ def test_a_value_means_what_it_looks_like(accept: Any, key: str, value: str, exp
         assert type(found) is type(expected)
 
 
-# ---- the YAML itself
-
-
-@pytest.mark.parametrize(
-    ("text", "problem", "hint"),
-    [
-        ("", "my.yaml: the recipe is empty", "start with a section: data, model, training, decoding"),
-        (
-            "model\n",
-            "my.yaml:1: a recipe is a single value, but must hold sections",
-            "write `name:`, and the sections below it, indented",
-        ),
-        (
-            "data:\n  seed: 3\nmodel:\n  - d_ff\n",
-            "my.yaml:4: section model is a list, but must hold settings",
-            "write `name:`, and the settings below it, indented",
-        ),
-        ("model:\n", "my.yaml:1: section model is empty", "remove it, or indent its settings below it"),
-        (
-            f"model: {'{d_ff: ' * 5000}",
-            "my.yaml:1: model.d_ff is a mapping, but must be a single value",
-            "write `name: value`",
-        ),
-        ("? [a]\n: 3\n", "my.yaml:1: a key is a list, but must be a single value", "write `name: value`"),
-        (
-            "model:\n  d_ff: 4\n  n_heads: 2\n  d_ff: 8\n",
-            "my.yaml:4: model.d_ff was already given at my.yaml:2",
-            "keep one of the two",
-        ),
-        (
-            "model: &m\n  d_ff: 4\n",
-            "my.yaml:1: section model has an anchor or alias (m)",
-            "write the value itself",
-        ),
-        (
-            "model: !!python/object:os.system\n  d_ff: 4\n",
-            "my.yaml:1: section model has a tag (tag:yaml.org,2002:python/object:os.system)",
-            "remove it; the setting decides the type",
-        ),
-        ("model:\n  <<: 3\n", "my.yaml:2: unknown setting model.<<", None),
-        (
-            "data:\n  seed: 2\n---\ndata:\n  seed: 3\n",
-            "my.yaml:3: a second YAML document begins",
-            "keep one recipe in one file",
-        ),
-        (
-            "model:\n\td_ff: 4\n",
-            "my.yaml:2: not YAML: found character '\\t' that cannot start any token",
-            "indent with blanks, not with tabs",
-        ),
-        (
-            "model:\n  d_ff: 4\n n_heads: 2\n",
-            "my.yaml:3: not YAML: expected <block end>, but found '<block mapping start>'",
-            "write `section:`, then `  key: value`",
-        ),
-        ("model:\n  d_ff: 4\x00\n", "my.yaml:2: the character U+0000 is not allowed in YAML", "remove it"),
-        (
-            b"model:\n  d_ff: 4 # gr\xf6\xdfer\n",
-            "my.yaml:2: byte 21 (0xF6) is not UTF-8",
-            "save the recipe as UTF-8 text",
-        ),
-    ],
-)
-def test_what_is_not_two_levels_of_yaml_is_refused_in_one_line(
-    refuse: Any, text: str | bytes, problem: str | None, hint: str | None
-) -> None:
-    error = refuse(text)
-    assert problem is None or error.problem == problem
-    assert hint is None or error.hint == hint
-
-
 @given(st.text(alphabet="model:d_f 4\n\t-[]{}&*!|>'\"%@`#,?~<.é\x85\u2028\x00", max_size=30))
 def test_any_text_is_a_recipe_or_a_config_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("any") / "any.yaml"
@@ -252,14 +210,6 @@ def test_every_setting_refuses_what_it_cannot_be(refuse: Any, section: str, name
         assert f" is {written}" in error.problem.replace("'", "")
 
 
-def test_settings_that_do_not_fit_together_are_refused(refuse: Any) -> None:
-    error = refuse("training:\n  validation_bleu_pairs: 0\n  best_metric: bleu\n")
-    assert error.problem == "my.yaml:3: training.best_metric is bleu, but training.validation_bleu_pairs is 0"
-    error = refuse("model:\n  d_model: 13\n")
-    assert error.problem == "my.yaml:2: model.d_model is 13, but sinusoidal positions need an even width"
-    assert error.hint == "use 14, or positions: learned"
-
-
 # ---- overrides
 
 
@@ -284,40 +234,21 @@ def test_an_override_replaces_what_the_file_says_and_the_last_one_wins(accept: A
 @pytest.mark.parametrize(
     ("override", "problem", "hint"),
     [
-        ("training.max_updates", "--set training.max_updates: no value", "write --set section.name=value"),
-        (
-            "training.max_update=5",
-            "--set training.max_update=5: unknown setting training.max_update",
-            "did you mean max_updates?",
-        ),
-        ("max_updates=5", "--set max_updates=5: unknown setting max_updates", "did you mean training.max_updates?"),
-        ("max_update=5", "--set max_update=5: unknown setting max_update", "did you mean training.max_updates?"),
-        (
-            "trainin.seed=5",
-            "--set trainin.seed=5: unknown setting trainin.seed",
-            "did you mean data.seed or training.seed?",
-        ),
-        ("modle.n_head=5", "--set modle.n_head=5: unknown setting modle.n_head", "did you mean model.n_heads?"),
-        (
-            "training.max_updates=1e3",
-            "--set training.max_updates=1e3: training.max_updates is 1e3, but must be a whole number",
-            "write 1000",
-        ),
-        (
-            "training.max_updates=",
-            "--set training.max_updates=: training.max_updates has no value",
-            "write one, or remove the setting to keep the default (100000)",
-        ),
-        (
-            "model.dropout=7",
-            "--set model.dropout=7: model.dropout is 7.0, but must be in [0, 1)",
-            "the paper uses 0.1 (base) and 0.3 (big)",
-        ),
+        ("training.max_updates", "no value", "write --set section.name=value"),
+        ("training.max_update=5", "unknown setting training.max_update", "did you mean max_updates?"),
+        ("max_updates=5", "unknown setting max_updates", "did you mean training.max_updates?"),
+        ("max_update=5", "unknown setting max_update", "did you mean training.max_updates?"),
+        ("trainin.seed=5", "unknown setting trainin.seed", "did you mean data.seed or training.seed?"),
+        ("modle.n_head=5", "unknown setting modle.n_head", "did you mean model.n_heads?"),
+        ("training.max_updates=1e3", "training.max_updates is 1e3, but must be a whole number", "write 1000"),
+        ("training.max_updates=", "training.max_updates has no value",
+         "write one, or remove the setting to keep the default (100000)"),
+        ("model.dropout=7", "model.dropout is 7.0, but must be in [0, 1)", "the paper uses 0.1 (base) and 0.3 (big)"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_override_is_refused_in_one_line(refuse: Any, override: str, problem: str, hint: str) -> None:
     error = refuse("data:\n  seed: 2\n", override)
-    assert (error.problem, error.hint) == (problem, hint)
+    assert (error.problem, error.hint) == (f"--set {override}: {problem}", hint)
 
 
 # ---- files and names
@@ -457,3 +388,83 @@ def test_a_setting_that_is_gone_is_passed_over_where_it_changed_nothing(tmp_path
         ConfigError, match=r"--set data\.bpe_dropout=0\.1: data\.bpe_dropout is gone: prepare no longer"
     ):
         load_recipe("base", ["data.bpe_dropout=0.1"])
+
+
+# ---- `extends`: a recipe says only how it differs from another one, and every complaint names both
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_what_is_not_named_comes_from_the_extended_recipe(write: Write) -> None:
+    big = load_recipe("big")
+    path = write("mine.yaml", "extends: big\nmodel:\n  dropout: 0.2\n")
+    assert load_recipe(str(path)) == replace(big, model=replace(big.model, dropout=0.2))
+    assert load_recipe(str(path), ["model.dropout=0.4"]).model.dropout == 0.4
+
+
+def test_the_key_may_stand_anywhere_and_alone(write: Write) -> None:
+    assert load_recipe(str(write("alone.yaml", "extends: big\n"))) == load_recipe("big")
+    path = write("last.yaml", "model:\n  n_heads: 4\nextends: base\n")
+    assert load_recipe(str(path)) == Recipe(model=ModelConfig(n_heads=4))
+
+
+def test_files_extend_files_beside_them_through_any_number_of_steps(write: Write) -> None:
+    write("a.yaml", "extends: big\nmodel:\n  n_heads: 2\n  d_ff: 8\n")
+    write("sub/b.yaml", "extends: ../a.yaml\nmodel:\n  d_ff: 16\n")
+    recipe = load_recipe(str(write("sub/c.yaml", "extends: b.yaml\nmodel:\n  dropout: 0.0\n")))
+    assert (recipe.model.n_heads, recipe.model.d_ff, recipe.model.dropout, recipe.model.d_model) == (2, 16, 0.0, 1024)
+
+
+EXTENDS = r" \({path} extends {first}\)$"
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem", "hint"),
+    [
+        (["extends: bas\n"], "{path}:1: extends is bas, but recipe file .*bas does not exist", "did you mean base?"),
+        (["extends:\n"], "{path}:1: extends has no value", "name one of"),
+        (["extends: [base, big]\n"], "{path}:1: extends is a list, but must be a single value", "write"),
+        (["extends: 0.yaml\n"], "{path}:1: extends is 0.yaml, which comes back to {path}", "extend nothing"),
+        (["extends: 1.yaml\n", "extends: 0.yaml\n"], "{first}:1: .*, which comes back to {path}" + EXTENDS, ""),
+        (["extends: base\nextends: big\n"], "{path}:2: extends was already given at {path}:1", "keep one"),
+        (["extend: base\n"], "{path}:1: unknown section extend", "did you mean extends?"),
+        # A complaint names both files:
+        (["extends: base\nmodel:\n  dropout: 2\n"], r"{path}:3: model.dropout is 2.0.* \({path} extends .*base.yaml\)$",
+         "the paper uses 0.1"),
+        (["model:\n  n_heds: 2\n", "extends: 0.yaml\n"], "{first}:2: unknown setting model.n_heds" + EXTENDS,
+         "did you mean n_heads?"),
+        (["training:\n  keep_checkpoints: 6\n", "extends: 0.yaml\ntraining:\n  average_last: 7\n"],
+         r"{first}:2: training.keep_checkpoints is 6, fewer than average_last \(7\)" + EXTENDS, "set keep_checkpoints"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_extended_is_refused(write: Write, texts: list[str], problem: str, hint: str) -> None:
+    paths = [write(f"{number}.yaml", text) for number, text in enumerate(texts)]
+    with pytest.raises(ConfigError, match="^" + problem.format(path=paths[-1], first=paths[0])) as caught:
+        load_recipe(str(paths[-1]))
+    assert hint in caught.value.hint
+
+
+def test_a_wrong_override_of_a_recipe_that_extends_names_no_file(write: Write) -> None:
+    with pytest.raises(ConfigError, match=r"^--set model.dropot=1: unknown setting model.dropot$"):
+        load_recipe(str(write("b.yaml", "extends: base\n")), ["model.dropot=1"])
+
+
+def test_a_run_is_named_after_its_recipe() -> None:
+    assert run_name("table3/big") == "table3-big"
+    assert run_name("base") == "base"
+    assert run_name("my/own.yaml") == "own"
+
+
+def test_an_unknown_recipe_of_a_folder_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="there is no recipe table3/c-layer-2") as caught:
+        load_recipe("table3/c-layer-2")
+    assert caught.value.hint == "did you mean table3/c-layers-2?"

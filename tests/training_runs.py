@@ -11,7 +11,6 @@ from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
-from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train import session as session_module
 from aiayn_cli.train.gradient import GradientOfUpdates
 
@@ -90,9 +89,3 @@ def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-
-
-def train_command(run: Path, recipe: Path, data: PreparedData, max_updates: int) -> list[str]:
-    """The words after `aiayn` that train the small recipe."""
-    settings = ["--set", f"training.max_updates={max_updates}"]
-    return ["train", "--recipe", str(recipe), "--data", str(data.folder), "--out", str(run), *settings]

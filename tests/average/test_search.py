@@ -4,10 +4,13 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from small_run import prepare_texts
+from training_runs import Train
 from translation_models import translate_options
 
 from aiayn_cli.app import main
@@ -20,63 +23,44 @@ from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.checkpoint.tensor_files import read_tensors
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError, UsageError
-from aiayn_cli.prepare.pipeline import run_prepare
-from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.score.metrics import bleu
-from aiayn_cli.train.options import TrainOptions
-from aiayn_cli.train.session import run_train
 from aiayn_cli.translate.session import run_translate
 
 WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "dog": "Hund", "cat": "Katze"}
 SETTINGS = [
-    *("model.d_model=32", "model.d_ff=48", "model.dropout=0.1", "training.batch_tokens=400", "training.max_tokens=400"),
-    *("training.max_updates=80", "training.save_every_steps=16", "training.keep_checkpoints=4"),
-    *("training.learning_rate_scale=0.7", "training.warmup_steps=30", "training.ema_decay=0.95"),
-    *("training.validation_bleu_pairs=40", "training.average_last=2", "training.log_every_steps=50"),
+    *("model.d_model=32", "model.d_ff=48", "model.dropout=0.1", "batch_tokens=400", "max_tokens=400", "max_updates=80"),
+    *("save_every_steps=16", "keep_checkpoints=4", "learning_rate_scale=0.7", "warmup_steps=30", "ema_decay=0.95"),
+    *("validation_bleu_pairs=40", "average_last=2", "log_every_steps=50"),
 ]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, small_recipe: Path) -> tuple[Path, PreparedData]:
+def trained(tmp_path_factory: pytest.TempPathFactory, train_into: Train) -> tuple[Path, PreparedData]:
     """A run that has learnt some of a language of seven words, and its data."""
-    folder = tmp_path_factory.mktemp("search")
-    chance = random.Random(3)
-    files = {}
+    folder, chance, texts = tmp_path_factory.mktemp("search"), random.Random(3), {}
     for split, count in (("train", 200), ("valid", 40)):
         sources = [chance.choices(list(WORDS), k=chance.randint(4, 7)) for _ in range(count)]
-        for lang, lines in (("en", sources), ("de", [[WORDS[word] for word in words] for words in sources])):
-            files[split, lang] = folder / f"{split}.{lang}"
-            files[split, lang].write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
-    run_prepare(
-        PrepareOptions(
-            train=[(files["train", "en"], files["train", "de"])],
-            valid=(files["valid", "en"], files["valid", "de"]),
-            langs="en-de",
-            out=folder / "prepared",
-            settings={"vocab_size": 60, "max_ratio": 9.0, "drop_overlap": False, "case_copies": 0.0},
-            workers=1,
-        )
-    )
+        texts[split] = {"en": sources, "de": [[WORDS[word] for word in words] for words in sources]}
+    data = prepare_texts(folder, texts, vocab_size=60, drop_overlap=False, case_copies=0.0)
     torch.manual_seed(0)
-    run_train(
-        TrainOptions(
-            recipe=str(small_recipe), overrides=SETTINGS, data=folder / "prepared", out=folder / "run", device="cpu"
-        )
-    )
-    return folder / "run", PreparedData.load(folder / "prepared")
+    train_into(folder / "run", *SETTINGS, data=data, device="cpu")
+    return folder / "run", data
+
+
+def search(*paths: Path, **options: Any) -> AverageResult:
+    return run_search(paths, AverageOptions(search=True, device="cpu", **options))
 
 
 @pytest.fixture(scope="module")
 def searched(trained: tuple[Path, PreparedData], tmp_path_factory: pytest.TempPathFactory) -> AverageResult:
-    return run_search(
-        [trained[0]], AverageOptions(search=True, device="cpu", out=tmp_path_factory.mktemp("out") / "found")
-    )
+    return search(trained[0], out=tmp_path_factory.mktemp("out") / "found")
 
 
-def bleu_of(model: Path, data: PreparedData, folder: Path) -> float:
+def bleu_of(model: Path, data: PreparedData, folder: Path, **options: Any) -> float:
     """Translate the validation set with a model's folder, as a user would."""
     output = folder / "hyp"
-    run_translate(translate_options([model], source=str(data.folder / "valid.en"), path=output, device="cpu"))
+    source = str(data.folder / "valid.en")
+    run_translate(translate_options([model], source=source, path=output, device="cpu", **options))
     return bleu(output.read_text(encoding="utf-8").split("\n")[:-1], [data.read_text("valid", "tgt")]).score
 
 
@@ -112,7 +96,7 @@ def test_the_threshold_of_confidence_is_measured_on_the_validation_set(
     options = translate_options([searched.model], source=source, path=tmp_path / "hyp", device="cpu")
     assert "low_confidence" not in run_translate(options).flags
     monkeypatch.setattr(search_module, "confidence_threshold", lambda outputs: -float(len(list(outputs))))
-    found = run_search([run], AverageOptions(search=True, last=1, device="cpu", out=tmp_path / "out"))
+    found = search(run, last=1, out=tmp_path / "out")
     assert load_checkpoint(found.model).low_confidence == -40.0
 
 
@@ -142,9 +126,9 @@ def test_the_command_prints_it_all_and_translate_takes_the_result(
 
 
 def test_a_search_may_be_limited_to_some_checkpoints(trained: tuple[Path, PreparedData], tmp_path: Path) -> None:
-    found = run_search([trained[0]], AverageOptions(search=True, last=2, device="cpu", out=tmp_path / "two"))
+    found = search(trained[0], last=2, out=tmp_path / "two")
     assert [trial.name for trial in found.trials if trial.name.startswith("last")] == ["last 1", "last 2"]
-    found = run_search([trained[0]], AverageOptions(search=True, steps="64-64", device="cpu", out=tmp_path / "range"))
+    found = search(trained[0], steps="64-64", out=tmp_path / "range")
     assert found.trials[0].checkpoints == ("step-00000064",)
 
 
@@ -153,14 +137,7 @@ def test_validation_while_training_is_what_score_says_of_raw_references(
 ) -> None:
     run, data = trained
     records = [record for record in read_metrics(run / "metrics.jsonl") if record["event"] == "validation"]
-    options = translate_options(
-        [run / "checkpoints" / "step-00000080"],
-        source=str(data.folder / "valid.en"),
-        path=tmp_path / "hyp",
-        device="cpu",
-        precision="fp32",
-    )
-    run_translate(options)
+    bleu_of(run / "checkpoints" / "step-00000080", data, tmp_path, precision="fp32")
     assert main(["score", str(data.folder / "valid.de"), "--hyp", str(tmp_path / "hyp"), "--json"]) == 0
     [score] = json.loads(capsys.readouterr().out)["systems"][0]["scores"]
     assert records[-1]["step"] == 80
@@ -199,12 +176,12 @@ def test_other_data_or_none_is_refused(
     trained: tuple[Path, PreparedData], small_data: PreparedData, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="is not the data that"):
-        run_search([trained[0]], AverageOptions(search=True, data=small_data.folder, out=tmp_path / "out"))
+        search(trained[0], data=small_data.folder, out=tmp_path / "out")
     with pytest.raises(DataError, match="no prepared data nowhere"):
-        run_search([trained[0]], AverageOptions(search=True, data=Path("nowhere"), device="cpu", out=tmp_path / "out"))
+        search(trained[0], data=Path("nowhere"), out=tmp_path / "out")
     shutil.copytree(trained[0] / "checkpoints" / "step-00000080", tmp_path / "alone")
     with pytest.raises(UsageError, match="--search needs a run"):
-        run_search([tmp_path / "alone"], AverageOptions(search=True, device="cpu", out=tmp_path / "out"))
+        search(tmp_path / "alone", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -237,6 +214,6 @@ def test_named_checkpoints_without_their_moments_can_be_searched(
     *_, second, last = list_checkpoints(run)
     renamed = second.rename(second.with_name("mine"))  # a name without an update in it
     shutil.rmtree(last / "training")
-    found = run_search([renamed, last], AverageOptions(search=True, device="cpu", out=tmp_path / "out"))
+    found = search(renamed, last, out=tmp_path / "out")
     assert [trial.name for trial in found.trials][:2] == ["last 1", "last 2"]
     assert "moving average" not in [trial.name for trial in found.trials]

@@ -1,12 +1,20 @@
-"""metrics.jsonl: whole lines of valid JSON, whatever happened to the run before."""
+"""metrics.jsonl: whole lines of valid JSON, whatever happened to the run before; TensorBoard gets its numbers."""
 
 import json
 import math
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity, progress_facts, read_metrics, standing
+from aiayn_cli.checkpoint.metrics_log import (
+    MetricsLog,
+    TensorBoardLog,
+    perplexity,
+    progress_facts,
+    read_metrics,
+    standing,
+)
 
 
 def test_records_are_appended_over_several_runs(tmp_path: Path) -> None:
@@ -37,12 +45,8 @@ def test_a_line_cut_short_by_a_crash_takes_no_later_record_with_it(tmp_path: Pat
     assert [record["step"] for record in read_metrics(path)] == [1, 2, 3]
 
 
-def test_without_a_file_nothing_is_written(tmp_path: Path) -> None:
+def test_a_log_makes_no_file_before_its_first_record_and_none_without_a_name(tmp_path: Path) -> None:
     MetricsLog(None).write("train", step=1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_log_makes_no_file_before_its_first_record(tmp_path: Path) -> None:
     MetricsLog(tmp_path / "metrics.jsonl")
     assert list(tmp_path.iterdir()) == []
 
@@ -119,3 +123,33 @@ def test_a_line_that_is_no_record_of_ours_is_left_out(line: str, tmp_path: Path)
     log = MetricsLog(path)
     log.write("resume", step=1)
     assert [record["event"] for record in standing(read_metrics(path))] == ["train", "resume"]
+
+
+def drawn(folder: Path) -> EventAccumulator:
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events
+
+
+def test_numbers_of_training_and_validation_are_drawn_at_their_updates(tmp_path: Path) -> None:
+    board = TensorBoardLog(tmp_path / "board", 0)
+    log = MetricsLog(tmp_path / "metrics.jsonl", [board.write])
+    log.write("train", step=5, loss=2.5, mfu=None, epoch=1)
+    log.write("validation", step=10, loss=3.5, bleu=12.5, best=True)
+    log.write("samples", step=10, sources=["a"], references=["b"], translations=["*c*"])
+    log.write("checkpoint", step=10, path="step-00000010")
+    events = drawn(tmp_path / "board")
+    assert set(events.Tags()["scalars"]) == {"train/loss", "validation/loss", "validation/bleu"}
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(5, 2.5)]
+    assert [(e.step, e.value) for e in events.Scalars("validation/bleu")] == [(10, 12.5)]
+    (text,) = events.Tensors("sample 1/text_summary")
+    assert b"*c*" in text.tensor_proto.string_val[0]
+
+
+def test_a_continued_run_takes_back_what_was_drawn_of_lost_updates(tmp_path: Path) -> None:
+    for after_step, steps in ((0, (5, 10)), (5, (8,))):
+        board = TensorBoardLog(tmp_path, after_step)
+        for step in steps:
+            board.write({"event": "train", "time": 1.0 + step, "step": step, "loss": float(step)})
+        board.write({"event": "checkpoint", "time": 99.0, "step": steps[-1]})
+    assert [e.step for e in drawn(tmp_path).Scalars("train/loss")] == [5, 8]

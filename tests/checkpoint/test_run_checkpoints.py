@@ -67,24 +67,17 @@ def test_pruning_keeps_the_newest_and_the_best(saved: Callable[..., Path], tmp_p
     assert load_checkpoint(run / "checkpoints" / "best").path == paths[100]
 
 
-def test_the_place_of_an_interruption_goes_when_there_is_a_later_one(
+def test_the_place_of_an_interruption_goes_when_there_is_a_later_checkpoint_or_one_of_its_update(
     saved: Callable[..., Path], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     saved(2)
-    place = saved(3, path=interrupted_path(run, 3))
-    assert prune_checkpoints(run, keep=1) == []
-    later = saved(4)
-    assert newest_resumable(run) == later
-    assert prune_checkpoints(run, keep=5) == [place]
-
-
-def test_of_the_same_update_the_validated_checkpoint_is_the_newest(saved: Callable[..., Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    place = saved(4, path=interrupted_path(run, 4))  # where a validation was stopped
-    regular = saved(4)
-    assert newest_resumable(run) == regular
-    assert prune_checkpoints(run, keep=1) == [place]
+    for step, later in ((3, 4), (5, 5)):  # the second: where a validation was stopped
+        place = saved(step, path=interrupted_path(run, step))
+        assert prune_checkpoints(run, keep=2) == []
+        regular = saved(later)
+        assert newest_resumable(run) == regular
+        assert prune_checkpoints(run, keep=3) == [place]
 
 
 def test_a_kill_while_pruning_leaves_no_half_checkpoint(
@@ -107,29 +100,26 @@ def test_a_kill_while_pruning_leaves_no_half_checkpoint(
     assert len(names(run)) == len(list_checkpoints(run))
 
 
-def test_the_best_is_a_link_that_moves_with_the_run(saved: Callable[..., Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    first, second = saved(2), saved(4)
-    mark_best(run, first)
-    mark_best(run, second)
-    run.rename(tmp_path / "moved")
-    assert load_checkpoint(tmp_path / "moved" / "checkpoints" / "best").step == 4
-
-
-def test_a_best_that_a_copy_turned_into_a_folder_becomes_a_link_again(
-    saved: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda best, first: mark_best(best.parent.parent, first),
+        lambda best, first: shutil.copytree(first, best),  # as `cp -rL` and many archives do with a link
+        lambda best, first: best.symlink_to("best"),
+    ],
+)
+def test_the_best_is_a_link_whatever_was_in_its_place_and_moves_with_the_run(
+    before: Callable[[Path, Path], object], saved: Callable[..., Path], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     first, second = saved(2), saved(4)
-    shutil.copytree(first, run / "checkpoints" / "best")  # as `cp -rL` and many archives do
+    before(run / "checkpoints" / "best", first)
+    assert prune_checkpoints(run, keep=2) == []
     mark_best(run, second)
+    assert names(run) == ["best", "step-00000002", "step-00000004"]
     assert (run / "checkpoints" / "best").is_symlink()
-    assert load_checkpoint(run / "checkpoints" / "best").step == 4
-    assert is_dir_without_leftovers(run)
-
-
-def is_dir_without_leftovers(run: Path) -> bool:
-    return not [name for name in names(run) if name.startswith(".unfinished-")]
+    run.rename(tmp_path / "moved")
+    assert load_checkpoint(tmp_path / "moved" / "checkpoints" / "best").step == 4
 
 
 def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
@@ -176,12 +166,3 @@ def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch
         assert error.value.hint
     with pytest.raises(CheckpointError, match="there is no nowhere"):
         find_model(Path("nowhere"))
-
-
-def test_a_best_that_points_at_itself_is_no_obstacle(saved: Callable[..., Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    first, second = saved(2), saved(4)
-    (run / "checkpoints" / "best").symlink_to("best")
-    assert prune_checkpoints(run, keep=1) == [first]
-    mark_best(run, second)
-    assert load_checkpoint(run / "checkpoints" / "best").step == 4

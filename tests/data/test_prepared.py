@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_pairs import read_pair
+from made_pairs import read_pair, write_store
 
 from aiayn_cli.data.prepared import MANIFEST, PreparedData, find_prepared, read_manifest, write_manifest
-from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.errors import DataError
 
 
@@ -20,10 +19,8 @@ def make(folder: Path, *, splits: tuple[str, ...] = ("train", "valid")) -> Path:
     (folder / "vocab.model").write_bytes(b"a vocabulary")
     described = {}
     for n, split in enumerate(splits, start=3):
-        writer = TokenStoreWriter(folder, split, np.dtype("<u2"))
         ids, lengths = np.arange(2 * n, dtype=np.uint16), np.full(n, 2, np.int32)
-        writer.add(ids, lengths, ids + 1, lengths)
-        writer.close()
+        write_store(folder, split, ids, lengths, ids + 1, lengths)
         described[split] = {"pairs_kept": n}
         if split != "train":
             for lang in ("en", "de"):
@@ -36,12 +33,6 @@ def make(folder: Path, *, splits: tuple[str, ...] = ("train", "valid")) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return make(tmp_path / "data")
-
-
-def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    manifest = json.loads((folder / MANIFEST).read_bytes())
-    change(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
 def test_prepared_data_opens_with_all_that_training_needs(folder: Path) -> None:
@@ -79,74 +70,71 @@ def test_text_of_a_split_that_is_not_there_is_an_error(folder: Path) -> None:
 
 
 def test_the_manifest_names_every_other_file_with_its_hash(folder: Path) -> None:
-    manifest, _ = read_manifest(folder)
-    assert (manifest["format"], manifest["format_version"]) == ("aiayn-prepared", 1)
-    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {"manifest.json"}
-    for name, entry in manifest["files"].items():
-        content = (folder / name).read_bytes()
-        assert entry == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    content, _ = read_manifest(folder)
+    assert (content["format"], content["format_version"]) == ("aiayn-prepared", 1)
+    assert set(content["files"]) == {path.name for path in folder.iterdir()} - {"manifest.json"}
+    for name, entry in content["files"].items():
+        found = (folder / name).read_bytes()
+        assert entry == {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
 
 
-@pytest.mark.parametrize("name", ["vocab.model", "train-00000.tgt.npy", "valid.de"])
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=rf"{name} is missing") as caught:
-        PreparedData.load(folder)
-    assert caught.value.hint == "remove the folder, and run `aiayn prepare` again"
+def rewritten(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
-def test_a_file_of_another_size_is_named(folder: Path) -> None:
-    with (folder / "valid.en").open("ab") as file:
-        file.write(b"one more\n")
-    with pytest.raises(DataError, match=r"valid\.en has 53 bytes, but manifest\.json says 44"):
-        PreparedData.load(folder)
+def manifest(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """Change the content of manifest.json."""
+
+    def rewrite(folder: Path) -> None:
+        content = json.loads((folder / MANIFEST).read_bytes())
+        change(content)
+        (folder / MANIFEST).write_text(json.dumps(content))
+
+    return rewrite
 
 
-def test_an_exchanged_vocabulary_is_refused(folder: Path) -> None:
-    (folder / "vocab.model").write_bytes(b"A vocabulary")
-    with pytest.raises(DataError, match=r"vocab\.model is not the vocabulary of this data"):
-        PreparedData.load(folder)
-
-
-def test_another_number_of_pairs_is_refused(folder: Path) -> None:
-    change_manifest(folder, lambda manifest: manifest["splits"]["train"].update(pairs_kept=2))
-    with pytest.raises(DataError, match=r"holds 3 train pairs, but manifest\.json says 2"):
-        PreparedData.load(folder)
+AGAIN, OTHER_FOLDER = "remove the folder, and run `aiayn prepare` again", "name a folder that `aiayn prepare` made"
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("damage", "problem", "hint"),
     [
-        (b"", "is damaged"),
-        (b"\xff\xfe", "is damaged"),
-        (b"[" * 200_000, "is damaged"),
-        (b"[]", "does not describe prepared data"),
-        (b'{"format": "something else"}', "does not describe prepared data"),
+        *((lambda folder, name=name: (folder / name).unlink(), rf"{name} is missing", AGAIN)
+          for name in ("vocab.model", "train-00000.tgt.npy", "valid.de")),
+        (rewritten("valid.en", lambda old: old + b"one more\n"),
+         "valid.en has 53 bytes, but manifest.json says 44", AGAIN),
+        (rewritten("vocab.model", lambda _: b"A vocabulary"), "vocab.model is not the vocabulary of this data", AGAIN),
+        (rewritten("train-00000.tgt.npy", lambda old: old[:-3] + b"\xfe\xca" + old[-1:]),
+         "train-00000.tgt.npy is damaged: pair 2 holds the id .* has 99 sub-words", AGAIN),
+        (manifest(lambda content: content["splits"]["train"].update(pairs_kept=2)),
+         "holds 3 train pairs, but manifest.json says 2", AGAIN),
+        *((rewritten(MANIFEST, lambda _, new=new: new), "manifest.json is damaged", AGAIN)
+          for new in (b"", b"\xff\xfe", b"[" * 200_000)),
+        *((rewritten(MANIFEST, lambda _, new=new: new), "manifest.json does not describe prepared data", OTHER_FOLDER)
+          for new in (b"[]", b'{"format": "something else"}')),
+        (manifest(lambda content: content.update(format_version=2)),
+         "has format version 2, but this version of aiayn reads 1", "prepare the data again with this version"),
+        *((manifest(lambda content, key=key: content.pop(key)), f"manifest.json is damaged: KeyError '{key}'", AGAIN)
+          for key in ("files", "splits", "src_lang", "vocab")),
+        *((manifest(change), "manifest.json is damaged: ", AGAIN) for change in (
+            lambda content: content.update(files=["vocab.model"]),
+            lambda content: content["files"]["vocab.model"].update(bytes="many"),
+            lambda content: content.update(files={"vocab.model": 3}),
+            lambda content: content.update(splits=["train"]),
+            lambda content: content["splits"]["train"].update(pairs_kept="3"),
+            lambda content: content["vocab"].update(size="99"),
+            lambda content: content.update(vocab=[]),
+            lambda content: content.update(settings=["text"]),
+        )),
+        (lambda folder: (folder / MANIFEST).unlink(), "is not prepared data: it has no manifest.json",
+         "run `aiayn prepare` first"),
     ],
-)
-def test_a_manifest_of_something_else_is_refused(folder: Path, content: bytes, problem: str) -> None:
-    (folder / MANIFEST).write_bytes(content)
-    with pytest.raises(DataError, match=rf"manifest\.json {problem}"):
+)  # fmt: skip
+def test_what_is_wrong_is_named(damage: Callable[[Path], object], problem: str, hint: str, folder: Path) -> None:
+    damage(folder)
+    with pytest.raises(DataError, match=problem) as caught:
         PreparedData.load(folder)
-
-
-def test_a_newer_format_is_refused(folder: Path) -> None:
-    change_manifest(folder, lambda manifest: manifest.update(format_version=2))
-    with pytest.raises(DataError, match="has format version 2, but this version of aiayn reads 1"):
-        PreparedData.load(folder)
-
-
-@pytest.mark.parametrize("key", ["files", "splits", "src_lang", "vocab"])
-def test_a_manifest_without_a_key_is_damaged(folder: Path, key: str) -> None:
-    change_manifest(folder, lambda manifest: manifest.pop(key))
-    with pytest.raises(DataError, match=rf"manifest\.json is damaged: KeyError '{key}'"):
-        PreparedData.load(folder)
-
-
-def test_a_folder_without_manifest_is_no_prepared_data(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is not prepared data: it has no manifest\.json") as caught:
-        PreparedData.load(tmp_path)
-    assert caught.value.hint == "run `aiayn prepare` first"
+    assert caught.value.hint == hint
 
 
 def test_data_is_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,36 +155,6 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(tmp_path: Path, monkey
     with pytest.raises(DataError, match="no prepared data mutli30k") as caught:
         find_prepared("mutli30k")
     assert caught.value.hint == "did you mean multi30k?"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda manifest: manifest.update(files=["vocab.model"]),
-        lambda manifest: manifest["files"]["vocab.model"].update(bytes="many"),
-        lambda manifest: manifest.update(files={"vocab.model": 3}),
-        lambda manifest: manifest.update(splits=["train"]),
-        lambda manifest: manifest["splits"]["train"].update(pairs_kept="3"),
-        lambda manifest: manifest["vocab"].update(size="99"),
-        lambda manifest: manifest.update(vocab=[]),
-        lambda manifest: manifest.update(settings=["text"]),
-    ],
-)
-def test_a_manifest_with_values_of_other_types_is_damaged(
-    folder: Path, change: Callable[[dict[str, Any]], Any]
-) -> None:
-    change_manifest(folder, change)
-    with pytest.raises(DataError, match=r"manifest\.json is damaged: ") as caught:
-        PreparedData.load(folder)
-    assert caught.value.hint == "remove the folder, and run `aiayn prepare` again"
-
-
-def test_ids_that_are_garbage_of_the_same_size_are_refused(folder: Path) -> None:
-    path = folder / "train-00000.tgt.npy"
-    content = path.read_bytes()
-    path.write_bytes(content[:-3] + b"\xfe\xca" + content[-1:])
-    with pytest.raises(DataError, match=r"train-00000\.tgt\.npy is damaged: pair 2 holds the id .* has 99 sub-words"):
-        PreparedData.load(folder)
 
 
 def test_a_manifest_that_a_killed_call_left_is_no_part_of_the_next(folder: Path) -> None:

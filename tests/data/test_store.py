@@ -1,6 +1,8 @@
 """What is written pair by pair is read back in any order, and a damaged file is named."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,77 +116,55 @@ def test_a_pair_that_is_not_there_is_an_index_error(folder: Path, index: int) ->
         store.lengths([3, index], "tgt")
 
 
+def saving(arrays: dict[str, Any]) -> Callable[[Path], None]:
+    """Save arrays under names, or what a function makes of those there."""
+
+    def save(folder: Path) -> None:
+        for name, array in arrays.items():
+            content = array(np.load(folder / name)) if callable(array) else array
+            np.save(folder / name, content, allow_pickle=True)
+
+    return save
+
+
+def going_back(offsets: np.ndarray) -> np.ndarray:
+    offsets[2:5] = offsets[4:1:-1]
+    offsets[3] += 1
+    return offsets
+
+
+SRC, TGT, OFFSETS, TGT_OFFSETS = (f"train-00000.{name}.npy" for name in ("src", "tgt", "src.offsets", "tgt.offsets"))
+
+
 @pytest.mark.parametrize(
-    "name", ["train-00000.src.npy", "train-00001.src.npy", "train-00001.src.offsets.npy", "train-00002.tgt.npy"]
-)
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=rf"{name} is missing") as caught:
+    ("damage", "problem"),
+    [
+        *((lambda folder, name=name: (folder / name).unlink(), f"{name} is missing")
+          for name in (SRC, "train-00001.src.npy", "train-00001.src.offsets.npy", "train-00002.tgt.npy")),
+        *((lambda folder, name=name, keep=keep: (folder / name).write_bytes((folder / name).read_bytes()[:keep]),
+           f"{name} is damaged: ") for name in (SRC, "train-00001.tgt.offsets.npy") for keep in (0, 50, 130)),
+        (saving({SRC: np.zeros(5, np.uint16)}), rf"{OFFSETS} is damaged: its offsets do not end at 5 tokens"),
+        (saving({TGT: np.zeros(5, np.uint16), TGT_OFFSETS: np.array([0, 2, 5])}),
+         rf"{TGT_OFFSETS} is damaged: 10 source sides, but 2 target sides"),
+        (saving({SRC: np.zeros((2, 3), np.uint16)}), rf"{SRC} is damaged: 2 dimensions of"),
+        (saving({SRC: np.zeros(5, np.float32)}), rf"{SRC} is damaged: 1 dimensions of"),
+        (saving({SRC: np.array([{"a": 1}], dtype=object)}), rf"{SRC} is damaged: "),  # a pickle, which is never loaded
+        (saving({OFFSETS: going_back}), rf"{OFFSETS} is damaged: pair 2 begins at token \d+ and ends at"),
+        *((saving({TGT_OFFSETS: lambda found, dtype=dtype: found.astype(dtype)}), rf"{TGT_OFFSETS} is damaged: ")
+          for dtype in ("<u8", ">i8", "<f8")),
+    ],
+)  # fmt: skip
+def test_damage_is_named_with_its_file(damage: Callable[[Path], object], problem: str, folder: Path) -> None:
+    damage(folder)
+    with pytest.raises(DataError, match=problem) as caught:
         TokenStore(folder, "train")
     assert caught.value.hint == "remove the folder, and run `aiayn prepare` again"
-
-
-@pytest.mark.parametrize("name", ["train-00000.src.npy", "train-00001.tgt.offsets.npy"])
-@pytest.mark.parametrize("keep", [0, 50, 130])
-def test_a_file_that_is_cut_short_is_named(folder: Path, name: str, keep: int) -> None:
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[:keep])
-    with pytest.raises(DataError, match=rf"{name} is damaged"):
-        TokenStore(folder, "train")
-
-
-def test_offsets_of_other_tokens_are_refused(folder: Path) -> None:
-    np.save(folder / "train-00001.src.npy", np.zeros(5, np.uint16))
-    with pytest.raises(DataError, match=r"train-00001\.src\.offsets\.npy is damaged: its offsets do not end at 5 tok"):
-        TokenStore(folder, "train")
-
-
-def test_sides_of_different_length_are_refused(folder: Path) -> None:
-    np.save(folder / "train-00000.tgt.npy", np.zeros(5, np.uint16))
-    np.save(folder / "train-00000.tgt.offsets.npy", np.array([0, 2, 5]))
-    with pytest.raises(DataError, match=r"tgt\.offsets\.npy is damaged: 10 source sides, but 2 target sides"):
-        TokenStore(folder, "train")
-
-
-@pytest.mark.parametrize("array", [np.zeros((2, 3), np.uint16), np.zeros(5, np.float32)], ids=["two-dim", "float"])
-def test_arrays_of_another_kind_are_refused(
-    folder: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]
-) -> None:
-    np.save(folder / "train-00000.src.npy", array)
-    with pytest.raises(DataError, match=r"train-00000\.src\.npy is damaged: \d dimensions of"):
-        TokenStore(folder, "train")
-
-
-def test_pickled_objects_are_never_loaded(folder: Path) -> None:
-    np.save(folder / "train-00000.src.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"train-00000\.src\.npy is damaged"):
-        TokenStore(folder, "train")
 
 
 def test_the_writer_refuses_sides_that_do_not_belong_together(tmp_path: Path) -> None:
     writer = TokenStoreWriter(tmp_path, "train", UINT16)
     with pytest.raises(ValueError, match="2 source sides, but 1 target sides"):
         writer.add(*flatten([[1], [2]]), *flatten([[3]]))
-
-
-def test_offsets_that_go_back_are_refused(folder: Path) -> None:
-    path = folder / "train-00000.src.offsets.npy"
-    offsets = np.load(path)
-    offsets[2:5] = offsets[4:1:-1]
-    offsets[3] += 1
-    np.save(path, offsets)
-    with pytest.raises(
-        DataError, match=r"train-00000\.src\.offsets\.npy is damaged: pair 2 begins at token \d+ and ends at"
-    ):
-        TokenStore(folder, "train")
-
-
-def test_an_id_that_the_vocabulary_does_not_have_is_found_in_its_file(folder: Path) -> None:
-    store = TokenStore(folder, "train")
-    highest = max(int(ids.max()) for i in range(len(store)) for ids in read_pair(store, i) if len(ids))
-    store.check_ids(highest + 1)
-    with pytest.raises(DataError, match=rf"holds the id {highest}, but the vocabulary has {highest} sub-words"):
-        store.check_ids(highest)
 
 
 @pytest.mark.parametrize("wrong", [-1, 300])
@@ -203,18 +183,10 @@ def test_the_first_id_that_is_none_is_named_with_its_pair(
     store = TokenStore(tmp_path, "train")
     pair = next(i for i in range(len(offsets) - 1) if offsets[i] <= place < offsets[i + 1])
     assert wrong in read_pair(store, pair)[0]
-    with pytest.raises(DataError, match=rf"train-00000\.src\.npy is damaged: pair {pair} holds the id {wrong}, but"):
+    with pytest.raises(
+        DataError, match=rf"{SRC} is damaged: pair {pair} holds the id {wrong}, but the vocabulary has 300"
+    ):
         store.check_ids(300)
-
-
-@pytest.mark.parametrize("dtype", ["<u8", ">i8", "<f8"])
-def test_offsets_of_another_type_and_the_same_size_are_refused(dtype: str, folder: Path) -> None:
-    path = folder / "train-00000.tgt.offsets.npy"
-    size = path.stat().st_size
-    np.save(path, np.load(path).astype(dtype))
-    assert path.stat().st_size == size
-    with pytest.raises(DataError, match=r"train-00000\.tgt\.offsets\.npy is damaged: "):
-        TokenStore(folder, "train")
 
 
 def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:

@@ -18,7 +18,6 @@ _HIDDEN_FUTURE = torch.ones(_TGT_LEN, _TGT_LEN).bool().triu(1)  # torch.nn's lay
 _SEEN_PAST = ~_HIDDEN_FUTURE[None, None]
 _TGT_PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True] * 1])
 
-
 _SHAPES = pytest.mark.parametrize(
     ("norm", "bias", "is_token"),
     [("post", False, None), ("post", True, _SRC_IS_TOKEN), ("pre", True, None), ("pre", False, _SRC_IS_TOKEN)],
@@ -40,50 +39,33 @@ def _config(norm: Norm, bias: bool) -> ModelConfig:
 
 
 @torch.no_grad()
-def _copy(source: nn.Linear | nn.LayerNorm, target: nn.Module) -> None:
-    assert isinstance(target, nn.Linear | nn.LayerNorm)
+def _copy(source: nn.Linear | nn.LayerNorm, target: nn.Linear | nn.LayerNorm) -> None:
     target.weight.copy_(source.weight)
     target.bias.zero_() if source.bias is None else target.bias.copy_(source.bias)
 
 
 @torch.no_grad()
 def _copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    assert theirs.in_proj_weight is not None
-    assert theirs.in_proj_bias is not None
     theirs.in_proj_weight.copy_(ours.w_qkv.weight)
     theirs.in_proj_bias.zero_() if ours.w_qkv.bias is None else theirs.in_proj_bias.copy_(ours.w_qkv.bias)
     _copy(ours.w_o, theirs.out_proj)
 
 
-def _torch_encoder_layer(ours: EncoderLayer, norm: str) -> nn.TransformerEncoderLayer:
-    theirs = nn.TransformerEncoderLayer(
-        12, 3, 20, 0.0, "relu", batch_first=True, norm_first=norm == "pre", dtype=torch.float64
-    )
+def _torch_layer(
+    ours: EncoderLayer | DecoderLayer, norm: str
+) -> nn.TransformerEncoderLayer | nn.TransformerDecoderLayer:
+    kind = nn.TransformerEncoderLayer if isinstance(ours, EncoderLayer) else nn.TransformerDecoderLayer
+    theirs = kind(12, 3, 20, 0.0, "relu", batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
     _copy_attention(ours.attention, theirs.self_attn)
-    for source, target in (
-        (ours.feed_forward.w_1, theirs.linear1),
-        (ours.feed_forward.w_2, theirs.linear2),
-        (ours.attention_residual.norm, theirs.norm1),
-        (ours.feed_forward_residual.norm, theirs.norm2),
-    ):
-        _copy(source, target)
-    return theirs
-
-
-def _torch_decoder_layer(ours: DecoderLayer, norm: str) -> nn.TransformerDecoderLayer:
-    theirs = nn.TransformerDecoderLayer(
-        12, 3, 20, 0.0, "relu", batch_first=True, norm_first=norm == "pre", dtype=torch.float64
-    )
-    _copy_attention(ours.attention, theirs.self_attn)
-    _copy_attention(ours.memory_attention, theirs.multihead_attn)
-    for source, target in (
-        (ours.feed_forward.w_1, theirs.linear1),
-        (ours.feed_forward.w_2, theirs.linear2),
-        (ours.attention_residual.norm, theirs.norm1),
-        (ours.memory_residual.norm, theirs.norm2),
-        (ours.feed_forward_residual.norm, theirs.norm3),
-    ):
-        _copy(source, target)
+    _copy(ours.feed_forward.w_1, theirs.linear1)
+    _copy(ours.feed_forward.w_2, theirs.linear2)
+    _copy(ours.attention_residual.norm, theirs.norm1)
+    if isinstance(ours, EncoderLayer):
+        _copy(ours.feed_forward_residual.norm, theirs.norm2)
+    else:
+        _copy_attention(ours.memory_attention, theirs.multihead_attn)
+        _copy(ours.memory_residual.norm, theirs.norm2)
+        _copy(ours.feed_forward_residual.norm, theirs.norm3)
     return theirs
 
 
@@ -94,7 +76,7 @@ def test_an_encoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor
     x = torch.randn(3, 6, 12, dtype=torch.float64, requires_grad=True)
     mask = None if is_token is None else is_token[:, None, None]
     out = ours(x, mask)
-    expected = _torch_encoder_layer(ours, norm)(x, src_key_padding_mask=None if is_token is None else ~is_token)
+    expected = _torch_layer(ours, norm)(x, src_key_padding_mask=None if is_token is None else ~is_token)
     assert out.shape == (3, 6, 12)
     torch.testing.assert_close(out, expected)
     grad = torch.randn_like(out)
@@ -109,7 +91,7 @@ def test_a_decoder_layer_equals_torchs(norm: Norm, bias: bool, is_token: Tensor 
     memory = torch.randn(3, 6, 12, dtype=torch.float64, requires_grad=True)
     memory_mask = None if is_token is None else is_token[:, None, None]
     out = ours(x, _SEEN_PAST, memory, memory_mask)
-    expected = _torch_decoder_layer(ours, norm)(
+    expected = _torch_layer(ours, norm)(
         x, memory, tgt_mask=_HIDDEN_FUTURE, memory_key_padding_mask=None if is_token is None else ~is_token
     )
     assert out.shape == (3, _TGT_LEN, 12)
@@ -144,16 +126,14 @@ def _embedded(tokens: Tensor, weight: Tensor) -> Tensor:
 
 
 def _torch_stacks(ours: Transformer, norm: Norm) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
-    layers = [_torch_encoder_layer(x, norm) for x in ours.encoder_layers if isinstance(x, EncoderLayer)]
+    layers = [_torch_layer(x, norm) for x in ours.encoder_layers]
     encoder = nn.TransformerEncoder(layers[0], len(layers), enable_nested_tensor=False)
     encoder.layers = nn.ModuleList(layers)
-    decoder_layers = [_torch_decoder_layer(x, norm) for x in ours.decoder_layers if isinstance(x, DecoderLayer)]
+    decoder_layers = [_torch_layer(x, norm) for x in ours.decoder_layers]
     decoder = nn.TransformerDecoder(decoder_layers[0], len(decoder_layers))
     decoder.layers = nn.ModuleList(decoder_layers)
     if norm == "pre":
         encoder.norm, decoder.norm = nn.LayerNorm(12, dtype=torch.float64), nn.LayerNorm(12, dtype=torch.float64)
-        assert isinstance(ours.encoder_norm, nn.LayerNorm)
-        assert isinstance(ours.decoder_norm, nn.LayerNorm)
         _copy(ours.encoder_norm, encoder.norm)
         _copy(ours.decoder_norm, decoder.norm)
     return encoder, decoder

@@ -1,3 +1,5 @@
+"""Attention equals the paper's equation on every path: the function, the layer of many heads, and the maps shown."""
+
 import math
 from collections.abc import Callable
 from unittest.mock import Mock
@@ -9,9 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from aiayn_cli.config import ModelConfig
 from aiayn_cli.model import attention as attention_module
-from aiayn_cli.model.attention import attend, written_out_attention
+from aiayn_cli.model.attention import MultiHeadAttention, attend, written_out_attention
+from aiayn_cli.model.build import build_model
 from aiayn_cli.model.masks import Causal, SharedMask
+from aiayn_cli.model.transformer import Transformer, attention_maps, attention_weights, cross_attention
+from aiayn_cli.special_tokens import BOS_ID, PAD_ID
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
@@ -106,11 +112,7 @@ def test_both_paths_are_as_exact_as_bf16_allows(kind: str) -> None:
 def test_the_result_does_not_depend_on_the_length_at_which_the_path_changes(length: int, kind: str) -> None:
     q, k, v = _qkv(2, 1, length, length, 4, 8)
     mask = _mask(kind, 2, length, length)
-    scores = torch.einsum("bhid,bhjd->bhij", q.double(), k.double()) / 2
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
-    expected = torch.einsum("bhij,bhjd->bhid", weights, v.double())
+    expected = functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=mask)
     torch.testing.assert_close(attend(q, k, v, mask).double(), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -138,36 +140,6 @@ def test_in_a_step_few_sentences_are_fused_and_read_like_many(monkeypatch: pytes
     assert spy.call_count == 1
     attend(*(x[:1].bfloat16() for x in (q, k, v)), None, in_step=True)
     assert spy.call_count == 2
-
-
-@pytest.mark.parametrize(
-    ("path", "length"), [(written_out_attention, 6), (functional.scaled_dot_product_attention, 200)]
-)
-@pytest.mark.parametrize("kind", _KINDS[1:])
-def test_what_a_mask_hides_is_not_read_and_gets_no_gradient_and_what_it_shows_does(
-    path: Callable[..., Tensor], kind: str, length: int
-) -> None:
-    q, k, v = _qkv(2, 3, length, length, 4, 8)
-    q *= 0.1  # so that no visible key has a weight too small to be noticed
-    mask = _mask(kind, 2, length, length)
-    assert mask is not None
-    before = path(q, k, v, mask, 0.0)
-    seen = mask.expand(2, 1, length, length)[:, 0]
-    for place in (0, 1, length // 2, length - 1):
-        changed = [x.clone() for x in (k, v)]
-        for x in changed:
-            x[:, :, place] += 3
-        after = path(q, *changed, mask, 0.0)
-        moved = (after != before).any(dim=3)  # [batch, heads, length]
-        assert torch.equal(moved, seen[:, None, :, place].expand_as(moved))
-    query = length // 2
-    for x in (k, v):
-        x.requires_grad_()
-    path(q, k, v, mask, 0.0)[:, :, query].square().sum().backward()
-    for x in (k, v):
-        assert x.grad is not None
-        touched = (x.grad != 0).any(dim=3)
-        assert torch.equal(touched, seen[:, None, query].expand_as(touched))
 
 
 def test_attention_weights_are_lost_with_the_given_probability_and_the_others_scaled() -> None:
@@ -203,3 +175,89 @@ def test_where_torch_chooses_the_kernel_causal_needs_no_mask(monkeypatch: pytest
     assert len(sdpa.call_args.args) == 3
     assert sdpa.call_args.kwargs["is_causal"] is True
     assert sdpa.call_args.kwargs["dropout_p"] == 0.1
+
+
+# ---- many heads, and the weights shown
+
+
+def _layer_by_the_equation(layer: MultiHeadAttention, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+    """Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), in float64."""
+    n, d_k, d_v = layer.n_heads, layer.d_k, layer.d_v
+    w, w_o = layer.w_qkv.weight.double(), layer.w_o.weight.double()
+    b = torch.zeros(len(w), dtype=torch.float64) if layer.w_qkv.bias is None else layer.w_qkv.bias.double()
+    b_o = 0 if layer.w_o.bias is None else layer.w_o.bias.double()
+    rows = [n * d_k, n * d_k, n * d_v]
+    projections = zip((x, memory, memory), w.split(rows), b.split(rows), strict=True)
+    q, k, v = ((y.double() @ weight.T + bias).unflatten(2, (n, -1)).transpose(1, 2) for y, weight, bias in projections)
+    return _by_the_equation(q, k, v, mask).transpose(1, 2).flatten(2) @ w_o.T + b_o
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("kind", "tgt_len"), [*((kind, 5) for kind in _KINDS), ("padding", 4)])
+def test_a_layer_with_free_widths_equals_the_equation(kind: str, tgt_len: int, bias: bool) -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, bias=bias)
+    memory = torch.randn(2, 5, 10)
+    x = memory if tgt_len == 5 else torch.randn(2, tgt_len, 10)
+    mask = _mask(kind, 2, tgt_len, 5)
+    out = layer(x, memory, mask)
+    assert out.shape == (2, tgt_len, 10)
+    torch.testing.assert_close(out.double(), _layer_by_the_equation(layer, x, memory, mask), rtol=1e-5, atol=1e-5)
+
+
+def test_attention_dropout_acts_in_training_only() -> None:
+    layer = MultiHeadAttention(d_model=10, n_heads=3, d_k=6, d_v=7, dropout=0.5)
+    x = torch.randn(2, 5, 10)
+    assert not torch.equal(layer(x, x, None), layer(x, x, None))
+    expected = _layer_by_the_equation(layer, x, x, None)
+    torch.testing.assert_close(layer.eval()(x, x, None).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+SRC = torch.tensor([[9, 8, 7, 3, 5, 3], [6, 5, 3, PAD_ID, PAD_ID, PAD_ID]])
+TGT = torch.tensor([[BOS_ID, 5, 6, 7], [BOS_ID, 9, 9, PAD_ID]])
+
+
+def make_model(**settings: object) -> Transformer:
+    torch.manual_seed(3)
+    shape = {"n_encoder_layers": 3, "n_decoder_layers": 2, "d_model": 12, "d_ff": 20, "n_heads": 4, "d_k": 5, "d_v": 3}
+    return build_model(ModelConfig(**{**shape, **settings}), 11).eval()  # type: ignore[arg-type]
+
+
+def test_weights_are_those_that_the_attention_itself_uses() -> None:
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(d_model=12, n_heads=4, d_k=5, d_v=3)
+    queries, memory = torch.randn(2, 4, 12), torch.randn(2, 6, 12)
+    mask = torch.rand(2, 1, 4, 6) > 0.3
+    mask[..., 0] = True
+    weights = attention_weights(attention, queries, memory, mask)
+    assert weights.shape == (2, 4, 4, 6)
+    _, values = attention.project_kv(memory)
+    torch.testing.assert_close(attention.combine(weights @ values), attention(queries, memory, mask))
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"attention_window": 1}])
+def test_each_attention_is_shown_and_the_model_runs_as_before(settings: dict[str, object]) -> None:
+    model = make_model(**settings)
+    mask = SRC != PAD_ID
+    before = model(SRC, mask, TGT)
+    maps = attention_maps(model, SRC, mask, TGT)
+    assert maps.encoder.shape == (3, 2, 4, 6, 6)
+    assert maps.decoder.shape == (2, 2, 4, 4, 4)
+    assert maps.cross.shape == (2, 2, 4, 4, 6)
+    for weights in (maps.encoder[:, :1], maps.decoder, maps.cross):
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert maps.cross[:, 1, :, :, 3:].eq(0).all(), "padding is looked at"
+    assert maps.decoder.triu(1).eq(0).all(), "the future is looked at"
+    assert len({tuple(row.flatten().tolist()) for row in maps.cross[:, 0].flatten(0, 1)}) == 8, "each head differs"
+    torch.testing.assert_close(model(SRC, mask, TGT), before, rtol=0, atol=0)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    averaged = cross_attention(model, 1, TGT, model.encode(SRC, mask), mask)
+    torch.testing.assert_close(averaged, maps.cross[1].mean(1))
+
+
+def test_weights_follow_the_formula_of_the_paper() -> None:
+    model = make_model()
+    maps = attention_maps(model, SRC[:1], None, TGT[:1])
+    x = model.src_embedding(SRC[:1]) * math.sqrt(12) + model.src_positions(0, 6)
+    q, k, _ = model.encoder_layers[0].attention.project_all(x)
+    expected = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(5), dim=-1)
+    torch.testing.assert_close(maps.encoder[0], expected)

@@ -1,23 +1,25 @@
+"""Step by step a model of any kind says what it says of whole targets, whatever a search chooses and drops."""
+
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from aiayn_cli.config import ModelConfig, Norm, Positions
+from aiayn_cli.config import ModelConfig
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
-from aiayn_cli.model.transformer import Transformer
 
 _VOCAB = 19
+_SHAPE = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 12, "d_ff": 20, "n_heads": 3, "d_k": 5, "d_v": 7}
 
 
-def _model(norm: Norm = "post", positions: Positions = "sinusoidal", window: int = 0) -> Transformer:
-    config = ModelConfig(
-        n_encoder_layers=1, n_decoder_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=7, norm=norm,
-        positions=positions, max_positions=90, attention_window=window, attention_bias=True,
-    )  # fmt: skip
+def _model(**changes: Any) -> Any:
+    bias = "kind" not in changes  # only a Transformer has it
+    config = ModelConfig(**{**_SHAPE, "max_positions": 90, "attention_bias": bias, "kernel_size": 4, **changes})
     model = build_model(config, _VOCAB).double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
@@ -27,7 +29,7 @@ def _model(norm: Norm = "post", positions: Positions = "sinusoidal", window: int
 class _Search:
     """Hypotheses decoded step by step, and beside them the same prefixes run through the model as a whole."""
 
-    def __init__(self, model: Transformer, src_lengths: list[int], n_beams: int) -> None:
+    def __init__(self, model: Any, src_lengths: list[int], n_beams: int) -> None:
         self.model = model
         self.src_mask = torch.arange(max(src_lengths)) < torch.tensor(src_lengths)[:, None]
         self.src = torch.randint(_VOCAB, self.src_mask.shape)
@@ -65,13 +67,21 @@ class _Search:
 
 
 @pytest.mark.parametrize(
-    ("norm", "positions", "window"), [("post", "sinusoidal", 0), ("pre", "learned", 0), ("post", "learned", 3)]
+    "changes",
+    [
+        {},
+        {"norm": "pre", "positions": "learned"},
+        {"positions": "learned", "attention_window": 3},
+        {"kind": "recurrent"},
+        {"kind": "convolutional"},
+    ],
+    ids=str,
 )
 @torch.no_grad()
-def test_every_step_equals_the_full_pass(norm: Norm, positions: Positions, window: int) -> None:
-    search = _Search(_model(norm, positions, window), src_lengths=[6, 1, 4], n_beams=2)
-    for _ in range(5):
-        search.step()
+def test_every_step_equals_the_full_pass(changes: dict[str, Any]) -> None:
+    search = _Search(_model(**changes), src_lengths=[6, 1, 4], n_beams=2)
+    for new_len in (1, 1, 2, 1, 5):
+        search.step(new_len)
     search.reorder(n_beams=4)
     search.step()
     search.keep([2, 0])
@@ -113,7 +123,7 @@ def test_any_order_of_steps_and_choices_equals_the_full_pass(
     operations: list[tuple[str, object]], n_beams: int, first: int, window: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    search = _Search(_model(window=window), src_lengths=[4, 6, 2], n_beams=n_beams)
+    search = _Search(_model(attention_window=window), src_lengths=[4, 6, 2], n_beams=n_beams)
     search.step(first)
     for name, value in operations:
         if isinstance(value, list):
@@ -134,39 +144,36 @@ def test_a_source_without_padding_needs_no_mask() -> None:
 
 
 @torch.no_grad()
-def test_the_memory_is_projected_once_and_never_copied_for_a_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_is_projected_once_and_a_choice_of_hypotheses_copies_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = _model()
-    memory = model.encode(torch.randint(_VOCAB, (3, 5)), None)
-    cache = model.start(memory, None)
-    before = [(layer.memory_k.data_ptr(), layer.memory_v.data_ptr()) for layer in cache.layers]
+    cache = model.start(model.encode(torch.randint(_VOCAB, (3, 5)), None), None)
 
     def fail(self: MultiHeadAttention, memory: Tensor) -> tuple[Tensor, Tensor]:
         raise AssertionError("the memory is projected again")
 
+    def places() -> list[tuple[int, ...]]:
+        return [tuple(x.data_ptr() for x in (each.memory_k, each.memory_v, each._k)) for each in cache.layers]
+
     monkeypatch.setattr(MultiHeadAttention, "project_kv", fail)
     model.step(torch.randint(_VOCAB, (12, 1)), cache)
+    before = places()
     cache.reorder(torch.tensor([3, 2, 1, 0, 4, 4, 4, 4, 11, 8, 9, 10]))
     model.step(torch.randint(_VOCAB, (12, 1)), cache)
-    assert [(layer.memory_k.data_ptr(), layer.memory_v.data_ptr()) for layer in cache.layers] == before
+    assert places() == before
     assert all(layer.memory_k.shape == (3, 3, 5, 5) for layer in cache.layers)
     assert all(layer.memory_v.shape == (3, 3, 5, 7) for layer in cache.layers)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"attention_window": 3}, {"positions": "learned"}, {"kind": "recurrent"}, {"kind": "convolutional"}],
+    ids=str,
+)
 @torch.no_grad()
-def test_a_choice_among_hypotheses_moves_no_keys_and_values() -> None:
-    model = _model()
-    cache = model.start(model.encode(torch.randint(_VOCAB, (2, 5)), None), None)
-    model.step(torch.randint(_VOCAB, (6, 1)), cache)
-    before = [layer._k.data_ptr() for layer in cache.layers]
-    cache.reorder(torch.tensor([2, 2, 0, 5, 3, 3]))
-    model.step(torch.randint(_VOCAB, (6, 1)), cache)
-    assert [layer._k.data_ptr() for layer in cache.layers] == before
-
-
-@pytest.mark.parametrize(("positions", "window"), [("sinusoidal", 3), ("learned", 0)])
-@torch.no_grad()
-def test_sentences_that_take_the_places_of_others_are_decoded_as_if_alone(positions: Positions, window: int) -> None:
-    model = _model(positions=positions, window=window)
+def test_sentences_that_take_the_places_of_others_are_decoded_as_if_alone(changes: dict[str, Any]) -> None:
+    model = _model(**changes)
     first, second, third = (_Search(model, lengths, n_beams=2) for lengths in ([6, 3, 5], [9, 4], [5, 5]))
     third.cache = model.start(model.encode(third.src, None), None)  # no padding
     for _ in range(20):
@@ -213,7 +220,7 @@ def test_what_no_hypothesis_descends_from_makes_room_for_new_tokens() -> None:
 @pytest.mark.parametrize("window", [0, 3])
 @torch.no_grad()
 def test_where_the_host_does_not_wait_for_free_slots_steps_equal_the_full_pass_too(window: int) -> None:
-    model = _model(window=window)
+    model = _model(attention_window=window)
     search, other = _Search(model, [6, 1, 4], n_beams=2), _Search(model, [3, 3], n_beams=2)
     for cache in (search.cache, other.cache):
         cache._counts_slots = False

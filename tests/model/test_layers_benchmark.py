@@ -14,8 +14,6 @@ SCRIPT = Path(__file__).parent.parent / "benchmarks" / "layers.py"
 @pytest.fixture(scope="module")
 def layers() -> ModuleType:
     spec = importlib.util.spec_from_file_location("layers", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

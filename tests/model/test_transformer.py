@@ -1,10 +1,14 @@
+"""What test_against_torch.py leaves: tied matrices, dropout in each place, bf16, seeds, no memory read unwritten."""
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig, Norm, ShareEmbeddings
+from aiayn_cli.config import ModelConfig, Norm
+from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
+from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from aiayn_cli.model.transformer import Transformer
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
@@ -39,21 +43,6 @@ def test_a_projection_in_blocks_of_words_is_the_one_of_all_words(rows: int) -> N
         logits = model.project(hidden)
         torch.testing.assert_close(logits, functional.linear(hidden, model.output.weight))
         assert torch.equal(model.project(hidden.view(rows, 1, 12)), logits.view(rows, 1, -1))
-
-
-@pytest.mark.parametrize(("share", "tied"), [("all", ["src_embedding", "tgt_embedding", "output"]),
-                                             ("decoder", ["tgt_embedding", "output"])])  # fmt: skip
-def test_a_tied_matrix_gets_the_sum_of_its_gradients(share: ShareEmbeddings, tied: list[str]) -> None:
-    shared, separate = _model(share_embeddings=share).double(), _model(share_embeddings="none").double()
-    separate.load_state_dict(shared.state_dict())
-    src, src_mask, tgt_in = _batch()
-    for model in (shared, separate):
-        model(src, src_mask, tgt_in).log_softmax(dim=-1)[..., 3].sum().backward()
-    parts = [separate.get_parameter(f"{name}.weight").grad for name in tied]
-    assert all(part is not None and part.abs().sum() > 0 for part in parts)
-    torch.testing.assert_close(shared.get_parameter(f"{tied[0]}.weight").grad, sum(parts))
-    if share == "decoder":
-        torch.testing.assert_close(shared.src_embedding.weight.grad, separate.src_embedding.weight.grad)
 
 
 def test_the_sum_of_embedding_and_position_passes_through_dropout_in_both_stacks() -> None:
@@ -116,3 +105,60 @@ def test_no_memory_is_read_before_it_is_written() -> None:
                 cache.reorder(torch.arange(4))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+_EVERY_LAYER = pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
+
+
+def _layer(kind: type[nn.Module], norm: str, **dropout: float) -> nn.Module:
+    layer = kind(ModelConfig(d_model=8, d_ff=11, n_heads=2, d_k=3, d_v=5, norm=norm, **{"dropout": 0.0, **dropout}))
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, mean=0.1, std=0.4)
+    return layer
+
+
+def _arguments(layer: nn.Module) -> list[Tensor | None]:
+    x = torch.randn(3, 4, 8)
+    if isinstance(layer, EncoderLayer):
+        return [x, None]
+    return [x, torch.ones(4, 4).bool().tril()[None, None], torch.randn(3, 6, 8), None]
+
+
+@_EVERY_LAYER
+def test_every_sublayers_output_passes_through_dropout_and_the_input_stays_whole(kind: type[nn.Module]) -> None:
+    pre, post = (_layer(kind, norm, dropout=_ALMOST_ONE) for norm in ("pre", "post"))
+    x, *others = _arguments(pre)
+    torch.testing.assert_close(pre(x, *others), x)  # all that is left is the residual path
+    expected = x
+    for residual in post.children():
+        if isinstance(residual, Residual):
+            expected = residual.norm(expected)
+    torch.testing.assert_close(post(x, *others), expected)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@_EVERY_LAYER
+def test_the_papers_dropout_acts_nowhere_inside_a_sublayer(kind: type[nn.Module], norm: str) -> None:
+    x = torch.randn(3, 4, 8)
+    for part in _layer(kind, norm, dropout=0.5).children():
+        if isinstance(part, FeedForward):
+            assert torch.equal(part(x), part(x))
+        elif isinstance(part, MultiHeadAttention):
+            assert torch.equal(part(x, x, None), part(x, x, None))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@_EVERY_LAYER
+@pytest.mark.parametrize("name", ["activation_dropout", "attention_dropout"])
+def test_the_other_kinds_act_on_hidden_units_and_on_attention_weights_only(
+    name: str, kind: type[nn.Module], norm: str
+) -> None:
+    layer = _layer(kind, norm, **{name: _ALMOST_ONE})
+    arguments = _arguments(layer)
+    out = layer(*arguments)
+    for part in layer.children():
+        if isinstance(part, FeedForward) and name == "activation_dropout":
+            nn.init.zeros_(part.w_2.weight)
+        elif isinstance(part, MultiHeadAttention) and name == "attention_dropout":
+            nn.init.zeros_(part.w_o.weight)
+    torch.testing.assert_close(out, layer(*arguments))

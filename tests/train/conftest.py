@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE, Watched
+from made_pairs import write_store
+from watched_trainer import CONFIG, SHAPE, VOCAB_SIZE, Watched, watch_steps
 
 from aiayn_cli.checkpoint.metrics_log import MetricsLog
-from aiayn_cli.config import ModelConfig
-from aiayn_cli.data.store import TokenStore, TokenStoreWriter
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
@@ -34,11 +35,8 @@ def store_of(tmp_path: Path) -> StoreOf:
         random = np.random.default_rng(seed)
         lengths = random.integers(1, longest + 1, n_pairs).astype(np.int32)
         pairs = [random.integers(4, VOCAB_SIZE, length).astype(np.uint16) for length in lengths]
-        writer = TokenStoreWriter(tmp_path, split, np.dtype("<u2"))
         src, tgt = np.concatenate(pairs), np.concatenate([pair[::-1] for pair in pairs])
-        writer.add(src, lengths, tgt, lengths)
-        writer.close()
-        return TokenStore(tmp_path, split)
+        return write_store(tmp_path, split, src, lengths, tgt, lengths)
 
     return make
 
@@ -48,18 +46,15 @@ def model_of() -> ModelOf:
     """A tiny model with the same weights at every call."""
 
     def make(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TranslationModel:
-        config = ModelConfig(
-            n_encoder_layers=1, n_decoder_layers=1, d_model=16, d_ff=24, n_heads=2, d_k=5, d_v=7, dropout=dropout
-        )
         with torch.random.fork_rng():
             torch.manual_seed(11)
-            return build_model(config, VOCAB_SIZE).to(dtype)
+            return build_model(replace(SHAPE, dropout=dropout), VOCAB_SIZE).to(dtype)
 
     return make
 
 
 @pytest.fixture
-def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Callable[..., TranslationModel]) -> Any:
+def watched(tmp_path: Path, store_of: StoreOf, model_of: ModelOf) -> Any:
     def make(
         *,
         state: TrainingState | None = None,
@@ -68,10 +63,11 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
         with_valid: bool = True,
         dropout: float = 0.0,
         dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
         **settings: Any,
     ) -> Watched:
         config = replace(CONFIG, **settings)
-        model = model_of(dtype, dropout=dropout)
+        model = model_of(dtype, dropout=dropout).to(device)
         optimizer = MasterAdam(model, config)
         found: Watched
         scores = iter(bleu or ())
@@ -85,17 +81,19 @@ def watched(tmp_path: Path, store_of: Callable[..., TokenStore], model_of: Calla
             cost=TrainingCost(SHAPE, VOCAB_SIZE),
             matmul_rate=2e9,
         )
-        step = optimizer.step
-
-        def watched_step(learning_rate: float) -> None:
-            found.gradients.append(optimizer.gradient.clone())
-            found.rates.append(learning_rate)
-            step(learning_rate)
-
-        optimizer.step = watched_step  # type: ignore[method-assign]
-        found = Watched(
-            Trainer(model, optimizer, store_of(90), config, worker, metrics, hooks, state or TrainingState())
-        )
+        trainer = Trainer(model, optimizer, store_of(90), config, worker, metrics, hooks, state or TrainingState())
+        found = Watched(trainer, watch_steps(optimizer))
         return found
 
     return make
+
+
+@pytest.fixture
+def command(small_data: PreparedData, small_recipe: Path, tmp_path: Path) -> Callable[..., list[str]]:
+    """The words after `aiayn` that train the small recipe, with settings of the training section."""
+
+    def words(*settings: str, run: str = "run", data: PreparedData = small_data) -> list[str]:
+        options = ["--recipe", str(small_recipe), "--data", str(data.folder), "--out", str(tmp_path / run)]
+        return ["train", *options, *(word for setting in settings for word in ("--set", f"training.{setting}"))]
+
+    return words

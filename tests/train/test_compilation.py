@@ -1,6 +1,7 @@
 """Compiled layers compute what the others do in a bounded number of graphs, and batches take few shapes."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
+from watched_trainer import SHAPE, VOCAB_SIZE
 
-from aiayn_cli.config import Compile, ModelConfig
+from aiayn_cli.config import Compile
 from aiayn_cli.data.batches import Indices, Position, plan_updates, pool_pairs_for, split_update
 from aiayn_cli.data.collate import Shape
 from aiayn_cli.data.store import SIDES, Side, TokenStore
@@ -22,10 +24,13 @@ from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 
 CPU = torch.device("cpu")
+Backend = Callable[..., None]
+Compiled = list[tuple[nn.Module, str | None]]
+StoreOf = Callable[..., TokenStore]
 
 
 @pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     """Chooses how traced graphs are run, never by compiled C++, which takes a minute; and whether sizes are symbols."""
     compile_module, limit = nn.Module.compile, torch._dynamo.config.recompile_limit
 
@@ -44,10 +49,15 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 def a_model(layers: int) -> TranslationModel:
     torch.manual_seed(2)
-    shape = ModelConfig(
-        n_encoder_layers=layers, n_decoder_layers=layers, d_model=8, d_ff=12, n_heads=2, d_k=3, d_v=5, dropout=0
-    )
-    return build_model(shape, 31)
+    return build_model(replace(SHAPE, n_encoder_layers=layers, n_decoder_layers=layers, dropout=0.0), VOCAB_SIZE)
+
+
+def learn(model: TranslationModel, store: TokenStore, pairs: Indices) -> float:
+    """The loss of some pairs; its gradients stay in the weights."""
+    hidden, targets = teacher_forced(model, store, pairs, CPU)
+    loss, _ = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.1)
+    loss.backward()
+    return loss.item()
 
 
 def an_epoch(model: TranslationModel, store: TokenStore) -> list[tuple[torch.Size, float]]:
@@ -57,17 +67,14 @@ def an_epoch(model: TranslationModel, store: TokenStore) -> list[tuple[torch.Siz
     encode = type(model).encode
     model.encode = lambda src, mask: shapes.append(src.shape) or encode(model, src, mask)  # type: ignore[method-assign]
     for update in plan_updates(store, 100, 3, Position()):
-        hidden, targets = teacher_forced(model, store, update.pairs, CPU)
-        loss, _ = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.1)
-        loss.backward()
-        losses.append(float(loss.detach()))
+        losses.append(learn(model, store, update.pairs))
         if update.after.epoch:
             break
     return list(zip(shapes, losses, strict=True))
 
 
 def test_an_epoch_of_any_shapes_takes_a_few_graphs_and_gives_the_same_losses(
-    backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    backend: Backend, store_of: StoreOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend("eager")
     monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)  # as on a GPU
@@ -84,29 +91,24 @@ def test_an_epoch_of_any_shapes_takes_a_few_graphs_and_gives_the_same_losses(
 
 
 def test_compiled_layers_have_the_loss_and_the_gradients_of_plain_ones(
-    backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    backend: Backend, store_of: StoreOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend("aot_eager", symbols=False)  # all but the last step: the backward pass is traced too
     monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)
     store, models = store_of(12, longest=30), [a_model(1), a_model(1)]
     compile_layers(models[0], "on", CPU)
     assert [model.is_compiled for model in models] == [True, False]
-    losses = []
-    for model in models:
-        hidden, targets = teacher_forced(model, store, np.arange(12), CPU)
-        loss, _ = smoothed_cross_entropy(hidden, model.output.weight, targets, 0.1)
-        loss.backward()
-        losses.append(loss.detach())
+    losses = [learn(model, store, np.arange(12)) for model in models]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
-    torch.testing.assert_close(*losses)
+    assert losses[0] == pytest.approx(losses[1], rel=1.3e-6)
     for one, other in zip(*(model.parameters() for model in models), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[nn.Module, str | None]]:
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Compiled:
     """Layers that were to be compiled, and in which mode; none is."""
-    found: list[tuple[nn.Module, str | None]] = []
+    found = Compiled()
     monkeypatch.setattr(nn.Module, "compile", lambda self, dynamic, mode: found.append((self, mode)))
     return found
 
@@ -119,13 +121,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[nn.Module, str | Non
     ],
 )  # fmt: skip
 def test_auto_and_graphs_compile_on_a_gpu_only(
-    wanted: Compile,
-    device: str,
-    expected: bool,
-    compiled: list[tuple[nn.Module, str | None]],
-    monkeypatch: pytest.MonkeyPatch,
+    wanted: Compile, device: str, expected: bool, compiled: Compiled, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.setattr(compilation, "problem_with_graphs", lambda _: "")
     model = a_model(2)
     assert compile_layers(model, wanted, torch.device(device)) is expected
@@ -138,9 +136,7 @@ def test_auto_and_graphs_compile_on_a_gpu_only(
 
 
 def test_where_cuda_graphs_do_not_work_layers_are_compiled_without_them(
-    compiled: list[tuple[nn.Module, str | None]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    compiled: Compiled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compilation, "problem_with_graphs", lambda _: "no kernel image")
     model = a_model(1)
@@ -164,7 +160,7 @@ def test_what_is_wrong_with_cuda_graphs_is_found_before_training(monkeypatch: py
 
 
 def test_each_batch_is_a_pass_of_its_own_where_graphs_are_replayed(
-    store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    store_of: StoreOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[None] = []
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: marks.append(None))
@@ -176,7 +172,7 @@ def test_each_batch_is_a_pass_of_its_own_where_graphs_are_replayed(
 
 
 def test_what_has_many_shapes_runs_without_graphs(
-    backend: Callable[..., None], store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    backend: Backend, store_of: StoreOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend("eager")
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_runs import result_of, train_command
+from training_runs import result_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import checkpoint as checkpoint_module
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
-from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.train.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("one_process")
@@ -71,15 +70,14 @@ def told_in(err: str) -> list[str]:
     [(6, 0), (8, 90_112)],  # in metrics.jsonl, in a checkpoint's last file
 )
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint_whole_and_the_run_goes_on_exactly(
-    update: int, left: int, small_disk: Path, small_recipe: Path, small_data: PreparedData,
-    unbroken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    update: int, left: int, small_disk: Path, command: Callable[..., list[str]], unbroken: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(checkpoint_module, "_SPARE_BYTES", 0)  # else it would not even begin to write
-    run = small_disk / "run"
-    command = train_command(run, small_recipe, small_data, 12)
+    run, words = small_disk / "run", command("max_updates=12", run="disk/run")
     with monkeypatch.context() as patch:
         after_update(update, lambda: fill(small_disk, left), patch)
-        code = main(command)
+        code = main(words)
     err = capsys.readouterr().err
     (small_disk / "ballast").unlink()
     assert code == 1
@@ -89,26 +87,25 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_whole_and_the_run_goes_
     assert "space" in told[1]
     newest = list_checkpoints(run)[-1]
     assert load_checkpoint(newest).step == load_training(newest).state["step"] >= 4
-    assert main(command) == 0
+    assert main(words) == 0
     assert result_of(run) == unbroken
 
 
 def test_a_disk_that_becomes_read_only_is_told_and_the_run_goes_on_exactly_when_it_can(
-    small_disk: Path, small_recipe: Path, small_data: PreparedData,
-    unbroken: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    small_disk: Path, command: Callable[..., list[str]], unbroken: dict[str, Any], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr(checkpoint_module, "_SPARE_BYTES", 0)
-    run = small_disk / "run"
-    command = train_command(run, small_recipe, small_data, 12)
+    run, words = small_disk / "run", command("max_updates=12", run="disk/run")
     with monkeypatch.context() as patch:
         after_update(8, lambda: remount(small_disk, "ro"), patch)
-        assert main(command) == 1
-    assert "Read-only file system" in told_in(capsys.readouterr().err)[0]
-    for words in (command, [*command, "--fresh"], [*command[:-2], "--out", str(small_disk / "other")]):
         assert main(words) == 1
+    assert "Read-only file system" in told_in(capsys.readouterr().err)[0]
+    for each in (words, [*words, "--fresh"], [*words[:-2], "--out", str(small_disk / "other")]):
+        assert main(each) == 1
         assert "Read-only file system" in told_in(capsys.readouterr().err)[0]
     remount(small_disk, "rw")
-    assert main(command) == 0
+    assert main(words) == 0
     assert result_of(run) == unbroken
 
 

@@ -2,58 +2,81 @@
 
 import json
 import os
-import runpy
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from ranks import Ranks
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import distributed as dist
+from watched_trainer import watch_steps
 
-from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, read_metrics
+from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train import distributed, gradient
 from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.trainer import Hooks, Trainer
 
-learn = runpy.run_path(str(Path(__file__).parent.with_name("one_rank.py")))["learn"]
 UPDATES = 5
 ADDRESS = (("MASTER_ADDR", "there"), ("MASTER_PORT", "77"))
-TWO_STATES = ("two/state-0.json", "two/state-1.json")
+Learn = Callable[..., None]
 
 
-def two_ranks(store: TokenStore, out: Path, *, interrupted_rank: int) -> None:
-    out.mkdir()
+@pytest.fixture
+def learn(
+    store_of: Callable[..., TokenStore], model_of: Callable[..., TranslationModel], monkeypatch: pytest.MonkeyPatch
+) -> Learn:
+    """Train as the rank that the environment says, and leave gradients, weights and state in a folder."""
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    store = store_of(90)
+    config = TrainingConfig(batch_tokens=150, max_tokens=40, max_updates=99, warmup_steps=4, log_every_steps=1)
 
-    def work(_: int) -> int:
-        learn(store.folder, out, interrupted_rank, UPDATES)
-        return 0
+    def learn(
+        out: Path, interrupted_rank: int, interrupted_update: int, *, dropout: float = 0.0, division: int = 1
+    ) -> None:
+        model = model_of(dropout=dropout)
+        optimizer = MasterAdam(model, config)
+        gradients = watch_steps(optimizer)
+        worker = Worker.from_environment()
+        metrics = MetricsLog(out / "metrics.jsonl" if worker.rank == 0 else None)
+        stop = (interrupted_rank, interrupted_update)
+        hooks = Hooks(
+            save=lambda *_: worker.wait(),
+            interrupted=lambda: "SIGTERM" if (worker.rank, len(gradients) + 1) == stop else "",
+        )
+        state = TrainingState(division=division).for_devices(worker.world_size)
+        with worker.together():
+            trainer = Trainer(model, optimizer, store, config, worker, metrics, hooks, state)
+            stopped_by = trainer.train()
+        weights = {name: weight.clone() for name, weight in optimizer.weights().items()}
+        save_file(weights, out / f"weights-{worker.rank}.safetensors")
+        named = {str(number): each for number, each in enumerate(gradients)}
+        save_file(named, out / f"gradients-{worker.rank}.safetensors")
+        (out / f"state-{worker.rank}.json").write_text(json.dumps([stopped_by, trainer.state.to_json()]))
 
-    ended = Ranks(work, 2, out / "written").wait()
+    return learn
+
+
+def test_two_processes_learn_what_one_does_and_stop_together(learn: Learn, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    learn(tmp_path / "one", 0, UPDATES)
+    # A signal that only one of them receives.
+    ended = Ranks(lambda _: learn(tmp_path / "two", 1, UPDATES) or 0, 2, tmp_path / "written").wait()
     assert [e.code for e in ended] == [0, 0], ended
 
-
-def one_rank(store: TokenStore, out: Path) -> None:
-    out.mkdir()
-    learn(store.folder, out, 0, UPDATES)
-
-
-def test_two_processes_learn_what_one_does_and_stop_together(
-    tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = store_of(90)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    one_rank(store, tmp_path / "one")
-    two_ranks(store, tmp_path / "two", interrupted_rank=1)  # a signal that only one of them receives
-
-    states = [json.loads((tmp_path / name).read_text()) for name in ("one/state-0.json", *TWO_STATES)]
+    files = ("one/state-0.json", "two/state-0.json", "two/state-1.json")
+    states = [json.loads((tmp_path / name).read_text()) for name in files]
     assert [(stopped_by, state["step"]) for stopped_by, state in states] == [("SIGTERM", UPDATES)] * 3
     norm = states[0][1]["usual_norm"]
     for _, state in states:
@@ -76,36 +99,26 @@ def test_two_processes_learn_what_one_does_and_stop_together(
 
 
 def test_1x4_and_2x2_and_4x1_learn_the_same_with_dropout(
-    tmp_path: Path, store_of: Callable[..., TokenStore], monkeypatch: pytest.MonkeyPatch
+    learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradient, "_wants_few_shapes", lambda _: True)  # as on GPUs
-    store = store_of(90)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
 
-    def work(out: Path) -> Callable[[int], int]:
-        def learns(_: int) -> int:
-            learn(store.folder, out, 0, 2, dropout=0.4, division=4)
-            return 0
-
-        return learns
-
-    gradients = []
-    for ranks in (1, 2, 4):
-        out = tmp_path / str(ranks)
+    def first_gradient(ranks: int, division: int) -> torch.Tensor:
+        out = tmp_path / f"{ranks} {division}"
         out.mkdir()
         if ranks == 1:
-            work(out)(0)
+            learn(out, 0, 2, dropout=0.4, division=division)
         else:
-            assert [e.code for e in Ranks(work(out), ranks, out / "written").wait()] == [0] * ranks
-        gradients.append(load_file(out / "gradients-0.safetensors"))
-        state = json.loads((out / "state-0.json").read_text())[1]
-        assert state["division"] == 4
-    for other in gradients[1:]:
-        torch.testing.assert_close(other["0"], gradients[0]["0"], rtol=1e-5, atol=1e-7)
-    (tmp_path / "divided").mkdir()
-    learn(store.folder, tmp_path / "divided", 0, 2, dropout=0.4)  # in other micro-batches, so with other dropout
-    divided = load_file(tmp_path / "divided" / "gradients-0.safetensors")
-    assert float((divided["0"] - gradients[0]["0"]).norm()) > 0.01 * float(divided["0"].norm())
+            started = Ranks(lambda _: learn(out, 0, 2, dropout=0.4, division=division) or 0, ranks, out / "written")
+            assert [e.code for e in started.wait()] == [0] * ranks
+        assert json.loads((out / "state-0.json").read_text())[1]["division"] == division
+        return load_file(out / "gradients-0.safetensors")["0"]
+
+    alone = first_gradient(1, division=4)
+    for ranks in (2, 4):
+        torch.testing.assert_close(first_gradient(ranks, division=4), alone, rtol=1e-5, atol=1e-7)
+    undivided = first_gradient(1, division=1)  # in other micro-batches, so with other dropout
+    assert float((undivided - alone).norm()) > 0.01 * float(undivided.norm())
 
 
 @pytest.mark.parametrize(("before", "devices", "after"), [(1, 1, 1), (4, 2, 4), (4, 1, 4), (2, 4, 4), (4, 3, 3)])
@@ -125,134 +138,84 @@ def test_the_worker_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -
     assert Worker.from_environment() == Worker()
 
 
-def test_one_process_needs_no_others() -> None:
-    worker, tensor = Worker(), torch.tensor([1.5, -2.0])
-    with worker.together():
-        assert worker.sum(tensor) is tensor
-        worker.spread(tensor)
-        assert tensor.tolist() == [1.5, -2.0]
-        assert worker.exchange([3, 4]) == [[3, 4]]
-        assert worker.from_rank_0(lambda: {"step": 3}) == {"step": 3}
-        assert worker.agree("SIGINT") == "SIGINT"
-        worker.check_same({"data": "any"})
-        worker.wait()
-    assert not torch.distributed.is_initialized()
+@pytest.fixture
+def together(tmp_path: Path) -> Callable[..., Ranks]:
+    """Start ranks that do some work when all have come; an error of one is told as the command tells it."""
+
+    def start(n: int, work: Callable[[Worker], object], before: Mapping[int, Callable[[], object]] = {}) -> Ranks:
+        def each(rank: int) -> int:
+            before.get(rank, lambda: None)()
+            worker = Worker.from_environment()
+            try:
+                with worker.together():
+                    work(worker)
+            except (AiaynError, ZeroDivisionError) as error:
+                print(f"error: {getattr(error, 'problem', repr(error))}", file=sys.stderr)
+                return 1
+            return 0
+
+        return Ranks(each, n, tmp_path / "written")
+
+    return start
 
 
-def test_what_ranks_exchange_comes_to_all(tmp_path: Path) -> None:
-    def work(rank: int) -> int:
-        worker = Worker.from_environment()
-        with worker.together():
-            assert worker.exchange([rank, 10 * rank, -7]) == [[0, 0, -7], [1, 10, -7], [2, 20, -7]]
-            values = worker.from_rank_0(lambda: {"name": f"Zürich {rank}", "value": rank})
-            assert values == {"name": "Zürich 0", "value": 0}
-            tensor = torch.full((2, 3), float(rank))
-            assert worker.sum(tensor.clone()).tolist() == [[3.0] * 3] * 2
-            worker.spread(tensor)
-            assert tensor.tolist() == [[0.0] * 3] * 2
-            assert worker.agree("SIGTERM" if rank == 2 else "") == "SIGTERM"
-            assert worker.agree("") == ""
-            gathered = [["Zürich 0", ""], ["Zürich 1", ""], ["Zürich 2", ""]]
-            assert worker.gather([f"Zürich {rank}", ""]) == (gathered if rank == 0 else [])
-            worker.check_same({"data": "the same"})
-        return 0
-
-    ended = Ranks(work, 3, tmp_path / "written").wait()
-    assert [e.code for e in ended] == [0, 0, 0], ended
+def kill_me() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_dies_while_rank_0_works_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_while_rank_0_works_ends_all(
+    together: Callable[..., Ranks], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(distributed, "_ROLL_CALL_SECONDS", 2.0)
 
-    def work(rank: int) -> int:
-        worker = Worker.from_environment()
-        try:
-            with worker.together():
-                if rank == 1:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                worker.from_rank_0(lambda: time.sleep(1) or {})
-                worker.wait()
-        except AiaynError as error:
-            print(f"error: {error.problem}", file=sys.stderr)
-            return 1
-        return 0
+    def work(worker: Worker) -> None:
+        if worker.rank == 1:
+            kill_me()
+        worker.from_rank_0(lambda: time.sleep(1) or {})
+        worker.wait()
 
-    ended = Ranks(work, 2, tmp_path / "written").wait(60)
+    ended = together(2, work).wait(60)
     assert [e.code for e in ended] == [1, -9], ended
     assert "error: rank 1 on " in ended[0].err
 
 
-def test_a_process_that_dies_while_all_connect_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_while_all_connect_is_named(
+    together: Callable[..., Ranks], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def killed(*_: object, **__: object) -> None:
         time.sleep(0.5)  # until the other has found it
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill_me()
 
-    def work(rank: int) -> int:
-        if rank == 0:
-            monkeypatch.setattr(dist, "init_process_group", killed)
-        try:
-            with Worker.from_environment().together():
-                return 0
-        except AiaynError as error:
-            print(f"error: {error.problem}", file=sys.stderr)
-            return 1
-
-    ended = Ranks(work, 2, tmp_path / "written").wait(60)
+    before = {0: lambda: monkeypatch.setattr(dist, "init_process_group", killed)}
+    ended = together(2, lambda _: None, before).wait(60)
     assert [e.code for e in ended] == [-9, 1], ended
     assert "error: rank 0 on " in ended[1].err
 
 
-def test_an_error_of_rank_0_at_work_alone_ends_all(tmp_path: Path) -> None:
-    def work(_: int) -> int:
-        worker = Worker.from_environment()
-        try:
-            with worker.together():
-                worker.from_rank_0(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-        except (AiaynError, ZeroDivisionError) as error:
-            print(repr(error), file=sys.stderr)
-            return 1
-        return 0
+def test_a_rank_0_that_ends_before_all_have_come_is_named(together: Callable[..., Ranks]) -> None:
+    before = {0: threading.Timer(1.0, kill_me).start, 2: lambda: os._exit(0)}  # rank 2 never comes
+    ended = together(3, lambda _: None, before).wait(60)
+    assert [e.code for e in ended] == [-9, 1, 0]
+    assert "error: rank 1 has lost rank 0 before all 3 had come" in ended[1].err
 
-    ended = Ranks(work, 2, tmp_path / "written").wait(60)
+
+def test_an_error_of_rank_0_at_work_alone_ends_all(together: Callable[..., Ranks]) -> None:
+    ended = together(2, lambda worker: worker.from_rank_0(lambda: 1 / 0)).wait(60)
     assert [e.code for e in ended] == [1, 1], ended
     assert "ZeroDivisionError" in ended[0].err
     assert max(e.seconds for e in ended) < 20
 
 
-def test_a_pause_of_all_processes_is_no_failure(tmp_path: Path) -> None:
-    def work(rank: int) -> int:
-        worker = Worker.from_environment()
-        with worker.together():
-            end = time.monotonic() + 2
-            while worker.from_rank_0(lambda: {"go": time.monotonic() < end})["go"]:
-                time.sleep(0.05)
-        return 0
+def test_a_pause_of_all_processes_is_no_failure(together: Callable[..., Ranks]) -> None:
+    def work(worker: Worker) -> None:
+        end = time.monotonic() + 2
+        while worker.from_rank_0(lambda: {"go": time.monotonic() < end})["go"]:
+            time.sleep(0.05)
 
-    ranks = Ranks(work, 2, tmp_path / "written")
+    ranks = together(2, work)
     time.sleep(1)
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for pid in ranks.pids:
             os.kill(pid, number)
         time.sleep(1.5 if number == signal.SIGSTOP else 0)
     assert [e.code for e in ranks.wait(60)] == [0, 0]
-
-
-def test_a_rank_0_that_ends_before_all_have_come_is_named(tmp_path: Path) -> None:
-    def work(rank: int) -> int:
-        worker = Worker.from_environment()
-        try:
-            with worker.together():
-                return 0
-        except AiaynError as error:
-            print(f"error: {error.problem}", file=sys.stderr)
-            return 1
-
-    def dying(rank: int) -> int:
-        if rank == 0:
-            timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL))
-            timer.start()
-        return work(rank) if rank < 2 else 0  # rank 2 never comes
-
-    ended = Ranks(dying, 3, tmp_path / "written").wait(60)
-    assert [e.code for e in ended] == [-9, 1, 0]
-    assert "error: rank 1 has lost rank 0 before all 3 had come" in ended[1].err

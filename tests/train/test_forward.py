@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_pairs import write_store
 
 from aiayn_cli.config import ModelConfig
-from aiayn_cli.data.store import TokenStore, TokenStoreWriter
+from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.train import gradient
@@ -24,12 +25,9 @@ _VOCAB, _CPU = 60, torch.device("cpu")
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     random = np.random.default_rng(0)
-    writer = TokenStoreWriter(tmp_path_factory.mktemp("store"), "train", np.dtype("<u2"))
     lengths = [random.integers(0, 22, 30).astype(np.int32) for _ in range(2)]
     tokens = [random.integers(4, _VOCAB, x.sum()).astype(np.uint16) for x in lengths]
-    writer.add(tokens[0], lengths[0], tokens[1], lengths[1])
-    writer.close()
-    return TokenStore(writer.paths[0].parent, "train")
+    return write_store(tmp_path_factory.mktemp("store"), "train", tokens[0], lengths[0], tokens[1], lengths[1])
 
 
 def _model(dtype: torch.dtype = torch.float64, **changes: Any) -> TranslationModel:
@@ -125,20 +123,12 @@ def test_bf16_packed_is_as_near_to_float64_as_bf16_padded(store: TokenStore, pad
     assert packed_error < 1.2 * error()
 
 
-@pytest.mark.parametrize("changes", [{"d_v": 5}, {"kind": "recurrent"}])
-def test_models_that_do_not_read_packed_sequences_get_padded_ones(changes: dict[str, Any], store: TokenStore) -> None:
-    model = _model(**changes)
-    assert not model.reads_packed
-    assert len(_loss_and_gradients(model, store, np.arange(5))[2]) == len(list(model.parameters()))
-
-
 def test_long_sentences_are_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = TokenStoreWriter(tmp_path, "train", np.dtype("<u2"))
-    writer.add(np.full(600, 7, np.uint16), np.array([600], np.int32), np.full(3, 7, np.uint16), np.array([3], np.int32))
-    writer.close()
+    sides = [(np.full(n, 7, np.uint16), np.array([n], np.int32)) for n in (600, 3)]
+    store = write_store(tmp_path, "train", *sides[0], *sides[1])
     model = _model()
     monkeypatch.setattr(model, "decode_packed", lambda *_: pytest.fail("packed"))
-    hidden, targets = teacher_forced(model, TokenStore(tmp_path, "train"), np.array([0]), _CPU)
+    hidden, targets = teacher_forced(model, store, np.array([0]), _CPU)
     assert (len(hidden), len(targets)) == (4, 4)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ranks import Ended, Ranks
+from ranks import Ended, Ranks, free_port
 from training_runs import state_of, tensors_of
 
 from aiayn_cli.app import main
@@ -40,8 +40,8 @@ if os.environ.get("RANK") == "1":
 @pytest.fixture
 def options(small_data: PreparedData, small_recipe: Path) -> list[str]:
     named = {"--recipe": small_recipe, "--data": small_data.folder, "--device": "cpu"}
-    rarely = "training.validate_every_saves=1000"
-    return [*(str(word) for pair in named.items() for word in pair), "--set", rarely]
+    settings = ("--set", "training.validate_every_saves=1000", "--set", "training.ema_decay=0.9")
+    return [*(str(word) for pair in named.items() for word in pair), *settings]
 
 
 def test_processes_that_are_killed_restarted_stopped_and_continued_end_as_if_nothing_had_happened(
@@ -77,7 +77,6 @@ def test_processes_that_are_killed_restarted_stopped_and_continued_end_as_if_not
 
 def last_update(run: Path) -> int:
     newest = newest_resumable(run)
-    assert newest is not None
     return load_checkpoint(newest).step
 
 
@@ -118,7 +117,7 @@ exit "$code"
 """
 
 
-def test_the_slurm_script_trains_on_two_nodes(options: list[str], tmp_path: Path, unused_port: int) -> None:
+def test_the_slurm_script_trains_on_two_nodes(options: list[str], tmp_path: Path) -> None:
     programs = {
         "srun": SRUN,
         "scontrol": '#!/bin/sh\n[ "$*" = "show hostnames node[1-2]" ] && printf "localhost\\nelsewhere\\n"\n',
@@ -130,7 +129,7 @@ def test_the_slurm_script_trains_on_two_nodes(options: list[str], tmp_path: Path
         (tmp_path / "bin" / name).chmod(0o755)
     slurm = {
         "SLURM_JOB_NODELIST": "node[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "77", "SLURM_GPUS_ON_NODE": "1",
-        "MASTER_PORT": str(unused_port), "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "PYTHONPATH": str(CHECKOUT),
+        "MASTER_PORT": str(free_port()), "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "PYTHONPATH": str(CHECKOUT),
         "GLOO_SOCKET_IFNAME": "lo",
     }  # fmt: skip
     run = tmp_path / "run"
@@ -142,14 +141,6 @@ def test_the_slurm_script_trains_on_two_nodes(options: list[str], tmp_path: Path
     assert done.stdout.startswith(f"{run}: 12 updates")
     start = next(r for r in read_metrics(run / "metrics.jsonl") if r["event"] == "start")
     assert start["devices"] == 2
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture

@@ -41,53 +41,40 @@ def blocks_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda elements: monkeypatch.setattr(loss, "_BLOCK_ELEMENTS", elements)
 
 
-@pytest.mark.parametrize(("vocab", "smoothing"), [(2, 0.0), (7, 0.1), (101, 0.7)])
-@pytest.mark.parametrize("rows_at_once", [1, 4, 5, 23, 1_000])  # 23 tokens: uneven last blocks, and one block
-def test_loss_and_gradients_equal_torchs(
-    vocab: int, smoothing: float, rows_at_once: int, blocks_of: Callable[[int], None]
+def check_values(
+    hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.1, *, rtol: float = 1e-5, atol: float = 1e-5
+) -> tuple[Tensor, Tensor]:
+    """Compare the loss with torch's; return both, for their gradients."""
+    value, nll = smoothed_cross_entropy(hidden, weight, targets, smoothing)
+    expected, expected_nll = torchs_loss(hidden[: len(targets)], weight, targets, smoothing)
+    assert (value.dtype, nll.dtype, nll.requires_grad) == (torch.float32, torch.float32, False)
+    torch.testing.assert_close(value.double(), expected, rtol=rtol, atol=atol)
+    torch.testing.assert_close(nll.double(), expected_nll, rtol=rtol, atol=atol)
+    return value, expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "used", "vocab", "smoothing"),  # 23 rows: uneven last blocks, and one block
+    [(23, 23, 2, 0.0), (23, 23, 7, 0.1), (23, 23, 101, 0.7), (200, 180, 7, 0.1), (3, 3, 50, 0.1)],
+)
+@pytest.mark.parametrize("rows_at_once", [0, 1, 4, 5, 23, 130, 1_000])  # 0: a vocabulary larger than a block
+def test_loss_and_gradients_equal_torchs_and_rows_after_the_targets_count_for_nothing(
+    rows: int, used: int, vocab: int, smoothing: float, rows_at_once: int, blocks_of: Callable[[int], None]
 ) -> None:
     blocks_of(rows_at_once * vocab + vocab // 2)
-    hidden, weight, targets = some_inputs(23, vocab, seed=vocab)
-    value, nll = smoothed_cross_entropy(hidden, weight, targets, smoothing)
-    expected, expected_nll = torchs_loss(hidden, weight, targets, smoothing)
-    torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(nll.double(), expected_nll, rtol=1e-5, atol=1e-5)
-    assert (value.dtype, nll.dtype, nll.requires_grad) == (torch.float32, torch.float32, False)
-    for mine, torchs in zip(gradients(value, hidden, weight), gradients(expected, hidden, weight), strict=True):
-        assert mine.dtype == torch.float32
-        torch.testing.assert_close(mine, torchs, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("rows_at_once", [1, 4, 23, 130, 1_000])
-def test_rows_after_the_targets_count_for_nothing(rows_at_once: int, blocks_of: Callable[[int], None]) -> None:
-    blocks_of(rows_at_once * 7)
-    hidden, weight, targets = some_inputs(200, 7)
-    used = targets[:180]
-    value, nll = smoothed_cross_entropy(hidden, weight, used, 0.1)
-    expected, expected_nll = torchs_loss(hidden[:180], weight, used, 0.1)
-    torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(nll.double(), expected_nll, rtol=1e-5, atol=1e-5)
+    hidden, weight, targets = some_inputs(rows, vocab, seed=vocab)
+    value, expected = check_values(hidden, weight, targets[:used], smoothing)
     mine = gradients(value, hidden, weight)
     for one, other in zip(mine, gradients(expected, hidden, weight), strict=True):
+        assert one.dtype == torch.float32
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    assert (mine[0][180:] == 0).all()
-
-
-def test_a_vocabulary_larger_than_a_block_is_taken_row_by_row(blocks_of: Callable[[int], None]) -> None:
-    blocks_of(10)
-    hidden, weight, targets = some_inputs(3, 50)
-    value, _ = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    torch.testing.assert_close(value.double(), torchs_loss(hidden, weight, targets, 0.1)[0])
+    assert (mine[0][used:] == 0).all()
 
 
 def test_bf16_is_as_near_as_its_rounding(blocks_of: Callable[[int], None]) -> None:
     blocks_of(64 * 100)
     hidden, weight, targets = some_inputs(500, 64, d_model=8, dtype=torch.bfloat16)
-    value, nll = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    expected, expected_nll = torchs_loss(hidden, weight, targets, 0.1)
-    assert (value.dtype, nll.dtype) == (torch.float32, torch.float32)
-    torch.testing.assert_close(value.double(), expected, rtol=2e-3, atol=0)  # sums, over which roundings average out
-    torch.testing.assert_close(nll.double(), expected_nll, rtol=2e-3, atol=0)
+    value, expected = check_values(hidden, weight, targets, rtol=2e-3, atol=0)  # sums, over which roundings average out
     for mine, torchs in zip(gradients(value, hidden, weight), gradients(expected, hidden, weight), strict=True):
         assert mine.dtype is torch.bfloat16
         assert float((mine - torchs).norm() / torchs.norm()) < 1e-2
@@ -108,11 +95,7 @@ def test_targets_that_seem_impossible_have_a_finite_and_right_loss(dtype: torch.
     # Logits of 200, -200 and 0: the true class has a probability of e^-400, which no float32 holds.
     hidden = torch.tensor([[200.0, 0.0], [200.0, 1.0], [0.0, 0.0]], dtype=dtype, requires_grad=with_gradients)
     weight = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]], dtype=dtype, requires_grad=with_gradients)
-    targets = torch.tensor([1, 0, 2])
-    value, nll = smoothed_cross_entropy(hidden, weight, targets, 0.1)
-    expected, expected_nll = torchs_loss(hidden, weight, targets, 0.1)
-    torch.testing.assert_close(nll.double(), expected_nll, rtol=1e-3, atol=0)
-    torch.testing.assert_close(value.double(), expected, rtol=1e-3, atol=0)
+    value, expected = check_values(hidden, weight, torch.tensor([1, 0, 2]), rtol=1e-3, atol=0)
     if with_gradients:
         for mine, torchs in zip(gradients(value, hidden, weight), gradients(expected, hidden, weight), strict=True):
             torch.testing.assert_close(mine.float(), torchs.float(), rtol=1e-2, atol=1e-3)

@@ -1,6 +1,7 @@
-"""Adam on flat float32 weights, and the moving average of the weights."""
+"""Adam on flat float32 weights, the moving average of the weights, and the paper's learning rate."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,7 @@ from torch import Tensor, nn
 
 from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.train.distributed import Worker
-from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.optimizer import MasterAdam, learning_rate
 
 CONFIG = TrainingConfig()
 WITH_AVERAGE = TrainingConfig(ema_decay=0.9)
@@ -49,15 +49,23 @@ def backward(loss: Tensor) -> None:
     loss.backward()  # type: ignore[no-untyped-call]
 
 
-def test_steps_equal_torchs_adam_on_separate_tensors() -> None:
-    mine, torchs = a_model(), a_model()
-    optimizer = MasterAdam(mine, CONFIG)
-    adam = torch.optim.Adam(torchs.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    for step, (loss, expected) in enumerate(zip(losses(mine, 12), losses(torchs, 12), strict=True), start=1):
-        rate = 0.01 / step
+def learn_from(optimizer: MasterAdam, given: Iterable[Tensor], rate: float = 0.1) -> None:
+    """A step for each loss."""
+    for loss in given:
         backward(loss)
         optimizer.accumulate()
         optimizer.step(rate)
+
+
+@pytest.mark.parametrize("config", [CONFIG, TrainingConfig(adam_beta1=0.5, adam_beta2=0.25, adam_eps=2.0)])
+def test_steps_equal_torchs_adam_on_separate_tensors(config: TrainingConfig) -> None:
+    mine, torchs = a_model(), a_model()
+    optimizer = MasterAdam(mine, config)
+    betas = (config.adam_beta1, config.adam_beta2)
+    adam = torch.optim.Adam(torchs.parameters(), betas=betas, eps=config.adam_eps)
+    for step, (loss, expected) in enumerate(zip(losses(mine, 12), losses(torchs, 12), strict=True), start=1):
+        rate = 0.01 / step
+        learn_from(optimizer, [loss], rate)
         adam.zero_grad()
         backward(expected)
         adam.param_groups[0]["lr"] = rate
@@ -66,17 +74,8 @@ def test_steps_equal_torchs_adam_on_separate_tensors() -> None:
             torch.testing.assert_close(parameter, other, rtol=1e-6, atol=1e-7)
 
 
-def test_betas_and_eps_are_the_configs() -> None:
-    config = TrainingConfig(adam_beta1=0.5, adam_beta2=0.25, adam_eps=2.0)
-    model = nn.Linear(1, 1, bias=False)
-    optimizer = MasterAdam(model, config, {"weight": torch.zeros(1, 1)})
-    first = second = expected = 0.0
-    for step, gradient in enumerate((3.0, -1.0), start=1):
-        optimizer.gradient.fill_(gradient)
-        optimizer.step(1.0)
-        first, second = 0.5 * first + 0.5 * gradient, 0.25 * second + 0.75 * gradient**2
-        expected -= (first / (1 - 0.5**step)) / ((second / (1 - 0.25**step)) ** 0.5 + 2.0)
-        assert model.weight.item() == pytest.approx(expected, rel=1e-5)
+def test_the_papers_betas_and_eps_are_the_default() -> None:
+    assert (CONFIG.adam_beta1, CONFIG.adam_beta2, CONFIG.adam_eps) == (0.9, 0.98, 1e-9)
 
 
 def test_a_shared_matrix_exists_once_and_stays_shared() -> None:
@@ -84,10 +83,7 @@ def test_a_shared_matrix_exists_once_and_stays_shared() -> None:
     optimizer = MasterAdam(model, CONFIG)
     assert list(optimizer.weights()) == ["embedding.weight", "linear.weight", "linear.bias"]
     assert optimizer.gradient.shape == (5 * 3 + 3 * 4 + 4,)
-    for loss in losses(model, 2):
-        backward(loss)
-        optimizer.accumulate()
-        optimizer.step(0.1)
+    learn_from(optimizer, losses(model, 2))
     assert model.output.weight is model.embedding.weight
     torch.testing.assert_close(model.output.weight.detach(), optimizer.weights()["embedding.weight"], rtol=0, atol=0)
 
@@ -114,9 +110,7 @@ def test_gradients_of_several_backward_passes_add_up_until_the_step(dtype: torch
 def test_what_a_backward_pass_leaves_out_keeps_nothing_of_the_step_before(dtype: torch.dtype) -> None:
     model = a_model(dtype)
     optimizer = MasterAdam(model, CONFIG)
-    backward(next(losses(model, 1)))
-    optimizer.accumulate()
-    optimizer.step(0.1)
+    learn_from(optimizer, losses(model, 1))
     backward(model.embedding.weight.sum())
     optimizer.accumulate()
     assert optimizer.gradient.tolist() == [1.0] * 15 + [0.0] * 16
@@ -143,11 +137,7 @@ def test_going_on_from_weights_and_moments_changes_no_bit(
     dtype: torch.dtype, config: TrainingConfig, stop: int
 ) -> None:
     def learn(model: nn.Module, optimizer: MasterAdam, first: int, last: int) -> None:
-        for step, loss in enumerate(losses(model, last), start=1):
-            if step > first:
-                backward(loss)
-                optimizer.accumulate()
-                optimizer.step(0.02)
+        learn_from(optimizer, (loss for n, loss in enumerate(losses(model, last)) if n >= first), rate=0.02)
 
     unbroken = a_model(dtype)
     expected = MasterAdam(unbroken, config)
@@ -190,30 +180,6 @@ def test_what_is_no_number_in_weights_or_moments_is_noticed(name: str) -> None:
     assert not optimizer.is_finite()
 
 
-@pytest.mark.parametrize("config", [CONFIG, WITH_AVERAGE])
-def test_another_process_takes_up_where_rank_0_loaded(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(model: Tied, optimizer: MasterAdam) -> None:
-        backward(next(losses(model, 1, seed=9)))
-        optimizer.step(0.1)
-
-    model = a_model()
-    first = MasterAdam(model, config)
-    for _ in range(3):
-        step(model, first)
-    sent: list[Tensor] = []
-    monkeypatch.setattr(Worker, "spread", lambda _, tensor: sent.append(tensor.clone()))
-    first.spread(Worker(world_size=2), 3)
-    other_model = Tied()  # with other weights
-    second = MasterAdam(other_model, config)
-    monkeypatch.setattr(Worker, "spread", lambda _, tensor: tensor.copy_(sent.pop(0)))
-    second.spread(Worker(rank=1, world_size=2), 3)
-    step(model, first)
-    step(other_model, second)
-    for mine, theirs in ((first.weights(), second.weights()), (first.moments(), second.moments())):
-        assert mine.keys() == theirs.keys()
-        assert all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())
-
-
 def learn(optimizer: MasterAdam, steps: range) -> list[np.ndarray]:
     """Take steps with gradients of their own; return the weights after each."""
     after = []
@@ -254,13 +220,13 @@ def test_training_is_the_same_with_and_without_it() -> None:
         torch.manual_seed(1)
         return learn(MasterAdam(nn.Linear(5, 3), config), range(9))[-1]
 
-    np.testing.assert_array_equal(weights(WITH_AVERAGE), weights(replace(WITH_AVERAGE, ema_decay=0.0)))
-    without = MasterAdam(nn.Linear(5, 3), replace(WITH_AVERAGE, ema_decay=0.0))
+    np.testing.assert_array_equal(weights(WITH_AVERAGE), weights(CONFIG))
+    without = MasterAdam(nn.Linear(5, 3), CONFIG)
     assert set(without.moments()) == {"exp_avg", "exp_avg_sq"}
 
 
 def test_a_run_that_had_none_begins_one_where_it_stands() -> None:
-    without = MasterAdam(nn.Linear(5, 3), replace(WITH_AVERAGE, ema_decay=0.0))
+    without = MasterAdam(nn.Linear(5, 3), CONFIG)
     now = learn(without, range(4))[-1]
     again = MasterAdam(nn.Linear(5, 3), WITH_AVERAGE, {name: w.clone() for name, w in without.weights().items()})
     again.load_moments(without.moments(), 4)
@@ -273,3 +239,17 @@ def test_an_average_of_another_model_is_refused() -> None:
     moments["ema.weight"] = torch.zeros(7)
     with pytest.raises(CheckpointError, match="moving average is of another model"):
         optimizer.load_moments(moments, 3)
+
+
+@pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4)])
+def test_base_and_big_peak_where_the_paper_has_it(d_model: int, peak: float) -> None:
+    rates = [learning_rate(step, d_model, 4_000) for step in range(1, 12_001)]
+    assert max(rates) == pytest.approx(peak, rel=1e-3)
+    assert rates.index(max(rates)) + 1 == 4_000
+
+
+@pytest.mark.parametrize("step", [1, 2, 399, 400, 401, 1_600, 100_000])
+def test_rate_is_the_papers_equation(step: int) -> None:
+    expected = 1 / math.sqrt(512) * min(1 / math.sqrt(step), step / 400**1.5)
+    assert learning_rate(step, 512, 400) == pytest.approx(expected, rel=1e-12)
+    assert learning_rate(step, 512, 400, scale=2.5) == pytest.approx(2.5 * expected, rel=1e-12)

@@ -1,4 +1,4 @@
-"""A plain `aiayn train` takes what is obvious, says what it took, and asks where nothing is obvious."""
+"""A plain `aiayn train` takes what is obvious, says what it took, asks where nothing is, and fits into given hours."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import pytest
 from aiayn_cli.app import main
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError
-from aiayn_cli.train.options import TrainOptions, settle
+from aiayn_cli.recipe import load_recipe
+from aiayn_cli.train.options import TrainOptions, peak_rate, schedule_of, settle, short_schedule, updates_within
 
 
 @pytest.fixture
@@ -72,3 +73,35 @@ def test_hours_set_the_schedule_of_a_new_run_and_not_of_one_that_resumes(
     assert 1 <= updates <= 36  # three times the recipe's 12
     assert main([*arguments, "--hours", "5"]) == 0
     assert "keeps its schedule" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("updates", [100, 400, 1500, 9600, 20_000])
+def test_the_average_takes_no_checkpoint_of_the_warm_up(updates: int) -> None:
+    recipe = load_recipe("multi30k", short_schedule(load_recipe("multi30k"), updates)).training
+    averaged = recipe.average_last * recipe.save_every_steps
+    assert recipe.max_updates == updates
+    assert averaged <= updates / 8  # as in the recipe: 8 x 150 of 9,600
+    assert recipe.warmup_steps <= updates / 5 < updates - averaged
+
+
+@pytest.mark.parametrize("updates", [100, 1500, 9600])
+@pytest.mark.parametrize("overrides", [[], ["model.d_model=132"], ["training.warmup_steps=50"]])
+def test_the_rate_rises_to_the_recipe_s_peak_or_the_one_that_is_given(updates: int, overrides: list[str]) -> None:
+    recipe = load_recipe("multi30k", overrides)
+    short = load_recipe("multi30k", [*overrides, *short_schedule(recipe, updates)])
+    assert peak_rate(short) == pytest.approx(peak_rate(recipe), rel=1e-5)
+    other = load_recipe("multi30k", [*overrides, *short_schedule(recipe, updates, 3e-4)])
+    assert peak_rate(other) == pytest.approx(3e-4, rel=1e-5)
+
+
+def test_a_run_as_long_as_the_recipe_is_the_recipe() -> None:
+    recipe = load_recipe("multi30k")
+    assert load_recipe("multi30k", short_schedule(recipe, recipe.training.max_updates)) == recipe
+    assert load_recipe("multi30k", schedule_of(recipe)) == recipe
+
+
+def test_a_time_gives_updates_that_fit_into_it() -> None:
+    recipe = load_recipe("multi30k")
+    assert updates_within(1.0, 3.6, recipe) == 900
+    assert updates_within(1e-9, 3.6, recipe) == 1
+    assert updates_within(1000.0, 0.01, recipe) == 3 * recipe.training.max_updates

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
 
 QUICK = {"OMP_NUM_THREADS": "1"}
 Start = Callable[..., Ranks]
+Command = Callable[..., list[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -32,16 +33,7 @@ def _quick_roll_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def command(small_data: PreparedData, small_recipe: Path, tmp_path: Path) -> Callable[..., list[str]]:
-    def build(*settings: str, run: str = "run", data: PreparedData = small_data) -> list[str]:
-        options = ["--recipe", str(small_recipe), "--data", str(data.folder), "--out", str(tmp_path / run)]
-        return ["train", *options, *(text for setting in settings for text in ("--set", f"training.{setting}"))]
-
-    return build
-
-
-@pytest.fixture
-def start(command: Callable[..., list[str]], tmp_path: Path) -> Start:
+def start(command: Command, tmp_path: Path) -> Start:
     """Start ranks that run the command; `before` is called in each first, with its rank."""
 
     def begin(n: int, *settings: str, before: Callable[[int], None] = lambda _: None, run: str = "run") -> Ranks:
@@ -66,9 +58,7 @@ def on_update(number: int, act: Callable[[], None]) -> None:
     gradient_module.split_update = watched
 
 
-def test_two_processes_print_once_and_leave_one_run(
-    start: Start, command: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_two_processes_print_once_and_leave_one_run(start: Start, command: Command, tmp_path: Path) -> None:
     ended = start(2, "max_updates=8").wait()
     assert [e.code for e in ended] == [0, 0], ended
     assert ended[0].out.startswith(f"{tmp_path / 'run'}: 8 updates")
@@ -79,8 +69,8 @@ def test_two_processes_print_once_and_leave_one_run(
     assert states[0]["tgt_tokens"] == states[1]["tgt_tokens"]
 
 
-def raising(kind: Callable[[], None]) -> Callable[[int], None]:
-    return lambda rank: on_update(3, kind) if rank == 1 else None
+def raising(act: Callable[[], None], in_rank: int = 1) -> Callable[[int], None]:
+    return lambda rank: on_update(3, act) if rank == in_rank else None
 
 
 def fail_with_bug() -> None:
@@ -103,21 +93,12 @@ def test_an_error_of_one_rank_ends_all_and_names_it(start: Start) -> None:
     assert ended[2].err == ""  # it ends without a word
 
 
-def test_a_killed_rank_is_named(start: Start) -> None:
-    ended = start(2, before=raising(lambda: os.kill(os.getpid(), signal.SIGKILL))).wait()
-    assert ended[1].code == -9
-    check_all_ended(ended[:1], "rank 1 on ")
-    assert "killed, stuck, or cut off from the network" in ended[0].err
-
-
-def test_a_killed_rank_0_is_named_by_the_others(start: Start) -> None:
-    def before(rank: int) -> None:
-        if rank == 0:
-            on_update(3, lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-    ended = start(2, before=before).wait()
-    assert ended[0].code == -9
-    check_all_ended(ended[1:], "rank 0 on ")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_rank_is_named_by_the_other(rank: int, start: Start) -> None:
+    ended = start(2, before=raising(lambda: os.kill(os.getpid(), signal.SIGKILL), rank)).wait()
+    assert ended[rank].code == -9
+    check_all_ended([ended[1 - rank]], f"rank {rank} on ")
+    assert rank == 0 or "killed, stuck, or cut off from the network" in ended[0].err
 
 
 def test_a_rank_that_hangs_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +110,7 @@ def test_a_rank_that_hangs_is_named(start: Start, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_validation_divided_over_processes_gives_what_one_gives(
-    start: Start, command: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flags, "_FEWEST_OUTPUTS", 7)
 
@@ -141,12 +122,8 @@ def test_a_validation_divided_over_processes_gives_what_one_gives(
             if r["event"] in ("validation", "samples")
         ]
 
-    settings = (
-        "max_updates=1",
-        "save_every_steps=1",
-        "validation_bleu_pairs=7",
-        "learning_rate_scale=1e-30",
-    )  # so that all have the same weights
+    # With so small a rate all have the same weights.
+    settings = ("max_updates=1", "save_every_steps=1", "validation_bleu_pairs=7", "learning_rate_scale=1e-30")
     assert [e.code for e in start(3, *settings).wait()] == [0] * 3
     assert main(command(*settings, run="one")) == 0
     assert validation("run") == validation("one")
@@ -157,15 +134,12 @@ def test_a_validation_divided_over_processes_gives_what_one_gives(
 
 
 def test_a_rank_that_runs_out_of_memory_makes_all_divide_further_and_lose_nothing(start: Start, tmp_path: Path) -> None:
-    def run_out() -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
     def in_its_passes(rank: int) -> None:
         forward, count = gradient_module.teacher_forced, iter(range(1_000))
 
         def limited(*args: Any) -> Any:
             if rank == 1 and next(count) == 3:
-                run_out()
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
             return forward(*args)
 
         gradient_module.teacher_forced = limited
@@ -178,9 +152,7 @@ def test_a_rank_that_runs_out_of_memory_makes_all_divide_further_and_lose_nothin
     assert "memory ran out" not in ended[1].err
 
 
-def test_a_run_goes_on_with_fewer_processes_as_with_all(
-    start: Start, command: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_run_goes_on_with_fewer_processes_as_with_all(start: Start, command: Command, tmp_path: Path) -> None:
     def losses(run: str) -> dict[int, float]:
         records = read_metrics(tmp_path / run / "metrics.jsonl")
         return {r["step"]: r["loss"] for r in records if r["event"] == "train"}
@@ -202,12 +174,9 @@ def test_a_mistake_that_all_make_is_told_once(start: Start) -> None:
     assert ended[1].err == ""
 
 
-def test_other_data_on_another_machine_is_named(
-    other_data: PreparedData, command: Callable[..., list[str]], small_data: PreparedData, tmp_path: Path
-) -> None:
-    ended = Ranks(
-        lambda rank: main(command(data=other_data if rank else small_data)), 2, tmp_path / "written", QUICK
-    ).wait()
+def test_other_data_on_another_machine_is_named(other_data: PreparedData, command: Command, tmp_path: Path) -> None:
+    words = [command(), command(data=other_data)]
+    ended = Ranks(lambda rank: main(words[rank]), 2, tmp_path / "written", QUICK).wait()
     check_all_ended(ended, "rank 1 has another data than rank 0")
 
 
@@ -233,7 +202,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(start: Start, tmp_
     ],
 )
 def test_an_environment_that_makes_no_sense_is_one_message(
-    variables: dict[str, str], problem: str, command: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str], problem: str, command: Command, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
@@ -246,7 +215,7 @@ def test_an_environment_that_makes_no_sense_is_one_message(
     assert "hint: " in err
 
 
-def test_a_rank_that_never_comes_is_named(start: Start, command: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_a_rank_that_never_comes_is_named(start: Start, command: Command, tmp_path: Path) -> None:
     environment = {**QUICK, "AIAYN_COLLECTIVE_SECONDS": "1.5"}
     ended = Ranks(lambda rank: 0 if rank else main(command()), 2, tmp_path / "written", environment).wait()
     assert ended[0].code == 1

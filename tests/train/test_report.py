@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from html_page import Page
+from training_runs import Train
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.metrics_log import read_metrics
@@ -16,22 +17,31 @@ from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.train import report as module
-from aiayn_cli.train.options import TrainOptions
 from aiayn_cli.train.report import by_the_papers_method, report_html, write_report
-from aiayn_cli.train.session import run_train
 
 
 @pytest.fixture(scope="module")
-def whole(small_data: PreparedData, small_recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(train_into: Train, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was done in two calls."""
     run = tmp_path_factory.mktemp("report") / "run <1>"
     for updates in (8, 12):
-        run_train(
-            TrainOptions(
-                recipe=str(small_recipe), overrides=[f"training.max_updates={updates}"], data=small_data.folder, out=run
-            )
-        )
+        train_into(run, f"max_updates={updates}")
     return run
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it to change."""
+    return shutil.copytree(whole, tmp_path / "run", symlinks=True)
+
+
+def append(run: Path, *records: dict[str, Any]) -> None:
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 
 
 def page(run: Path) -> Page:
@@ -72,12 +82,9 @@ def test_it_shows_curves_and_where_the_run_was_resumed(whole: Path) -> None:
     [(0, 12, 12, "complete"), (0, 12, 20, "60 % done"), (1, 12, 20, "stopped early"), (9, 12, 20, "60 % done")],
 )
 def test_the_state_of_a_run_is_what_its_records_say(
-    patience: int, step: int, updates: int, state: str, whole: Path, tmp_path: Path
+    patience: int, step: int, updates: int, state: str, run: Path
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
-    recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
-    (run / "recipe.yaml").write_text(recipe.replace("patience: 0", f"patience: {patience}"), encoding="utf-8")
+    replace_in(run / "recipe.yaml", "patience: 0", f"patience: {patience}")
     records = [record for record in read_metrics(run / "metrics.jsonl") if record.get("step", 0) <= step]
     for record in records:
         if record["event"] == "start":
@@ -171,14 +178,8 @@ def test_settings_of_the_data_are_those_it_was_prepared_with(whole: Path, small_
     ],
 )
 def test_what_a_damaged_log_lacks_is_said(
-    damage: Callable[[bytes], bytes] | None,
-    said: str,
-    whole: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[bytes], bytes] | None, said: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
     log = run / "metrics.jsonl"
     content = log.read_bytes()
     log.unlink()
@@ -192,22 +193,18 @@ def test_what_a_damaged_log_lacks_is_said(
 
 
 def test_a_damaged_manifest_is_named_and_a_run_named_twice_is_refused(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link").symlink_to(whole)
     assert main(["train", "--report", str(whole), "--report", str(tmp_path / "link")]) == 2
     assert "--report names the run" in capsys.readouterr().err
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
     (run / "manifest.json").write_text("{")
     assert main(["train", "--report", str(run)]) == 1
     assert "manifest.json cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2, 7, 20])
-def test_it_can_be_made_at_any_moment_of_a_run(lines: int, whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
+def test_it_can_be_made_at_any_moment_of_a_run(lines: int, whole: Path, run: Path) -> None:
     records = (whole / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     (run / "metrics.jsonl").write_bytes(b"".join(records[:lines]) + b'{"event": "tra')
     write_report(run)
@@ -216,13 +213,9 @@ def test_it_can_be_made_at_any_moment_of_a_run(lines: int, whole: Path, tmp_path
     Page(report_html(run))
 
 
-def test_what_a_crash_undid_is_not_shown(whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
-    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"event": "resume", "step": 4}\n')
-    write_report(run)
-    found = page(run)
+def test_what_a_crash_undid_is_not_shown(run: Path) -> None:
+    append(run, {"event": "resume", "step": 4})
+    found = Page(report_html(run))
     assert found.row("updates")[1].startswith("4 of ")
     assert found.row("4")
     assert not any(row[0] in ("8", "12") for table in found.tables for row in table)
@@ -231,55 +224,37 @@ def test_what_a_crash_undid_is_not_shown(whole: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["<script>alert(1)</script>", "a & b < c", '"quoted"', "עברית abc", "</td></table>", ""]
 )
-def test_text_stays_text_whatever_is_in_it(text: str, whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
+def test_text_stays_text_whatever_is_in_it(text: str, run: Path) -> None:
     record = {"event": "samples", "step": 12, "sources": ["s " + text], "references": ["r"], "translations": [text]}
-    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-    write_report(run)
-    found = page(run)
+    append(run, record)
+    found = Page(report_html(run))
     table = next(table for table in found.tables if ["source", "s " + text] in table)
     assert table[2] == ["update 12", text or "empty"]
     assert found.count("script") == 1
 
 
-def test_what_went_wrong_is_said(whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
-    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write(
-            '{"event": "memory", "step": 12, "max_tokens": 1500}\n{"event": "rollback", "step": 8, "undone": 11}\n'
-        )
-    write_report(run)
-    assert "Went back from update 11 to 8, after bad gradients." in page(run).texts
-    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"event": "memory", "step": 9, "max_tokens": 1500}\n')
-    write_report(run)
-    assert "Memory ran out: micro-batches have at most 1,500 tokens a side." in page(run).texts
+def test_what_went_wrong_is_said(run: Path) -> None:
+    memory, rollback = {"event": "memory", "max_tokens": 1500}, {"event": "rollback", "step": 8, "undone": 11}
+    append(run, {**memory, "step": 12}, rollback)
+    assert "Went back from update 11 to 8, after bad gradients." in Page(report_html(run)).texts
+    append(run, {**memory, "step": 9})
+    assert "Memory ran out: micro-batches have at most 1,500 tokens a side." in Page(report_html(run)).texts
 
 
-def test_outputs_that_stay_the_same_are_said_once(whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
-    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-        for step, output in ((1000, "a"), (2000, "a"), (3000, "b"), (4000, "a")):
-            record = {"event": "samples", "step": step, "sources": ["s"], "references": ["r"], "translations": [output]}
-            file.write(json.dumps(record) + "\n")
-    write_report(run)
-    tables = page(run).tables
+def test_outputs_that_stay_the_same_are_said_once(run: Path) -> None:
+    for step, output in ((1000, "a"), (2000, "a"), (3000, "b"), (4000, "a")):
+        same = {"event": "samples", "sources": ["s"], "references": ["r"]}
+        append(run, {**same, "step": step, "translations": [output]})
+    tables = Page(report_html(run)).tables
     (number,) = [number for number, table in enumerate(tables) if ["source", "s"] in table]
     assert tables[number][2:] == [["update 4,000", "a"]]
     assert tables[number + 1] == [["update 3,000", "b"], ["updates 1,000 to 2,000", "a"]]  # folded
 
 
-def test_without_its_data_the_page_says_so(whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
+def test_without_its_data_the_page_says_so(run: Path, tmp_path: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_bytes())
     (run / "manifest.json").write_text(json.dumps({**manifest, "data": str(tmp_path / "gone")}))
-    write_report(run)
-    found = page(run)
+    found = Page(report_html(run))
     assert any("no longer exists" in text for text in found.texts)
     assert manifest["data_sha256"] in " ".join(found.texts)
 
@@ -293,9 +268,8 @@ def test_without_its_data_the_page_says_so(whole: Path, tmp_path: Path) -> None:
         ("renamed-since", "not known here: that of the text files"),
     ],
 )
-def test_the_corpus_is_named_with_its_licence(corpus: str | None, licence: str, whole: Path, tmp_path: Path) -> None:
-    run, prepared = tmp_path / "run", tmp_path / "prepared"
-    shutil.copytree(whole, run, symlinks=True)
+def test_the_corpus_is_named_with_its_licence(corpus: str | None, licence: str, run: Path, tmp_path: Path) -> None:
+    prepared = tmp_path / "prepared"
     manifest = json.loads((run / "manifest.json").read_bytes())
     content = json.loads((Path(manifest["data"]) / "manifest.json").read_bytes())
     prepared.mkdir()
@@ -307,18 +281,17 @@ def test_the_corpus_is_named_with_its_licence(corpus: str | None, licence: str, 
     assert found.row("licence")[1] == licence
 
 
-def test_several_runs_stand_side_by_side(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(whole, other, symlinks=True)
-    recipe = (other / "recipe.yaml").read_text(encoding="utf-8")
-    (other / "recipe.yaml").write_text(recipe.replace("dropout: 0.2", "dropout: 0.3"), encoding="utf-8")
+def test_several_runs_stand_side_by_side(
+    whole: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace_in(run / "recipe.yaml", "dropout: 0.2", "dropout: 0.3")
     target = tmp_path / "both.html"
-    assert main(["train", "--report", str(whole), "--report", str(other), "--out", str(target)]) == 0
+    assert main(["train", "--report", str(whole), "--report", str(run), "--out", str(target)]) == 0
     assert target.name in capsys.readouterr().out
     found = Page(target.read_text(encoding="utf-8"))
     best = [record for record in read_metrics(whole / "metrics.jsonl") if record.get("best")][-1]
     assert found.row("best validation BLEU")[1:] == 2 * [f"{best['bleu']:.2f}"]
-    assert [cell.strip() for cell in found.tables[0][0]] == ["", str(whole), str(other)]
+    assert [cell.strip() for cell in found.tables[0][0]] == ["", str(whole), str(run)]
     assert found.tables[1][1:] == [["model.dropout", "0.2", "0.3"]]
     assert found.count("svg") == 7
     assert sum(text.strip().startswith("update") for table in found.tables[2:] for text, *_ in table[2:]) >= 2
@@ -333,11 +306,7 @@ def test_the_report_of_a_run_can_be_renewed(whole: Path, capsys: pytest.CaptureF
     assert "is not the folder of a run" in capsys.readouterr().err
 
 
-def test_a_page_half_written_never_replaces_a_whole_one(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(whole, run, symlinks=True)
+def test_a_page_half_written_never_replaces_a_whole_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (run / "report.html").read_bytes()
 
     def full(_: int) -> None:
@@ -351,21 +320,9 @@ def test_a_page_half_written_never_replaces_a_whole_one(
 
 
 def test_tensorboard_is_written_where_it_was_asked_for_and_refused_before_a_run_begins(
-    small_data: PreparedData, small_recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train(name: str) -> None:
-        overrides = ["training.max_updates=4"]
-        run_train(
-            TrainOptions(
-                recipe=str(small_recipe),
-                overrides=overrides,
-                data=small_data.folder,
-                out=tmp_path / name,
-                tensorboard=True,
-            )
-        )
-
-    train("run")
+    train("max_updates=4", tensorboard=True)
     assert [path.name.split(".")[0] for path in (tmp_path / "run" / "tensorboard").iterdir()] == ["events"]
 
     def missing(name: str) -> None:
@@ -373,6 +330,6 @@ def test_tensorboard_is_written_where_it_was_asked_for_and_refused_before_a_run_
 
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(AiaynError, match="--tensorboard needs") as error:
-        train("other")
+        train("max_updates=4", name="other", tensorboard=True)
     assert "pip install '.[tensorboard]' in a checkout" in error.value.hint
     assert not (tmp_path / "other").exists()

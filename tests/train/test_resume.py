@@ -3,25 +3,31 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ranks import Ranks
-from training_runs import Killed, Train, ending_after, result_of, train_command, updates_logged
+from training_runs import Killed, Train, ending_after, result_of, updates_logged
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
-from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, update_of
 from aiayn_cli.data.batches import split_update
-from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import Terminated
 from aiayn_cli.train import gradient as gradient_module
 from aiayn_cli.train import validation as validation_module
 from aiayn_cli.train.optimizer import MasterAdam
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
+
+
+def stop_and_resume(train: Train, after: int, *settings: str, name: str = "run") -> None:
+    with ending_after(after, "SIGTERM"), pytest.raises(Terminated):
+        train(*settings, name=name)
+    train(*settings, name=name)
 
 
 def test_a_run_stopped_by_a_signal_goes_on_exactly(
@@ -32,7 +38,6 @@ def test_a_run_stopped_by_a_signal_goes_on_exactly(
         train()
     assert error.value.exit_code == 143
     newest = newest_resumable(run)
-    assert newest is not None
     assert newest.name == f"interrupted-{stop:08d}"  # also where a validation is due, which the next call makes up for
     with ending_after(12 - stop, "SIGINT"), pytest.raises(KeyboardInterrupt):  # the last validation is left, too
         train()
@@ -45,7 +50,6 @@ def test_a_checkpoint_carries_the_threshold_of_confidence_of_the_newest_validati
     train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def threshold(path: Path | None) -> float | None:
-        assert path is not None
         return load_checkpoint(path).low_confidence
 
     measured = iter([-1.5, -1.0, -0.5])
@@ -64,10 +68,8 @@ def test_a_checkpoint_carries_the_threshold_of_confidence_of_the_newest_validati
 def test_a_run_in_bf16_goes_on_exactly_from_its_float32_weights(train: Train, tmp_path: Path) -> None:
     settings = ("precision=bf16", "max_updates=4")
     train(*settings, name="unbroken")
-    with ending_after(3, "SIGTERM"), pytest.raises(Terminated):
-        train(*settings, name="stopped")
-    train(*settings, name="stopped")
-    assert result_of(tmp_path / "stopped") == result_of(tmp_path / "unbroken")
+    stop_and_resume(train, 3, *settings)
+    assert result_of(tmp_path / "run") == result_of(tmp_path / "unbroken")
 
 
 def test_a_run_stopped_again_and_again_is_still_the_same(
@@ -103,20 +105,18 @@ def test_an_update_left_out_before_the_stop_is_left_out_of_adams_count_too(
     expected = result_of(tmp_path / "unbroken")
     assert expected["state"]["skipped"] == 2
     calls.clear()
-    with ending_after(5, "SIGTERM"), pytest.raises(Terminated):
-        train(name="stopped")
-    train(name="stopped")
+    stop_and_resume(train, 5, name="stopped")
     assert result_of(tmp_path / "stopped") == expected
 
 
 def test_real_signals_and_a_real_kill_lose_nothing(
-    train: Train, small_data: PreparedData, small_recipe: Path, tmp_path: Path
+    train: Train, command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    run, rarely = tmp_path / "run", "training.validate_every_saves=1000"
+    run, rarely = tmp_path / "run", "validate_every_saves=1000"
+    words = command("max_updates=1000000", rarely)
     for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -9), (signal.SIGINT, 130)):
         before = updates_logged(run)
-        command = [*train_command(run, small_recipe, small_data, 1_000_000), "--set", rarely]
-        process = Ranks(lambda _, command=command: main(command), 1, tmp_path / "written", address=None)
+        process = Ranks(lambda _: main(words), 1, tmp_path / "written", address=None)
         deadline = time.monotonic() + 60
         while updates_logged(run) < before + 5 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -128,13 +128,10 @@ def test_real_signals_and_a_real_kill_lose_nothing(
         assert "Traceback" not in err
         newest = newest_resumable(run)
         if number == signal.SIGTERM:
-            assert newest is not None
             assert f"error: stopped by SIGTERM at update {load_checkpoint(newest).step};" in err
             assert "hint: the same command resumes from there" in err
         if number == signal.SIGINT:
-            assert newest is not None
             assert f"stopped by Ctrl-C at update {load_checkpoint(newest).step}; {run} is saved" in err
-    assert newest is not None
     end = (load_checkpoint(newest).step // 4 + 2) * 4
     train(f"max_updates={end}", rarely)
     train(f"max_updates={end}", rarely, name="unbroken")
@@ -142,21 +139,10 @@ def test_real_signals_and_a_real_kill_lose_nothing(
 
 
 def test_metrics_of_all_calls_are_in_one_file(train: Train, tmp_path: Path) -> None:
-    with ending_after(6, "SIGTERM"), pytest.raises(Terminated):
-        train()
-    train()
+    stop_and_resume(train, 6)
     records = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert [r["step"] for r in records if r["event"] == "train"] == list(range(1, 13))
     assert [r["step"] for r in records if r["event"] == "resume"] == [6]
     assert [r["path"] for r in records if r["event"] == "checkpoint"] == [
         "step-00000004", "interrupted-00000006", "step-00000008", "step-00000012",
     ]  # fmt: skip
-
-
-def test_updates_before_a_crash_without_a_checkpoint_are_not_counted_twice(train: Train, tmp_path: Path) -> None:
-    with ending_after(3, "kill"), pytest.raises(Killed):
-        train()
-    train()
-    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert [r["step"] for r in records if r["event"] == "train"] == [1, 2, *range(1, 13)]
-    assert [r["step"] for r in standing(records) if r["event"] == "train"] == list(range(1, 13))

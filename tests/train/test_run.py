@@ -1,12 +1,13 @@
 """`aiayn train`: a folder that explains itself, one result on stdout, and one message for what the user can mend."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from training_runs import Train, result_of, train_command
+from training_runs import Train, result_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
@@ -19,6 +20,8 @@ from aiayn_cli.train.session import run_train
 from aiayn_cli.train.validation import ValidationBleu
 
 pytestmark = pytest.mark.usefixtures("one_process", "no_flush")
+
+Command = Callable[..., list[str]]
 
 
 def test_a_run_leaves_a_folder_that_explains_itself(train: Train, small_data: PreparedData, tmp_path: Path) -> None:
@@ -123,14 +126,14 @@ def test_the_recipes_corpus_is_looked_for_in_the_working_folder(
 
 
 def test_the_command_prints_its_result_on_stdout_alone(
-    small_recipe: Path, small_data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*train_command(tmp_path / "run", small_recipe, small_data, 2), "--json", "--quiet"]) == 0
+    assert main([*command("max_updates=2"), "--json", "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     result = json.loads(out)
     assert (result["run"], result["updates"], result["stopped_by"]) == (str(tmp_path / "run"), 2, "max_updates")
-    assert main([*train_command(tmp_path / "run", small_recipe, small_data, 4)]) == 0
+    assert main(command("max_updates=4")) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{tmp_path / 'run'}: 4 updates")
     for text in ("device: CPU", "changed setting applied: training.max_updates 2 -> 4", "resuming", "parameters"):
@@ -151,20 +154,18 @@ def test_the_command_prints_its_result_on_stdout_alone(
     ],
 )
 def test_what_the_user_can_mend_is_one_message(
-    arguments: list[str], code: int, message: str, small_recipe: Path, small_data: PreparedData, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    out = tmp_path / "run"
-    assert main([*train_command(out, small_recipe, small_data, 3), *arguments]) == code
+    arguments: list[str], code: int, message: str, command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command("max_updates=3"), *arguments]) == code
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
-    assert not out.exists()
+    assert not (tmp_path / "run").exists()
 
 
-def test_options_are_settings(small_recipe: Path, small_data: PreparedData, tmp_path: Path) -> None:
+def test_options_are_settings(command: Command, tmp_path: Path) -> None:
     options = ["--seed", "7", "--precision", "bf16", "--compile", "off", "--quiet"]
-    assert main([*train_command(tmp_path / "run", small_recipe, small_data, 1), *options]) == 0
+    assert main([*command("max_updates=1"), *options]) == 0
     recipe = (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
     for line in ("seed: 7", "precision: bf16", "compile: off", "max_updates: 1\n"):
         assert line in recipe.replace('"', "")

@@ -1,4 +1,4 @@
-"""What is best is kept, checkpoints come when they are due, and a signal saves the place."""
+"""Each update saves and validates what is due, what is best is kept, and a signal saves the place."""
 
 import math
 from collections.abc import Callable
@@ -7,11 +7,58 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiayn_cli.checkpoint.metrics_log import read_metrics
+from aiayn_cli.config import TrainingConfig
 from aiayn_cli.train import trainer as trainer_module
 from aiayn_cli.train import validation as validation_module
+from aiayn_cli.train.gradient import Agreement
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.trainer import Due, due
 from aiayn_cli.train.validation import Interrupted
+
+
+def due_at(step: int, *, saves: int = 0, time_is_up: bool = False, signal: str = "", **changes: Any) -> Due:
+    values = {"max_updates": 12, "save_every_steps": 4, "validate_every_saves": 2, "log_every_steps": 3, **changes}
+    state, agreement = TrainingState(step=step, saves=saves), Agreement(False, signal, time_is_up)
+    return due(TrainingConfig(**values), state, agreement, has_valid=True)
+
+
+def test_by_time_the_updates_do_not_count() -> None:
+    assert not due_at(4, save_every_minutes=10).save
+    for saves, validate in ((0, False), (1, True), (2, False), (3, True)):
+        found = due_at(5, saves=saves, save_every_minutes=10, time_is_up=True)
+        assert found == Due(log=False, validate=validate, save=True, regular=True)
+    assert due_at(12, save_every_minutes=10).regular
+    assert due_at(5, save_every_minutes=10, time_is_up=True, signal="SIGTERM").regular
+    assert not due_at(5, time_is_up=True).save  # without an interval of time, time does not matter
+
+
+@given(
+    step=st.integers(1, 40),
+    saves=st.integers(0, 9),
+    time_is_up=st.booleans(),
+    signal=st.sampled_from(["", "SIGTERM", "SIGINT"]),
+    every=st.integers(1, 9),
+    validate_every=st.integers(1, 3),
+    minutes=st.sampled_from([0.0, 0.5, 10.0]),
+)
+def test_nothing_that_is_due_is_lost_by_what_else_is(
+    step: int, saves: int, time_is_up: bool, signal: str, every: int, validate_every: int, minutes: float
+) -> None:
+    settings = {"save_every_steps": every, "validate_every_saves": validate_every, "save_every_minutes": minutes}
+    found, alone = (
+        due_at(step, saves=saves, time_is_up=time_is_up, signal=received, **settings) for received in (signal, "")
+    )
+    assert (found.log, found.validate, found.regular) == (alone.log, alone.validate, alone.regular)
+    assert found.save == (alone.save or bool(signal))
+    assert found.regular or not found.validate  # only what is saved is validated
+    if step >= 12:
+        assert found.regular
+        assert found.log
+        assert found.validate
 
 
 @pytest.mark.parametrize(("stop", "saved"), [(3, (3, False, False)), (4, (4, False, True))])
@@ -89,34 +136,27 @@ def test_by_time_a_checkpoint_comes_after_so_much_training(watched: Any, monkeyp
     assert run.trainer.state.saves == len(steps)
 
 
-def test_the_best_bleu_is_the_highest(watched: Any) -> None:
-    run = watched(bleu=[10.0, 12.0, 12.0], best_metric="bleu")
+@pytest.mark.parametrize(
+    ("metric", "bleu", "losses", "best", "value"),
+    [
+        ("bleu", [10.0, 12.0, 12.0], None, [True, True, False], 12.0),  # an equal one is no better
+        ("loss", None, [3.0, 2.5, 2.75], [True, True, False], 2.5),
+        ("loss", [1.0, 2.0, 3.0], [3.0, 2.5, 2.75], [True, True, False], 2.5),
+        ("loss", None, [math.nan, 2.5, math.nan], [False, True, False], 2.5),
+    ],
+)
+def test_the_best_is_the_highest_bleu_or_the_lowest_loss_that_is_a_number(
+    metric: str, bleu: list[float] | None, losses: list[float] | None, best: list[bool], value: float, watched: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if losses is not None:
+        results = iter(losses)
+        monkeypatch.setattr(validation_module, "validation_loss", lambda *_: next(results))
+    run = watched(bleu=bleu, best_metric=metric)
     run.trainer.train()
-    assert run.saves == [(2, True, True), (4, True, True), (6, False, True)]  # an equal one is no better
+    assert run.saves == [(step, is_best, True) for step, is_best in zip((2, 4, 6), best, strict=True)]
     state = run.trainer.state
-    assert (state.best_value, state.best_step, state.worse_validations) == (12.0, 4, 1)
-
-
-def scripted_losses(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
-    results = iter(losses)
-    monkeypatch.setattr(validation_module, "validation_loss", lambda *_: next(results))
-
-
-@pytest.mark.parametrize("bleu", [None, [1.0, 2.0, 3.0]])
-def test_the_best_loss_is_the_lowest(bleu: list[float] | None, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted_losses(monkeypatch, [3.0, 2.5, 2.75])
-    run = watched(bleu=bleu, best_metric="loss")
-    run.trainer.train()
-    assert [best for _, best, _ in run.saves] == [True, True, False]
-    assert (run.trainer.state.best_value, run.trainer.state.best_step) == (2.5, 4)
-
-
-def test_a_loss_that_is_not_a_number_is_never_the_best(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted_losses(monkeypatch, [math.nan, 2.5, math.nan])
-    run = watched(best_metric="loss")
-    run.trainer.train()
-    assert [best for _, best, _ in run.saves] == [False, True, False]
-    assert (run.trainer.state.best_value, run.trainer.state.worse_validations) == (2.5, 1)
+    assert (state.best_value, state.best_step, state.worse_validations) == (value, 4, 1)
 
 
 def test_patience_counts_validations_in_a_row_without_a_better_one(watched: Any) -> None:

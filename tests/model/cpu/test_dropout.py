@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -21,17 +19,10 @@ def test_each_element_is_lost_with_the_given_probability(probability: float) -> 
         assert abs(lost[place::4].mean().item() - probability) < 4 * deviation_of_a_quarter + 2**-17
 
 
-@pytest.mark.parametrize("distance", [1, 4, 5, 64])
-def test_elements_are_lost_independently_of_their_neighbours(distance: int) -> None:
-    lost = (dropout(torch.ones(_COUNT), 0.3) == 0).double() - 0.3
-    correlation = (lost[distance:] * lost[:-distance]).mean().item() / (0.3 * 0.7)
-    assert abs(correlation) < 4 / _COUNT**0.5
-
-
-@pytest.mark.parametrize("distance", [0, 1, 64])
-def test_elements_are_lost_independently_of_those_of_the_next_call(distance: int) -> None:
-    first, second = ((dropout(torch.ones(_COUNT), 0.3) == 0).double() - 0.3 for _ in range(2))
-    correlation = (first[distance:] * second[: _COUNT - distance]).mean().item() / (0.3 * 0.7)
+@pytest.mark.parametrize(("distance", "calls"), [(1, 1), (4, 1), (5, 1), (64, 1), (0, 2), (1, 2), (64, 2)])
+def test_elements_are_lost_independently_of_their_neighbours_and_of_the_next_call(distance: int, calls: int) -> None:
+    lost = [(dropout(torch.ones(_COUNT), 0.3) == 0).double() - 0.3 for _ in range(calls)]
+    correlation = (lost[0][distance:] * lost[-1][: _COUNT - distance]).mean().item() / (0.3 * 0.7)
     assert abs(correlation) < 4 / _COUNT**0.5
 
 
@@ -65,8 +56,6 @@ def test_the_backward_pass_loses_the_same_elements_and_leaves_the_residual_unsca
     y.backward(grad)
     lost = y == 0
     assert 0 < lost.sum() < lost.numel()
-    assert x.grad is not None
-    assert residual.grad is not None
     assert torch.equal(residual.grad, grad)
     assert torch.equal(x.grad == 0, lost)
     expected = grad.double()[~lost] / 0.6
@@ -82,8 +71,6 @@ def test_bf16_added_to_fp32_as_under_autocast_stays_fp32_and_gives_gradients_of_
     y.sum().backward()
     assert y.dtype == torch.float32
     assert set(y.unique().tolist()) == {residual[0, 0].item(), (residual[0, 0] + 2).item()}
-    assert x.grad is not None
-    assert residual.grad is not None
     assert (x.grad.dtype, residual.grad.dtype) == (torch.bfloat16, torch.float32)
     assert torch.equal(x.grad != 0, y > 1)
 
@@ -98,19 +85,6 @@ def test_gradients_equal_finite_differences(needs: tuple[bool, bool]) -> None:
         return dropout_add(x, residual, 0.5) + dropout(x, 0.2)
 
     assert torch.autograd.gradcheck(seeded, (x, residual))
-
-
-@pytest.mark.parametrize(
-    "lose", [lambda x: dropout(x, 0.5), lambda x: dropout_add(x, torch.zeros_like(x), 0.5)], ids=["alone", "added"]
-)
-def test_the_same_seed_loses_the_same_elements_and_each_call_loses_others(lose: Callable[[Tensor], Tensor]) -> None:
-    x = torch.randn(10, 19)
-    torch.manual_seed(1)
-    first, second = lose(x), lose(x)
-    torch.manual_seed(1)
-    assert torch.equal(lose(x), first)
-    assert torch.equal(lose(x), second)
-    assert not torch.equal(first, second)
 
 
 def test_probability_zero_is_the_identity() -> None:
@@ -146,7 +120,6 @@ def test_what_torch_compiles_loses_elements_in_both_passes_too() -> None:
     x, residual = torch.rand(3, 21, 16, requires_grad=True), torch.zeros(3, 21, 16)
     y = twice(x, residual)
     y.sum().backward()  # type: ignore[no-untyped-call]
-    assert x.grad is not None
     lost = y == 0
     assert float(lost.float().mean()) == pytest.approx(0.75, abs=0.05)
     torch.testing.assert_close(y, 4 * x * ~lost)

@@ -1,4 +1,7 @@
-"""What must not reach an output does not, and what should does: causal, padding and window masks in the whole model."""
+"""What must not reach an output does not, and what should does: causal, padding and window masks in the whole model.
+
+A window in blocks gives what its mask over all positions gives, and costs length * reach.
+"""
 
 import pytest
 import torch
@@ -6,7 +9,9 @@ from torch import Tensor
 
 from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model import attention
+from aiayn_cli.model.attention import attend, written_out_attention
 from aiayn_cli.model.build import build_model
+from aiayn_cli.model.masks import Window
 from aiayn_cli.model.transformer import Transformer
 
 _VOCAB = 100
@@ -111,3 +116,65 @@ def test_the_fused_path_of_long_sequences_blocks_too(window: int, monkeypatch: p
     assert torch.equal(logits[:, :140], model(other_src, src_mask, other_tgt)[:, :140])
     alone = model(src[1:, :170], None, tgt_in[1:, :140])
     torch.testing.assert_close(logits[1:, :140], alone)
+
+
+def _qkv(batch: int, length: int) -> list[Tensor]:
+    torch.manual_seed(length)
+    return [torch.randn(batch, 3, length, w, dtype=torch.double, requires_grad=True) for w in (5, 5, 7)]
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 83])
+@pytest.mark.parametrize(
+    ("reach", "causal", "padded"),
+    [(1, False, True), (2, True, False), (16, False, False), (16, True, True), (20, True, True), (100, False, True)],
+)
+def test_blocks_equal_the_mask_in_output_and_gradient(
+    length: int, reach: int, causal: bool, padded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Window, "pays", lambda self, length: True)
+    lengths = torch.tensor([length, *(max(length * i // 4, 1) for i in (1, 2, 3))])
+    window = Window(reach, causal, torch.arange(length) < lengths[:, None] if padded else None)
+    q, k, v = inputs = _qkv(4, length)
+    found = attend(q, k, v, window)
+    expected = written_out_attention(q, k, v, window.mask(length, q.device), 0.0)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(out.square().sum(), inputs) for out in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize(("causal", "seen"), [(False, 3), (True, 2)])
+def test_keys_for_each_query_do_not_grow_with_the_length(causal: bool, seen: int) -> None:
+    for length in (100, 1_000):
+        q, k, v, mask = Window(20, causal).to_blocks(*_qkv(2, length))
+        blocks = length // 20
+        assert q.shape == (2 * blocks, 3, 20, 5)
+        assert (k.shape, v.shape) == ((2 * blocks, 3, seen * 20, 5), (2 * blocks, 3, seen * 20, 7))
+        assert mask.shape == (2 * blocks, 1, 20, seen * 20)
+        assert int(mask.any(-1).all()) == 1
+
+
+def test_a_model_gives_the_same_in_blocks_as_with_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model(window=4)
+    src, tgt = torch.randint(_VOCAB, (3, 90)), torch.randint(_VOCAB, (3, 70))
+    src_mask = torch.arange(90) < torch.tensor([90, 50, 3])[:, None]
+    assert Window(4, False).pays(90)
+    assert Window(4, True).pays(70)
+    assert not Window(40, False).pays(90)
+    in_blocks = model(src, src_mask, tgt)
+    monkeypatch.setattr(Window, "pays", lambda self, length: False)
+    torch.testing.assert_close(in_blocks, model(src, src_mask, tgt))
+
+
+@pytest.mark.parametrize("counts_slots", [True, False])  # as on a CPU, as on a GPU
+@torch.no_grad()
+def test_the_cache_of_incremental_decoding_does_not_grow_with_the_length(counts_slots: bool) -> None:
+    model = _model(window=4).eval()
+    cache = model.start(model.encode(torch.randint(_VOCAB, (2, 9)), None), None)
+    cache._counts_slots = counts_slots
+    sizes = []
+    for position in range(80):
+        model.step(torch.randint(_VOCAB, (2 * 3, 1)), cache)
+        cache.reorder(torch.tensor([0, 0, 1, 3, 4, 4]))
+        sizes.append(cache.layers[0]._k.shape[2])
+        assert cache.lengths == [position + 1] * 2
+    assert max(sizes) == sizes[20] < 40  # 3 hypotheses x (4 before + 1), in pools that grow by 16
