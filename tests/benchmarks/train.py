@@ -133,7 +133,7 @@ def measure(arguments: argparse.Namespace) -> None:
             marks.append((now, trainer.state))
         elif marks and now - marks[0][0] > arguments.seconds:
             marks.append((now, trainer.state))
-            return "enough"
+            return "SIGTERM"  # ends the training
         return ""
 
     trainer, data, config = make_trainer(arguments, arguments.one_size, device, enough)
