@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,20 +27,14 @@ from aiayn_cli.translate.options import (
     SearchOptions,
     TextOptions,
     TranslateOptions,
+    options_from,
 )
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
 
 
-GROUPS: dict[str, Callable[..., Any]] = {
-    "search": SearchOptions,
-    "decoding": DecodingOverrides,
-    "engine": EngineOptions,
-    "text": TextOptions,
-    "output": OutputOptions,
-}
-
+GROUPS = (SearchOptions, DecodingOverrides, EngineOptions, TextOptions, OutputOptions)
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
 
 
@@ -86,11 +80,8 @@ def translate_options(models: Sequence[Path] = (), **given: Any) -> TranslateOpt
     given = {"models": tuple(models), **given}
     given["style"] = OutputStyle(**{name: given.pop(name) for name in _names(OutputStyle) & given.keys()})
     given["format"] = given.pop("input_format", given["style"].format)
-    groups = {}
-    for name, group in GROUPS.items():
-        groups[name] = group(**{field: given.pop(field) for field in _names(group) & given.keys()})
-    assert not given
-    return TranslateOptions(**groups)
+    assert all(any(name in _names(group) for group in GROUPS) for name in given)
+    return options_from(given)
 
 
 def _names(group: Any) -> set[str]:

@@ -1,9 +1,11 @@
 """`aiayn translate`."""
 
+import re
 import sys
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from typer import Argument, Context, Option
 
@@ -48,148 +50,125 @@ class TranslateCommand(HelpCommand):
         aiayn translate --report report.jsonl --on-suspect retry -i in -o out
     """
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Refuse text that looks like an option: -5 degrees, or a dash before a sentence."""
+        with_value = {name for each in self.params if not getattr(each, "is_flag", True) for name in each.opts}
+        for before, word in pairwise(["", *args]):
+            if word == "--":
+                break
+            if before not in with_value and re.match(r"-\d|-[^=]*\s", word):
+                hint = f'for text, put -- before it: aiayn translate -- "{word}"'
+                raise UsageError(f"{word} starts with a dash, like an option", hint)
+        return super().parse_args(ctx, args)
+
 
 def translate(
     context: Context,
     lines: Annotated[
-        list[str] | None,
-        Argument(metavar="TEXT", help="Text to translate instead of a file or a pipe; each one is a line."),
+        list[str] | None, Argument(metavar="[TEXT]...", help="Text to translate, instead of a file or a pipe.")
     ] = None,
     model: Annotated[
         list[Path] | None,
-        Option(
-            "--model",
-            "-m",
-            metavar="DIR",
-            help="Checkpoint or run to translate with; give it several times for an ensemble. "
-            "Default: the newest run in runs/, averaged if it has been.",
-        ),
+        Option("--model", "-m", metavar="DIR", help="Run or checkpoint; several are an ensemble. Default: newest run."),
     ] = None,
     source: Annotated[
-        str, Option("--input", "-i", metavar="FILE", help="Text to translate, a line each; - is stdin.")
+        str, Option("--input", "-i", metavar="FILE", help="Text to translate, line by line; - is stdin.")
     ] = TextOptions.source,
     output: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="FILE", help="Where to write; the file appears when done; - is stdout."),
+        Path | None, Option("--output", "-o", metavar="FILE", help="File that appears at the end. Default: stdout (-).")
     ] = None,
     beam: Annotated[
-        int | None,
-        Option(min=1, help=f"Hypotheses kept for each line; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}."),
+        int | None, Option(min=1, help=f"Beam size; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}.")
     ] = None,
     alpha: Annotated[
         float | None,
         Option(
             min=0.0,
-            help="Length penalty ((5 + n) / 6) ** alpha, n tokens; --engine ctranslate2 searches with n ** alpha. "
+            help="Length penalty ((5 + n) / 6) ** alpha for n tokens; n ** alpha with --engine ctranslate2. "
             f"Default: the model's, {_DEFAULTS.alpha}.",
         ),
     ] = None,
     max_extra: Annotated[
-        int | None,
-        Option(min=1, help=f"Longest output, in tokens beyond the input. Default: the model's, {_DEFAULTS.max_extra}."),
+        int | None, Option(min=1, help=f"Most tokens beyond the input's. Default: the model's, {_DEFAULTS.max_extra}.")
     ] = None,
-    max_length: Annotated[
-        int | None, Option(min=1, help="Longest output in tokens, whatever the input. Default: no such limit.")
-    ] = None,
+    max_length: Annotated[int | None, Option(min=1, help="Longest output in tokens. Default: no limit.")] = None,
     min_length: Annotated[int, Option(min=0, help="Shortest output in tokens.")] = SearchOptions.min_length,
     no_repeat_ngram: Annotated[
-        int, Option(min=0, metavar="N", help="No N tokens in a row occur twice in an output; 0 = no rule.")
+        int, Option(min=0, metavar="N", help="Never repeat N tokens in a row within an output; 0 = allow repeats.")
     ] = SearchOptions.no_repeat_ngram,
     tree_rules: Annotated[
         bool | None,
         Option(
             "--tree-rules/--no-tree-rules",
-            help="Let a parser write only trees over the words of its line: a tag for each, all brackets closed. "
-            "Default: the model's, which is --tree-rules.",
+            help="For parsers: search only among complete trees over the words of the line. Default: the model's.",
         ),
     ] = None,
-    nbest: Annotated[
-        int, Option(min=1, help="Outputs for each line, best first, one below the other.")
-    ] = SearchOptions.n_best,
-    sample: Annotated[
-        bool, Option("--sample", help="Draw outputs at random, --nbest of them, instead of searching.")
-    ] = False,
+    nbest: Annotated[int, Option(min=1, help="Outputs for each line, best first.")] = SearchOptions.n_best,
+    sample: Annotated[bool, Option("--sample", help="Draw --nbest outputs at random instead of searching.")] = False,
     temperature: Annotated[
-        float | None, Option(help="With --sample: below 1 makes likely tokens likelier. Default: 1.")
+        float | None, Option(help="With --sample: below 1 favours likely tokens. Default: 1.")
     ] = None,
     top_k: Annotated[
-        int | None, Option(min=1, help="With --sample: draw among the K likeliest tokens. Default: all.")
+        int | None, Option(min=1, help="With --sample: draw from the K most likely tokens. Default: all.")
     ] = None,
     top_p: Annotated[
-        float | None,
-        Option(help="With --sample: draw among the likeliest tokens of this joint probability. Default: 1."),
+        float | None, Option(help="With --sample: draw from the top tokens that add up to P. Default: 1.")
     ] = None,
-    seed: Annotated[
-        int | None, Option(min=0, help="With --sample: another seed gives other outputs. Default: 0.")
-    ] = None,
+    seed: Annotated[int | None, Option(min=0, help="With --sample: seed of the random numbers. Default: 0.")] = None,
     prefix: Annotated[
-        Path | None, Option(metavar="FILE", help="How each output begins, one line each; an empty line leaves it free.")
+        Path | None, Option(metavar="FILE", help="The beginning of each output, line by line; an empty line sets none.")
     ] = None,
     line_format: Annotated[
         FormatName, Option("--format", help='jsonl reads and writes one object a line: {"id", "text", "prefix"} in.')
     ] = OutputStyle.format,
     input_format: Annotated[FormatName | None, Option(help="Format of the input alone. Default: as --format.")] = None,
     scores: Annotated[
-        bool,
-        Option(
-            "--scores", help="Write log p / length penalty and a TAB before each output; in jsonl, log p of each token."
-        ),
+        bool, Option("--scores", help="Write log p / length penalty and a TAB before each output; jsonl: token log p.")
     ] = False,
     alignments: Annotated[
-        bool, Option("--alignments", help="Write a TAB and source-target pairs of words (0-0 1-2) after each.")
+        bool, Option("--alignments", help="Write a TAB and aligned words, source-target (0-0 1-2), after each output.")
     ] = False,
     score_against: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Do not translate: write log p and the perplexity of the translations in FILE."),
+        Path | None, Option(metavar="FILE", help="Do not translate: write log p and perplexity of the lines in FILE.")
     ] = None,
     report: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write a JSON object a line: score, length ratio, and what looks wrong."),
+        Path | None, Option(metavar="FILE", help="Write a JSON object for each line: score, and what looks wrong.")
     ] = None,
     on_suspect: Annotated[
-        OnSuspect,
-        Option(help="Translations that look wrong: keep, search again, write an empty line or the source, or stop."),
+        OnSuspect, Option(help="If an output looks wrong: keep it, search again, write nothing or the source, or stop.")
     ] = OutputOptions.on_suspect,
     markup: Annotated[
-        bool, Option("--markup", help="Keep tags (<b>..</b>), placeholders ({name}, %s) and addresses, each once.")
+        bool, Option("--markup", help="Carry tags (<b>..</b>), placeholders ({name}, %s) and addresses over.")
     ] = False,
     glossary: Annotated[
-        Path | None,
-        Option(metavar="FILE.tsv", help="Terms to use: source term, TAB, its translation (or several: a|b)."),
+        Path | None, Option(metavar="FILE.tsv", help="Terms to use: source, TAB, translation (or several: a|b).")
     ] = None,
     attention: Annotated[
-        Path | None,
-        Option(metavar="FILE.html", help="Write a page of where the model looks, for the first 50 outputs."),
+        Path | None, Option(metavar="FILE.html", help="Write a page with the attention for the first 50 outputs.")
     ] = None,
     device: Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = EngineOptions.device,
     gpus: Annotated[
-        int | None, Option(min=1, help="GPUs that share the lines; with --device cpu, processes. Default: one.")
+        int | None, Option(min=1, help="GPUs to share the lines, or processes with --device cpu. Default: 1.")
     ] = None,
     precision: Annotated[
-        Precision, Option(help="auto takes bf16 where the device is fast at it.")
+        Precision, Option(help="auto is bf16 where the device is fast at it.")
     ] = EngineOptions.precision,
     engine: Annotated[
-        Engine, Option(help="What searches; ctranslate2 needs that package, and a model that `aiayn export` wrote.")
+        Engine, Option(help="ctranslate2 needs that package, and `aiayn export` first.")
     ] = EngineOptions.engine,
-    int8: Annotated[
-        bool, Option("--int8", help="Multiply by 8-bit weights: faster on a CPU, a little less exact.")
-    ] = False,
+    int8: Annotated[bool, Option("--int8", help="8-bit weights: faster on a CPU, slightly less exact.")] = False,
     batch_tokens: Annotated[
         int | None,
-        Option(
-            min=1,
-            help="Source tokens translated together, padding included. "
-            f"Default: the model's, {_DEFAULTS.batch_tokens}.",
-        ),
+        Option(min=1, help=f"Padded source tokens in a batch. Default: the model's, {_DEFAULTS.batch_tokens}."),
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Translate text: one line in, one line out, in order; a blank line stays blank.
+    """Translate text: one line in, one line out, in order; blank lines stay blank.
 
-    A terminal or a slow pipe gets each answer as soon as its line arrives; a file is translated in full batches.
-    --json without -o puts the translations into the JSON object; if an error stops the work, "stopped" says why.
+    A terminal or a slow pipe gets each answer as soon as its line arrives; files are translated in full batches.
+    --json without -o puts the translations into the JSON object; after an error, "stopped" says why.
     """
     start_logs(quiet, verbose)
     if score_against is not None:
@@ -232,7 +211,7 @@ def translate(
     if result.unreadable_lines:
         raise DataError(
             f"{logs.counted(result.unreadable_lines, 'line')} of the input could not be read",
-            "all others are done; the warnings above name the first ones",
+            "all others are translated; the warnings above name the first ones",
         )
 
 
@@ -240,6 +219,4 @@ def _refuse_with_score_against(context: Context) -> None:
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
         if option.name not in _WITH_SCORE_AGAINST and source is not None and source.name == "COMMANDLINE":
-            raise UsageError(
-                f"{option.opts[0]} is about translating, and --score-against translates nothing", "drop one of them"
-            )
+            raise UsageError(f"{option.opts[0]} has no effect with --score-against", "drop one of them")

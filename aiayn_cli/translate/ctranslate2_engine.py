@@ -43,23 +43,22 @@ def load_package(module: str = "ctranslate2") -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise AiaynError(
-            f"this needs the package ctranslate2, which cannot be imported ({error})",
+            f"this needs the package ctranslate2, but importing it fails: {error}",
             "pip install '.[ctranslate2]' in a checkout",
         ) from error
 
 
 def check_expressible(config: ModelConfig) -> None:
-    """Refuse a model that CTranslate2 has no form for, by an AiaynError that says what it lacks."""
+    """Refuse a model that CTranslate2 does not support, by an AiaynError that says why."""
     hint = "translate with --engine torch instead"
     if config.kind != "transformer":
-        raise AiaynError(f"CTranslate2 has no {config.kind} models", hint)
+        raise AiaynError(f"CTranslate2 does not support {config.kind} models", hint)
     if config.attention_window:
-        raise AiaynError("CTranslate2 has no attention that reaches a number of tokens to each side", hint)
+        raise AiaynError("CTranslate2 does not support local attention (attention_window)", hint)
     width = config.d_model / config.n_heads
     if (config.d_k, config.d_v) != (width, width):
-        raise AiaynError(
-            f"d_k is {config.d_k} and d_v {config.d_v}, but CTranslate2 takes only d_model / n_heads = {width:g}", hint
-        )
+        given = f"d_k is {config.d_k} and d_v {config.d_v}"
+        raise AiaynError(f"{given}, but CTranslate2 supports only d_model / n_heads = {width:g}", hint)
 
 
 class CTranslate2Engine:
@@ -110,12 +109,9 @@ class CTranslate2Engine:
         Log p is CTranslate2's: without EOS if an output is cut at its longest length, and normalised over the tokens
         that are allowed, so that it is a little higher than the model's own. Its length penalty is n ** alpha.
 
-        Args:
-            max_lengths: the longest output of each source, in tokens with EOS, at least 1.
-            options: all but max_length and sampling count.
-        Raises:
-            AiaynError: CTranslate2 refuses, for example because of its environment variables.
-            MemoryError: of a GPU too.
+        The longest output of each source counts EOS and is at least 1; max_length and sampling of the options do not
+        count. AiaynError if CTranslate2 fails, for example because of its environment variables; MemoryError, also of a
+        GPU.
         """
 
         def search(chosen: Sequence[int], max_length: int) -> list[Found]:
@@ -185,7 +181,7 @@ def _refusal_named() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         if "out of memory" in str(error):  # of a GPU
             raise MemoryError(str(error)) from error
-        raise AiaynError(f"CTranslate2 cannot go on: {error}", _hint("translate with --engine torch")) from error
+        raise AiaynError(f"CTranslate2 failed: {error}", _hint("translate with --engine torch")) from error
 
 
 def _hint(otherwise: str) -> str:
@@ -212,25 +208,24 @@ def fingerprint(checkpoint: Checkpoint) -> str:
 def load_exported(checkpoint: Checkpoint, codec: Codec, device: Device, *, int8: bool) -> tuple[CTranslate2Engine, str]:
     """Load what `aiayn export` made of a checkpoint, with a line that says what was chosen.
 
-    With int8, weights that were exported in float32 are rounded while they are loaded.
-    Raises:
-        AiaynError: there is no export, or can be none, it is of other weights, or ctranslate2 is not installed.
+    With int8, float32 weights are rounded while they are loaded. AiaynError for a missing or outdated export, a model
+    that cannot be exported, and a missing package.
     """
     check_expressible(checkpoint.model)
     folders = [default_folder(checkpoint, kind) for kind in ((True, False) if int8 else (False,))]
     folder = next((folder for folder in folders if (folder / EXPORTED).is_file()), None)
     command = f"`aiayn export {checkpoint.path}{' --int8' if int8 else ''}`"
     if folder is None:
-        raise CheckpointError(f"{checkpoint.path} has not been exported for CTranslate2", f"{command} does that")
+        raise CheckpointError(f"{checkpoint.path} has not been exported for CTranslate2", f"run {command}")
     try:
         known = json.loads((folder / EXPORTED).read_bytes())["weights_sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder / EXPORTED} cannot be read: {error}", f"{command} writes it anew") from error
+        raise CheckpointError(f"{folder / EXPORTED} cannot be read: {error}", f"run {command} again") from error
     if known != fingerprint(checkpoint):
-        raise CheckpointError(f"{folder} was exported from other weights", f"{command} renews it")
+        raise CheckpointError(f"{folder} was exported from other weights", f"run {command} again")
     package, pieces = load_package(), exported_pieces(codec)
     engine = CTranslate2Engine(folder, *pieces, device=str(device.device), int8=int8, workers=device.threads)
     precision = "weights in 8 bits" if int8 else "fp32"
     if int8 and device.device.type == "cpu" and multiplies_slowly():
-        precision += " (slow on this processor, where fast sums of them overflow: --engine torch may be faster)"
+        precision += " (slow on this processor, where the fast 8-bit sums overflow: --engine torch may be faster)"
     return engine, f"engine: CTranslate2 {package.__version__}, {device.device}, {precision}; {folder}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from aiayn_cli.checkpoint.metrics_log import perplexity
 from aiayn_cli.model.layers import EncoderLayer
 from aiayn_cli.model.transformer import AttentionMaps, Transformer, attention_maps, cross_attention
 from aiayn_cli.model.translation_model import TranslationModel
@@ -35,7 +36,10 @@ class Forced:
 
 @dataclass(frozen=True)
 class Details:
-    """The sub-words of an output as SentencePiece writes them, with natural log p; "</s>" ends each part."""
+    """The sub-words of an output as SentencePiece writes them, with natural log p; "</s>" ends each part.
+
+    A word that was copied stands as a whole, with NaN.
+    """
 
     tokens: tuple[tuple[str, float], ...]
     alignment: Links = ()  # one for each target word
@@ -47,59 +51,8 @@ class Details:
 
     @property
     def perplexity(self) -> float:
-        return perplexity(self.log_prob, len(self.tokens))
-
-
-def perplexity(log_prob: float, tokens: int) -> float:
-    """exp(-log p / tokens), infinite where that is too large for a float, NaN for no tokens."""
-    if tokens == 0:
-        return math.nan
-    return math.exp(-log_prob / tokens) if -log_prob / tokens < 700 else math.inf
-
-
-def force_decode(
-    models: Sequence[TranslationModel],
-    pairs: Sequence[Pair],
-    *,
-    device: torch.device,
-    batch_tokens: int,
-    with_attention: bool = False,
-) -> list[Forced]:
-    """Score pairs, in order; the probabilities of several models, in evaluation mode on the device, are averaged.
-
-    Args:
-        batch_tokens: padded tokens of the longer side scored together.
-        with_attention: also give the attention of Transformers to the source, averaged over the models and the heads of
-            the last but one decoder layer (or the only one), which agrees best with word alignments (Garg et al. 2019,
-            "Jointly Learning to Align and Translate").
-    """
-    found: dict[int, Forced] = {}
-    with torch.inference_mode():
-        for batch in _batches(pairs, batch_tokens):
-            chosen = [pairs[number] for number in batch]
-            src = _padded([[*src, EOS_ID] for src, _ in chosen]).to(device)
-            tgt_in = _padded([[BOS_ID, *tgt] for _, tgt in chosen]).to(device)
-            tgt_out = _padded([[*tgt, EOS_ID] for _, tgt in chosen]).to(device)
-            src_mask, kept = src != PAD_ID, tgt_out != PAD_ID
-            memories = [model.encode(src, src_mask) for model in models]
-            of_each = [
-                _log_probs(model, model.decode(tgt_in, memory, src_mask)[kept], tgt_out[kept])
-                for model, memory in zip(models, memories, strict=True)
-            ]
-            rows = torch.zeros(tgt_out.shape)
-            rows[kept.cpu()] = (torch.stack(of_each).logsumexp(dim=0) - math.log(len(models))).cpu()
-            maps = None
-            if with_attention:
-                of_each = [
-                    cross_attention(model, max(len(model.decoder_layers) - 2, 0), tgt_in, memory, src_mask)
-                    for model, memory in zip(cast(Sequence[Transformer], models), memories, strict=True)
-                ]
-                maps = torch.stack(of_each).mean(dim=0).cpu().numpy()
-            for row, (number, (src_ids, tgt_ids)) in enumerate(zip(batch, chosen, strict=True)):
-                log_probs = tuple(rows[row, : len(tgt_ids) + 1].tolist())
-                attention = None if maps is None else maps[row, : len(tgt_ids) + 1, : len(src_ids) + 1]
-                found[number] = Forced(log_probs, attention)
-    return [found[number] for number in range(len(pairs))]
+        """exp(-log p / tokens); NaN without tokens."""
+        return perplexity(-self.log_prob / max(len(self.tokens), 1))
 
 
 def _batches(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[int]]:
@@ -133,9 +86,41 @@ class ForcedDecoder:
         self._batch_tokens = translator.decoding.batch_tokens
 
     def force(self, pairs: Sequence[Pair], *, with_attention: bool = False) -> list[Forced]:
-        return force_decode(
-            self._models, pairs, device=self._device, batch_tokens=self._batch_tokens, with_attention=with_attention
-        )
+        """Score pairs, in order; the probabilities of several models are averaged.
+
+        With attention: also that of Transformers to the source, averaged over the models and the heads of the last but
+        one decoder layer (or the only one), which agrees best with word alignments (Garg et al. 2019, "Jointly Learning
+        to Align and Translate").
+        """
+        found: dict[int, Forced] = {}
+        with torch.inference_mode():
+            for batch in _batches(pairs, self._batch_tokens):
+                forced = self._force_batch([pairs[number] for number in batch], with_attention)
+                found |= zip(batch, forced, strict=True)
+        return [found[number] for number in range(len(pairs))]
+
+    def _force_batch(self, pairs: Sequence[Pair], with_attention: bool) -> Iterator[Forced]:
+        src = _padded([[*src, EOS_ID] for src, _ in pairs]).to(self._device)
+        tgt_in = _padded([[BOS_ID, *tgt] for _, tgt in pairs]).to(self._device)
+        tgt_out = _padded([[*tgt, EOS_ID] for _, tgt in pairs]).to(self._device)
+        src_mask, kept = src != PAD_ID, tgt_out != PAD_ID
+        memories = [model.encode(src, src_mask) for model in self._models]
+        of_each = [
+            _log_probs(model, model.decode(tgt_in, memory, src_mask)[kept], tgt_out[kept])
+            for model, memory in zip(self._models, memories, strict=True)
+        ]
+        rows = torch.zeros(tgt_out.shape)
+        rows[kept.cpu()] = (torch.stack(of_each).logsumexp(dim=0) - math.log(len(self._models))).cpu()
+        maps = None
+        if with_attention:
+            of_each = [
+                cross_attention(model, max(len(model.decoder_layers) - 2, 0), tgt_in, memory, src_mask)
+                for model, memory in zip(cast(Sequence[Transformer], self._models), memories, strict=True)
+            ]
+            maps = torch.stack(of_each).mean(dim=0).cpu().numpy()
+        for row, (src_ids, tgt_ids) in enumerate(pairs):
+            log_probs = tuple(rows[row, : len(tgt_ids) + 1].tolist())
+            yield Forced(log_probs, None if maps is None else maps[row, : len(tgt_ids) + 1, : len(src_ids) + 1])
 
     def details(self, translations: Sequence[Translation], *, with_alignment: bool = False) -> list[Details]:
         """Score each token of some outputs, and align their words with those of the source."""
@@ -146,7 +131,7 @@ class ForcedDecoder:
             links: list[tuple[Links, int, int]] = []
             for part in each.parts:
                 if part.word:
-                    tokens.append((f"{BLANK_MARK}{part.word}", 0.0))
+                    tokens.append((f"{BLANK_MARK}{part.word}", math.nan))
                     links.append((((0, 0),), 1, 1))
                     continue
                 result = next(forced)

@@ -1,21 +1,24 @@
 """How the lines to translate arrive, from a terminal, a pipe or a file, and what a person sees of that."""
 
+import fcntl
 import io
+import math
 import os
 import re
 import sys
-import threading
-import time
+import termios
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.processes import gather
-from aiayn_cli.text.compression import PipedBytes
+from aiayn_cli.text.compression import CHUNK_BYTES, DAMAGE, PipedBytes, compression_of_name
 from aiayn_cli.text.lines import RecordReader, count_lines_ahead, display_name, is_blank, open_text_bytes
 from aiayn_cli.translate.line_translator import Translation
 from aiayn_cli.translate.options import TextOptions
@@ -25,6 +28,7 @@ _NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # NUL, and bytes that are not UTF-8
 _LINES_TOGETHER = 2_000  # sorted by length and translated before the first of them is written
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class InputLine:
     fields: Mapping[str, Any] | None = None  # for JSON, all fields, or only "id" if there is an error
 
 
-ReadRecord = Callable[[int, str, str], InputLine]  # LineFormat.read()
+ReadRecord = Callable[[int, str, str], InputLine]  # number, record, prefix from a second file
 
 
 class InputLines:
@@ -66,17 +70,14 @@ class InputLines:
         self.is_typed = is_typed(options)
         self._read, self._file = read, file
         self._reader = RecordReader(cast(BinaryIO, PipedBytes(file, self.name)), self.name, keep_going=True)
-        self._second_is_target, self._second_name = second_is_target, str(options.prefix)
-        self._second = None
+        self._second_is_target, self._second_name = second_is_target, display_name(options.prefix or "")
+        self._second: Iterator[str | None] | None = None
+        self._second_record: str | None = None  # the last one
         if second is not None:
             self._second = iter(RecordReader(second, self._second_name, keep_going=second_is_target))
 
     def blocks(self) -> Iterator[list[InputLine]]:
-        """Give the lines as they arrive.
-
-        Raises:
-            DataError: the second file has another number of lines.
-        """
+        """Give the lines as they arrive; DataError if the second file has another number of lines."""
         for records in self._reader.blocks():
             block = []
             for record in records:
@@ -91,7 +92,7 @@ class InputLines:
 
     def _end_second(self) -> None:
         for _ in self._second or ():
-            raise self._other_length("more than", self.lines_read)
+            raise self.other_length(f"{self.name} has {logs.counted(self.lines_read, 'line')}", self._second_name)
 
     def groups(self, workers: int = 1) -> Iterator[Sequence[InputLine]]:
         """Give the lines in groups to translate together; what arrived together is shared among the workers."""
@@ -113,6 +114,23 @@ class InputLines:
                 yield answer
                 progress.advance(count)
 
+    def droppable(self, work: Callable[[Item], Result]) -> Callable[[Item], Result | None]:
+        """The same work; Ctrl-C during that on a typed line gives None, as if the line had never been typed."""
+
+        def answer(item: Item) -> Result | None:
+            try:
+                return work(item)
+            except KeyboardInterrupt:
+                if not self.is_typed:
+                    raise
+            logs.prompt("\n")
+            self.lines_read -= 1
+            if self._second is not None:
+                self._second = chain([self._second_record], self._second)
+            return None
+
+        return answer
+
     def _typed(self) -> Iterator[Sequence[InputLine]]:
         for record in typed_records():
             self.lines_read += 1
@@ -123,9 +141,11 @@ class InputLines:
         number, second = self.lines_read, ""
         if self._second is not None:
             try:
-                second = next(self._second) or ""
+                self._second_record = next(self._second)
             except StopIteration:
-                raise self._other_length("only", number - 1) from None
+                lines = logs.counted(number - 1, "line")
+                raise self.other_length(f"{self._second_name} has {lines}", self.name) from None
+            second = self._second_record or ""
         if record is None:
             return InputLine(number, "", second, "not UTF-8, or holds NUL")
         if is_blank(record):
@@ -133,29 +153,59 @@ class InputLines:
         line = self._read(number, record, second)
         return replace(line, prefix=second) if self._second_is_target else line
 
-    def _other_length(self, how_many: str, lines: int) -> DataError:
+    def other_length(self, what: str, longer: str, lines: str = "more") -> DataError:
         hint = "give one prefix for each line; an empty line leaves its translation free"
         if self._second_is_target:
             hint = "give one translation for each line"
-        return DataError(
-            f"{self._second_name} has {how_many} {logs.counted(lines, 'line')}, other than {self.name}", hint
-        )
+        return DataError(f"{what}, but {longer} has {lines}", hint)
 
 
 @contextmanager
 def open_input(options: TextOptions, read: ReadRecord, *, second_is_target: bool = False) -> Iterator[InputLines]:
+    """Open the text and what belongs to it; DataError if that is impossible, or two files differ in length."""
     with ExitStack() as files:
         if options.lines:
             text = "".join(f"{line}\n" for line in options.lines)
             file: BinaryIO = io.BytesIO(text.encode("utf-8", "surrogateescape"))
+            if str(options.prefix) != "-" and _stdin_has_data():
+                logs.notice("stdin is ignored, because text is given as an argument")
         else:
             file = files.enter_context(_opened(options.source))
         second = files.enter_context(_opened(options.prefix)) if options.prefix else None
-        yield InputLines(options, read, file, second, second_is_target=second_is_target)
+        lines = InputLines(options, read, file, second, second_is_target=second_is_target)
+        if options.prefix and second is not None:
+            count = text.count("\n") if options.lines else _count_lines(file, options.source)
+            other = _count_lines(second, options.prefix)
+            if count is not None and other is not None and count != other:
+                what = f"{display_name(options.prefix)} has {logs.counted(other, 'line')}"
+                raise lines.other_length(what, lines.name, f"{count:,}")
+        yield lines
 
 
 def is_typed(options: TextOptions) -> bool:
     return not options.lines and options.source == "-" and sys.stdin.isatty()
+
+
+def _stdin_has_data() -> bool:
+    """Whether stdin is a file or pipe in which something waits; never waits itself."""
+    waiting = array("i", [0])
+    try:
+        fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
+    except (OSError, ValueError):  # closed, or a device such as /dev/null
+        return False
+    return waiting[0] != 0 and not sys.stdin.isatty()
+
+
+def _count_lines(file: BinaryIO, source: str | Path) -> int | None:
+    """The lines of a file; None for a pipe, or where compressed bytes are damaged."""
+    if not Path(source).is_file() or compression_of_name(Path(source)) is None:
+        return count_lines_ahead(file)
+    count, last = 0, b"\n"
+    with suppress(*DAMAGE), open_text_bytes(source) as unpacked:
+        while chunk := unpacked.read(CHUNK_BYTES):
+            count, last = count + chunk.count(b"\n"), chunk[-1:]
+        return count + (last != b"\n")
+    return None
 
 
 @contextmanager
@@ -171,18 +221,16 @@ def _opened(source: str | Path) -> Iterator[BinaryIO]:
 
 
 def typed_records() -> Iterator[str | None]:
-    """Ask for lines until Ctrl-D; None for one that is not UTF-8. Ctrl-C drops the line.
+    """Prompt for lines until Ctrl-D; None for one that is not UTF-8. Ctrl-C drops the line.
 
-    The next line is asked for when the next record is wanted, so that the answer to the one before comes first.
+    The prompt comes when the next record is requested, so that the answer to the one before comes first.
     """
     logs.notice("type a line to translate it; Ctrl-C drops the line, Ctrl-D ends")
     edits = sys.stdout.isatty() and sys.stdin is sys.__stdin__  # else input() would write its prompt to stdout
     if edits:
-        try:
-            import readline  # makes input() edit lines; some builds of Python lack it
-        except ImportError:
-            pass
-        else:
+        with suppress(ImportError):  # some builds of Python lack it
+            import readline  # makes input() edit lines
+
             readline.parse_and_bind("set disable-completion on")  # a TAB is text
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     while True:
@@ -203,40 +251,10 @@ def typed_records() -> Iterator[str | None]:
 
 def show_details(best: Translation, flags: tuple[str, ...]) -> None:
     """Say below an answer, in grey, its score and what looks wrong."""
-    words = ", ".join(flag.replace("_", " ") for flag in flags)
-    text = f"  score {best.score:.2f}" + (f"; check: {words}" if words else "")
+    remarks = [f"score {best.score:.2f}"] if math.isfinite(best.score) else []
+    remarks += ["check: " + ", ".join(flag.replace("_", " ") for flag in flags)] if flags else []
+    if not remarks:
+        return
+    text = f"  {'; '.join(remarks)}"
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     logs.prompt(f"{text}\n" if plain else f"\x1b[2m{text}\x1b[0m\n")
-
-
-class WorkTime:
-    """Counts the seconds in which there is work, without those of waiting for a typist or a slow pipe.
-
-    There is work from when a task is taken until its answer is written; overlaps count once. Tasks can be taken in
-    another thread than the one that writes their answers.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._open = 0  # tasks taken whose answers are not written
-        self._since = self._before = 0.0
-
-    def taken(self, tasks: Iterable[Item]) -> Iterator[Item]:
-        for task in tasks:
-            with self._lock:
-                if not self._open:
-                    self._since = self._clock()
-                self._open += 1
-            yield task
-
-    def finished(self) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open:
-                self._before += self._clock() - self._since
-
-    @property
-    def seconds(self) -> float:
-        with self._lock:
-            return self._before + (self._clock() - self._since if self._open else 0.0)

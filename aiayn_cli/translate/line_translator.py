@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Self
 
 from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
@@ -30,17 +30,7 @@ _CLAUSE_MARKS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
 _CLOSING = "\"'”’»«)]}」』）"
 _SHORTEST_SENTENCE = 10  # tokens: a full stop soon after the last cut probably ends an abbreviation
 
-NoticeKind = Literal["split", "long_word", "too_long", "prefix", "repaired", "unreadable"]
-
-# The summary of a kind with more lines than were logged; "" if the result counts them anyway.
-_SUMMARIES: dict[NoticeKind, str] = {
-    "split": "",
-    "long_word": "words in all were too long for the model",
-    "too_long": "lines in all were too long",
-    "prefix": "prefixes in all were changed",
-    "repaired": "trees in all were repaired",
-    "unreadable": "lines in all could not be read",
-}
+_SPLIT = "split lines"  # the only harmless kind, of which the result has the number
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class ModelPass:
     src: tuple[int, ...]  # ids of the source, without EOS
     tgt: tuple[int, ...]  # ids of the output, without BOS and EOS
     is_cut: bool  # whether the output reached the longest length allowed, so that its end may be missing
-    word: str = ""  # a word that was too long for the model and copied to the output without a pass
+    word: str = ""  # text copied to the output without a pass: a word too long for the model, or no letters at all
 
 
 @dataclass(frozen=True)
@@ -58,17 +48,18 @@ class Translation:
     """One of the outputs for a line."""
 
     text: str  # "" for a blank line
-    log_prob: float  # natural log of its probability with the end token; summed over the parts of a split line
-    score: float  # log_prob / length penalty, which ranks the outputs
-    parts: tuple[ModelPass, ...] = ()  # none for a blank line, or one that was left out
-    is_left_out: bool = False  # whether the line was too long for the models and could not be cut; the text is then ""
+    log_prob: float = math.nan  # natural log of its probability with the end token, summed over the parts of a split
+    # line; -inf for an output that only fills up the n-best list, NaN for text that no model wrote
+    score: float = math.nan  # log_prob / length penalty, which ranks the outputs
+    parts: tuple[ModelPass, ...] = ()  # none for a blank line, or one that was skipped
+    is_skipped: bool = False  # whether the line was too long for the models and could not be cut; the text is then ""
 
 
 @dataclass(frozen=True)
 class LineNotice:
     """A remark on one line."""
 
-    kind: NoticeKind
+    kind: str  # in the plural, such as "repaired trees"
     text: str  # names the line
 
 
@@ -76,18 +67,18 @@ class LineNotices:
     """Logs the first notices of each kind, and counts all."""
 
     def __init__(self) -> None:
-        self.counts: Counter[NoticeKind] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def take(self, notice: LineNotice) -> None:
         self.counts[notice.kind] += 1
         if self.counts[notice.kind] <= _NAMED_LINES:
-            say = logs.warning if _SUMMARIES[notice.kind] else logs.notice
+            say = logs.notice if notice.kind == _SPLIT else logs.warning
             say(notice.text)
 
     def sum_up(self) -> None:
         for kind, count in self.counts.items():
-            if count > _NAMED_LINES and _SUMMARIES[kind]:
-                logs.warning(f"{count:,} {_SUMMARIES[kind]}")
+            if count > _NAMED_LINES and kind != _SPLIT:
+                logs.warning(f"{count:,} {kind} in all")
 
 
 class LineTranslator:
@@ -155,16 +146,13 @@ class LineTranslator:
         A blank line (in Unicode's sense) has n_best blank outputs, and the model never sees it. A line that is too
         long for one pass is cut at the ends of its sentences; its k-th output joins the k-th of each part. A line
         without letters stays as it is, and so does a single word that is too long. A line that cannot be cut has blank
-        outputs with a score of -inf, and a notice names it; such outputs also fill up where fewer than n_best have a
+        outputs, and a notice names it. Blank outputs with a score of -inf fill up where fewer than n_best have a
         probability above 0.
 
         Args:
             lines: without line ends.
             first_line: number of the first one, for notices; None = no notices, the lines were translated before.
             prefixes: for each line, how its outputs begin; "" = free. Empty = free for all.
-        Raises:
-            CheckpointError: the model gives no probabilities but NaN.
-            Stopped: the outputs are no longer wanted.
         """
         passes = self._passes(lines, first_line, prefixes)
         searched = [each for each in passes if not each.word]
@@ -190,7 +178,7 @@ class LineTranslator:
             if is_blank(line):
                 continue
             split: Iterable[tuple[str, bool]] = [(line, False)]
-            if self._splits and not _has_letters(line) and not (prefixes and prefixes[number]):
+            if self._splits and not has_letters(line) and not (prefixes and prefixes[number]):
                 split = [(line, True)]  # "42" or "17:45": models hardly ever saw such lines, and make something up
             elif self._splits:
                 split = segments(line, self._longest_word, self.count_sub_words)
@@ -202,8 +190,9 @@ class LineTranslator:
             named = None if first_line is None else first_line + number
             if is_word:
                 passes.append(_Pass(number, SearchInput([]), word=text))
-                if _has_letters(text):
-                    self._say("long_word", named, f": a word of {len(text):,} characters is left as it is")
+                if has_letters(text):
+                    what = f": a word of {len(text):,} characters is too long for the model and stays as it is"
+                    self._say("overlong words", named, what)
                 continue
             prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
             with_prefix.add(number)
@@ -224,9 +213,9 @@ class LineTranslator:
         known = [i for i in ids if i != UNK_ID]
         prefix = known[: self._search.longest_prefix]
         if len(known) < len(ids):
-            self._say("prefix", line, ": what its prefix holds that is not in the vocabulary is left out")
+            self._say("changed prefixes", line, ": characters of its prefix that the vocabulary lacks are dropped")
         elif len(prefix) < len(ids):
-            self._say("prefix", line, f": what its prefix holds beyond {len(prefix):,} sub-words is left out")
+            self._say("changed prefixes", line, f": its prefix is cut to {logs.counted(len(prefix), 'sub-word')}")
         return prefix
 
     def _parts(self, ids: list[int], line: int | None) -> list[list[int]]:
@@ -236,28 +225,27 @@ class LineTranslator:
             return [ids]
         has = f" has {len(ids):,} sub-words"
         if not self._splits:
-            what = f", and no more than {limit:,} are read at once: it is left out, since it cannot be cut"
-            self._say("too_long", line, has + what)
+            self._say("overlong lines", line, f"{has}, more than {limit:,}: it is skipped, since trees cannot be split")
             return []
         ends = split_points(self.codec.pieces(ids), limit)
-        self._say("split", line, f"{has}, more than {limit}: translated in {len(ends):,} parts")
+        self._say(_SPLIT, line, f"{has}, more than {limit}: translated in {len(ends):,} parts")
         return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
-    def _say(self, kind: NoticeKind, line: int | None, text: str) -> None:
+    def _say(self, kind: str, line: int | None, text: str) -> None:
         if line is not None:
             self._notify(LineNotice(kind, f"line {line:,}{text}"))
 
     def _outputs(self, line: str, passes: list["_Pass"], texts: dict[tuple[int, ...], str]) -> list[Translation]:
         n_best = self.options.n_best
         if not passes and is_blank(line):
-            return [Translation("", 0.0, 0.0)] * n_best
+            return [Translation("")] * n_best
         if not passes:
-            return [Translation("", -math.inf, -math.inf, is_left_out=True)] * n_best
+            return [Translation("", is_skipped=True)] * n_best
         searched = [each for each in passes if not each.word]
         outputs = []
         for rank in range(min((len(each.found) for each in searched), default=n_best)):
             hypotheses = [each.found[rank] for each in searched]
-            log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
+            log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses) if hypotheses else math.nan
             length = sum(len(hypothesis.tokens) for hypothesis in hypotheses) + 1
             is_one = len(passes) == len(hypotheses) == 1
             score = hypotheses[0].score if is_one else log_prob / length_penalty(length, self.decoding.alpha)
@@ -277,11 +265,11 @@ class LineTranslator:
 class _Pass:
     line: int  # position of its line among those of one call
     source: SearchInput
-    word: str = ""  # stays as it is instead, since it is too long
+    word: str = ""  # stays as it is instead
     found: list[Hypothesis] = field(default_factory=list)
 
 
-def _has_letters(text: str) -> bool:
+def has_letters(text: str) -> bool:
     return any(map(str.isalpha, text))
 
 

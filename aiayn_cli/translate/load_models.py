@@ -1,4 +1,4 @@
-"""Loads the models of `aiayn translate` and their vocabulary, and refuses options that they cannot fulfil."""
+"""Loads the models of `aiayn translate` and their vocabulary, and refuses options that they do not support."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,10 +33,6 @@ class LoadedModels:
     glossary: Glossary | None
     confirm: Callable[[], None]  # to call before the first output; raises CheckpointError for damaged weights
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(str(checkpoint.path) for checkpoint in self.checkpoints)
-
 
 def load_models(
     options: TranslateOptions,
@@ -45,16 +41,10 @@ def load_models(
     *,
     check_in_background: bool = False,
 ) -> LoadedModels:
-    """Load the named models, or the newest run's, and say what was chosen.
+    """Load the named models, or the newest run's, and say what was chosen; AiaynError for what does not fit together.
 
-    Args:
-        device: overrides the options' own.
-        notify: as in LineTranslator.
-        check_in_background: leave the check of the weights, which takes most of the time, to a thread
-            (LoadedModels.confirm); not for 8 bits or CTranslate2, which use the weights at once.
-    Raises:
-        AiaynError: no such model, device or engine; models or a vocabulary that do not belong together; an option that
-            the models cannot fulfil.
+    `device` overrides the options' own; `notify` is LineTranslator's. Checking the weights takes most of the time and
+    can be left to a thread (LoadedModels.confirm), but not for 8 bits or CTranslate2, which use the weights at once.
     """
     checkpoints = [load_checkpoint(path) for path in map(find_model, options.engine.models or (None,))]
     first, engine = checkpoints[0], options.engine
@@ -64,7 +54,7 @@ def load_models(
         _refuse_for_ctranslate2(options, len(checkpoints))
     chosen = choose_device(device or engine.device, engine.precision if is_torch else "fp32")
     if engine.int8 and is_torch and chosen.device.type != "cpu":
-        raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "add --device cpu, or drop it")
+        raise UsageError(f"--int8 is for CPUs, but the device is {chosen.device}", "drop --int8, or add --device cpu")
     for checkpoint in checkpoints:
         logs.notice(f"model: {checkpoint.path}, {checkpoint.src_lang}-{checkpoint.tgt_lang}, step {checkpoint.step:,}")
         _check_same(first, checkpoint)
@@ -73,8 +63,8 @@ def load_models(
     grammar = _tree_grammar(first, codec, engine.engine) if decoding.tree_rules else None
     if grammar is not None and options.search.min_length:  # with all words in it, a tree can only end
         raise UsageError(
-            f"--min-length {options.search.min_length} needs more tokens, but {first.path} writes trees, "
-            "whose length the words of a line bound",
+            f"--min-length {options.search.min_length} does not work with {first.path}, which writes trees over the "
+            "words of a line",
             "drop it, or add --no-tree-rules",
         )
     check_in_background = check_in_background and is_torch and not engine.int8
@@ -129,11 +119,11 @@ def _load_codec(checkpoint: Checkpoint) -> Codec:
 def _tree_grammar(checkpoint: Checkpoint, codec: Codec, engine: Engine) -> TreeGrammar | None:
     if not checkpoint.text.trees:
         return None
-    written, reason = codec.tgt_written(), "its vocabulary has sub-words that contain blanks"
+    written, reason = codec.tgt_written(), "the vocabulary has sub-words that contain blanks"
     if engine == "ctranslate2":
-        written, reason = None, "--engine ctranslate2 knows no rules for trees"
+        written, reason = None, "--engine ctranslate2 does not support --tree-rules"
     if written is None:
-        logs.notice(f"the search is free, and trees are repaired where necessary: {reason}")
+        logs.notice(f"trees are not enforced in the search, but repaired after it: {reason}")
         return None
     return TreeGrammar(written, checkpoint.text, sign_tags=codec.is_separate)
 
@@ -152,61 +142,46 @@ def _check_in_background(checkpoints: Sequence[Checkpoint]) -> Callable[[], None
 
 
 def _refuse_for_ctranslate2(options: TranslateOptions, n_models: int) -> None:
-    if n_models > 1:
-        raise UsageError(
-            "--engine ctranslate2 takes one model, not an ensemble", "average them, or take --engine torch"
-        )
     refused = {
-        "does not sample from a seed of each line, as --sample promises": options.search.sampling is not None,
-        "knows no glossary": options.text.glossary is not None,
-        "knows no rules for trees, as --tree-rules requires": bool(options.decoding.tree_rules),
-        "computes in float32, or in 8 bits with --int8, not in bf16": options.engine.precision == "bf16",
+        "an ensemble": n_models > 1,
+        "--sample": options.search.sampling is not None,
+        "--glossary": options.text.glossary is not None,
+        "--tree-rules": bool(options.decoding.tree_rules),
+        "--precision bf16": options.engine.precision == "bf16",
     }
-    for why, is_given in refused.items():
+    for what, is_given in refused.items():
         if is_given:
-            raise UsageError(f"--engine ctranslate2 {why}", "drop it, or take --engine torch")
+            raise UsageError(f"--engine ctranslate2 does not support {what}", "drop one of them")
 
 
 def refuse_unsupported(checkpoints: Sequence[Checkpoint], options: TranslateOptions) -> None:
     """Refuse options that need Transformers, models of raw text, models that write text, or parsers."""
     first, text, output = checkpoints[0], options.text, options.output
-    shows_attention = {
+    needs_attention = {
         "--attention": checkpoints[:1] if output.attention is not None else [],  # only the first one's is drawn
         "--alignments": checkpoints if output.style.alignments else [],
         "--markup": checkpoints if text.markup else [],
     }
-    for option, looked_at in shows_attention.items():
-        for checkpoint in looked_at:
+    for option, needed in needs_attention.items():
+        for checkpoint in needed:
             if checkpoint.model.kind != "transformer":
-                raise AiaynError(
-                    f"{option} looks at the attention of a Transformer, but {checkpoint.path} is a "
-                    f"{checkpoint.model.kind} model",
-                    f"drop {option}, or take a Transformer",
-                )
-    if text.markup and first.text.changes_text:
-        raise AiaynError(
-            f"--markup puts tags between words, but {first.path} reads and writes text in another form",
-            "drop --markup, or take a model of raw text",
-        )
-    if first.text.trees:
-        _refuse_for_trees(first, options)
-    elif options.decoding.tree_rules is not None:
-        option = "--tree-rules" if options.decoding.tree_rules else "--no-tree-rules"
-        raise AiaynError(f"{option} is about a parser's trees, but {first.path} writes text", f"drop {option}")
-
-
-def _refuse_for_trees(parser: Checkpoint, options: TranslateOptions) -> None:
-    of_text = {
-        "--alignments": (options.output.style.alignments, "drop --alignments"),
-        "--glossary": (options.text.glossary is not None, "drop --glossary"),
-        "--on-suspect copy": (options.output.on_suspect == "copy", "--on-suspect retry, empty and fail go with trees"),
-    }
-    for option, (is_given, hint) in of_text.items():
-        if is_given:
-            raise AiaynError(f"{option} is about words of a translation, but {parser.path} writes trees", hint)
-    if options.output.on_suspect == "retry" and options.search.sampling is not None:
-        raise AiaynError(
-            f"--on-suspect retry searches with a larger beam where a model writes trees, as {parser.path} does, "
-            "and --sample has none",
-            "--on-suspect keep, empty and fail go with --sample",
-        )
+                what = f"{checkpoint.path} is a {checkpoint.model.kind} model"
+                raise AiaynError(f"{option} needs a Transformer, but {what}", f"drop {option}, or use a Transformer")
+    trees, rules, suspect = first.text.trees, options.decoding.tree_rules, output.on_suspect
+    writes = f"{first.path} {'writes trees' if trees else 'translates'}"
+    drop = "drop it, or use another model"
+    for what, hint, is_refused in (
+        (f"--markup needs a model of plain text, but {first.path} changes its text", drop,
+         text.markup and first.text.changes_text),
+        (f"--tree-rules is for parsers, but {writes}", drop, rules is True and not trees),
+        (f"--no-tree-rules is for parsers, but {writes}", drop, rules is False and not trees),
+        (f"--alignments is for translations, but {writes}", drop, output.style.alignments and trees),
+        (f"--glossary is for translations, but {writes}", drop, text.glossary is not None and trees),
+        (f"--on-suspect copy is for translations, but {writes}", "--on-suspect retry, empty and fail work with trees",
+         suspect == "copy" and trees),
+        (f"--on-suspect retry needs a larger beam, as {writes}, and --sample has no beam",
+         "--on-suspect keep, empty and fail work with --sample",
+         suspect == "retry" and trees and options.search.sampling is not None),
+    ):  # fmt: skip
+        if is_refused:
+            raise AiaynError(what, hint)

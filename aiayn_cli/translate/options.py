@@ -1,12 +1,22 @@
 """The options of `aiayn translate`: one frozen object for each concern, made once and passed whole."""
 
 import math
-from dataclasses import dataclass, replace
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
 from aiayn_cli.errors import UsageError
+
+# A lone argument like this is a file that is missing rather than text: no blank, and the end of a file's name.
+_FILE_NAME = re.compile(
+    r"(?!www\.|\w+://)[^\s@]+\.(?:txt|text|tsv|csv|jsonl?|md|x?html?|xml|src|tgt|ref|hyp|tok|[a-z]{2})"
+    r"(?:\.(?:gz|xz|bz2|zst))?"
+)
 
 Engine = Literal["torch", "ctranslate2"]
 FormatName = Literal["text", "jsonl"]  # the rows of formats.FORMATS
@@ -30,10 +40,10 @@ class Sampling:
         if not 0 < self.temperature < math.inf:
             raise UsageError(
                 f"--temperature {self.temperature} must be above 0 and finite",
-                "0 would be greedy search: --beam 1 without --sample",
+                "for greedy search, use --beam 1 without --sample",
             )
         if not 0 < self.top_p <= 1:
-            raise UsageError(f"--top-p {self.top_p} must be above 0 and at most 1", "0.9 drops the least likely tenth")
+            raise UsageError(f"--top-p {self.top_p} must be above 0 and at most 1", "0.9 is a common choice")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +59,11 @@ class SearchOptions:
     def __post_init__(self) -> None:
         if self.max_length and self.min_length > self.max_length:
             raise UsageError(
-                f"--min-length {self.min_length} is more than --max-length {self.max_length}",
-                "no output can be both: change one",
+                f"--min-length {self.min_length} is more than --max-length {self.max_length}", "change one of them"
             )
         if self.min_length >= LONGEST_PASS:
             longest = f"the {LONGEST_PASS - 1:,} tokens that an output can have"
-            raise UsageError(f"--min-length {self.min_length:,} is more than {longest}", "give fewer")
+            raise UsageError(f"--min-length {self.min_length:,} is more than {longest}", "give a smaller number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +86,7 @@ class DecodingOverrides:
             )
         if search.n_best > MOST_HYPOTHESES:  # drawn together; a beam of so many was refused
             raise UsageError(
-                f"--nbest {search.n_best} is more than {MOST_HYPOTHESES:,}, which would fill the memory",
+                f"--nbest {search.n_best} is more than {MOST_HYPOTHESES:,}, the most that fit in memory",
                 "draw in several runs, each with another --seed",
             )
         return changed
@@ -109,11 +118,17 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         if self.lines and self.source != "-":
-            raise UsageError("text and --input are two inputs", "give one of them")
-        if len(self.lines) == 1 and Path(self.lines[0][:200]).is_file():
-            raise UsageError(f"{self.lines[0]} is a file, not text", f"write -i {self.lines[0]}")
+            raise UsageError("text is given both as an argument and with --input", "drop one of them")
+        names = shlex.join(self.lines)
+        if self.lines and all(map(os.path.isfile, self.lines)):
+            are = "is a file" if len(self.lines) == 1 else "are files"
+            way = f"aiayn translate -i {names}" if len(self.lines) == 1 else f"cat {names} | aiayn translate"
+            raise UsageError(f"{names} {are}, not text", f"write {way}")
+        if len(self.lines) == 1 and _FILE_NAME.fullmatch(self.lines[0]):
+            hint = f"for a file, write aiayn translate -i {names}; for text, echo {names} | aiayn translate"
+            raise UsageError(f"{names} looks like the name of a file, but there is no such file", hint)
         if self.source == "-" == str(self.prefix) and not self.lines:
-            raise UsageError("stdin cannot be two inputs at once", "give one of them as a file")
+            raise UsageError("stdin cannot be read for two inputs", "give one of them as a file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +153,8 @@ class OutputOptions:
     attention: Path | None = None  # page of HTML to write, which draws where the model looked for the first outputs
     keep: bool = False  # give the outputs in the result; without a path they are then not written
 
-    @property
-    def silent(self) -> bool:
-        return self.keep and self.path is None
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TranslateOptions:
     """All options of one run."""
 
@@ -156,12 +167,22 @@ class TranslateOptions:
     def __post_init__(self) -> None:
         is_sampled = self.search.sampling is not None
         if is_sampled and self.text.glossary is not None:
-            raise UsageError("--glossary needs a search, and --sample makes none", "drop one of them")
+            raise UsageError("--glossary does not work with --sample", "drop one of them")
         if is_sampled and self.decoding.beam_size is not None:
             raise UsageError(
-                f"--beam {self.decoding.beam_size} is about searching, but --sample draws outputs",
-                "drop one of them; --nbest says how many are drawn",
+                f"--beam {self.decoding.beam_size} has no effect with --sample",
+                "drop one of them; --nbest is the number of outputs drawn",
             )
+
+
+def options_from(given: Mapping[str, Any]) -> TranslateOptions:
+    """Fill all groups from values by the names of their fields; what is not given has its default."""
+
+    def group(kind: type[Any]) -> Any:
+        return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+
+    kinds = (SearchOptions, DecodingOverrides, EngineOptions, TextOptions, OutputOptions)
+    return TranslateOptions(*map(group, kinds))
 
 
 def make_sampling(sample: bool, **given: float | None) -> Sampling | None:
@@ -170,6 +191,6 @@ def make_sampling(sample: bool, **given: float | None) -> Sampling | None:
     if sample:
         return Sampling(**chosen)
     for name, value in chosen.items():
-        flag = f"--{name.replace('_', '-')} {value}"
-        raise UsageError(f"{flag} is about sampling, but outputs are searched for", "add --sample, or drop it")
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{flag} {value} needs --sample", f"add --sample, or drop {flag}")
     return None

@@ -1,4 +1,4 @@
-"""Where results are written: to stdout, or to files that appear under their names when they are whole."""
+"""Where results are written: to stdout, or to files that appear under their names when they are complete."""
 
 import errno
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from aiayn_cli import logs
 from aiayn_cli.errors import AiaynError, UsageError
@@ -14,45 +14,32 @@ from aiayn_cli.files import check_writable, open_unfinished, put_in_place, read_
 from aiayn_cli.text.lines import write_records
 from aiayn_cli.translate.options import OutputOptions
 
-Result = TypeVar("Result")
-
 
 def check_outputs(options: OutputOptions, *inputs: str | Path | None) -> None:
-    """Refuse names that cannot be written or promise what is not written, and one name for two files.
-
-    Args:
-        options: the files to write.
-        inputs: files to read; "-" is stdin, None no file.
-    Raises:
-        AiaynError: a file is an input, a compressed one or "-", occurs twice, or cannot be written.
-    """
+    """Refuse outputs that cannot be written, are compressed or "-", occur twice, or are inputs too (None = no file)."""
     named = [path for path in (options.path, options.report, options.attention) if path is not None]
     for number, output in enumerate(named):
         if str(output) == "-":
-            raise UsageError("- is stdout, which is for translations alone", "name a file")
+            raise UsageError("- is stdout, which is only for translations", "name a file")
         if output.suffix.lower() in (".gz", ".xz", ".bz2", ".zst"):
-            raise UsageError(f"{output} would hold plain text", "drop the suffix, or write to stdout and compress that")
+            raise UsageError(f"{output}: output is not compressed", "drop the suffix, or compress stdout")
         check_writable(output)
         for other in named[:number]:
             if output.resolve() == other.resolve():
-                raise UsageError(f"{output} cannot hold two outputs", "give each a file of its own")
+                raise UsageError(f"{output} cannot hold two outputs", "give each its own file")
             if output.resolve() == unfinished_path(other) or unfinished_path(output) == other.resolve():
-                raise UsageError(f"{output} and {other} would be written to one file", "give one another name")
+                raise UsageError(f"{output} and {other} would be written to the same file", "rename one of them")
         place = read_place(output, inputs)
         if place is not None:
-            first = "" if place == output else f", where {output} is written until it is whole"
-            raise UsageError(f"{place} is an input, and cannot be an output as well{first}", "give another name")
+            first = "" if place == output else f" ({output} is written there until it is complete)"
+            raise UsageError(f"{place} is an input and cannot also be an output{first}", "give another name")
 
 
 @contextmanager
 def open_writer(output: Path | None, *, silent: bool = False) -> Iterator[Callable[[Iterable[str]], None]]:
-    """Give a function that writes records and flushes them.
+    """Give a function that writes records and flushes them, to stdout or a file that appears at the end.
 
-    Args:
-        output: file that appears under its name only when all is done; None = stdout.
-        silent: write nothing at all.
-    Raises:
-        AiaynError: the file cannot be written.
+    Without a file, a silent one writes nothing. AiaynError if the file cannot be written.
     """
     if output is None:
         yield partial(_write, sys.stdout.buffer, "stdout") if not silent else lambda records: None
@@ -88,18 +75,18 @@ def _refusal_named(output: Path | str) -> Iterator[None]:
         raise
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "free some space there, or give another name" if is_full else "give another name"
+        hint = "free some space, or write to another disk" if is_full else "give another name"
         raise AiaynError(f"cannot write {output}: {error.strerror}", hint) from error
 
 
-def give_unfinished(
-    error: BaseException, result: Callable[[str], Result], take: Callable[[Result], None] | None
-) -> None:
-    """Give `take` the result of what was done before an error, which `result` makes, told why it is not whole."""
-    if take is None or isinstance(error, BrokenPipeError):
+def say_unfinished(error: BaseException, result: Any, take: Callable[[Any], None] | None) -> None:
+    """Say what was done before an error, and give it to `take`, with the reason why it stopped."""
+    if isinstance(error, BrokenPipeError):  # its reader wants to hear no more
         return
-    why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+    result.stopped = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+    logs.notice(f"{result.summary()}; then it was stopped")
     try:
-        take(result(why))
+        if take is not None:
+            take(result)
     except OSError as further:  # the error itself is what a person should know first
         logs.warning(str(further))

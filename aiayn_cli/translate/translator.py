@@ -1,43 +1,39 @@
 """A trained model as a Python object, `from aiayn_cli import Translator`; the command translates with it too."""
 
 import copy
+import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, get_args, get_type_hints
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args, get_type_hints
 
 from aiayn_cli import logs
 from aiayn_cli.config import Precision
-from aiayn_cli.errors import UsageError
+from aiayn_cli.errors import AiaynError, UsageError, did_you_mean
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
+from aiayn_cli.translate.formats import SURROGATE, one_line
 from aiayn_cli.translate.input import InputLine
-from aiayn_cli.translate.jsonl import one_line
 from aiayn_cli.translate.line_translator import LineNotice, Translation
 from aiayn_cli.translate.load_models import load_models
 from aiayn_cli.translate.options import (
     DecodingOverrides,
     Engine,
-    EngineOptions,
-    OutputOptions,
     OutputStyle,
-    SearchOptions,
-    TextOptions,
     TranslateOptions,
     make_sampling,
+    options_from,
 )
 from aiayn_cli.translate.score_against import PairScorer
 from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _FIELDS = {"beam": "beam_size", "nbest": "n_best"}  # where options have other names than the fields they fill
-
-Group = TypeVar("Group", SearchOptions, DecodingOverrides, EngineOptions, TextOptions, OutputOptions, OutputStyle)
+_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9-]*)(?: (-?[\d.,]*\d|-inf|\w+))?")  # with the word after it
 
 
 class TranslatorOptions(TypedDict, total=False):
@@ -78,10 +74,11 @@ class TranslatedLine:
     alignment: Links | None  # (source word, output word), counted from 0; None without alignments=True
 
 
-class Translator:
+class Translator(AbstractContextManager["Translator"]):
     """Translates lines with a trained model, or an ensemble of several.
 
-    Calls from several threads wait for each other. Nothing is written to stderr by what load() gives.
+    Calls from several threads wait for each other; a forked process needs a translator of its own. What load() returns
+    writes nothing to stderr.
     """
 
     def __init__(
@@ -107,33 +104,26 @@ class Translator:
         self._on_suspect = options.output.on_suspect
         self._judge = self._judge_of(self.lines)
         self._lock, self._is_closed, self._is_silent = threading.Lock(), False, False
+        self._process = os.getpid()
 
     @classmethod
     def load(cls, *models: str | Path, **options: Unpack[TranslatorOptions]) -> Self:
         """Load a run or a checkpoint, or several as an ensemble; without one, the newest run in runs/.
 
-        Raises:
-            AiaynError: no such model, file or device, or options that cannot go together; its hint says the way out.
+        AiaynError for a model, file or device that cannot be used, and for contradicting options; see its hint.
         """
         for name, value in options.items():
             _check_option(name, value)
         given: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in options.items()}
         drawn = {name: given.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
-        given["sampling"] = make_sampling(given.get("sample", False), **drawn)
         given["models"] = tuple(map(Path, models))
         given["in_processes"] = False  # other threads of the program may hold locks that a fork would copy
         if given.get("glossary") is not None:
             given["glossary"] = Path(given["glossary"])
-        given["style"] = _chosen(OutputStyle, given)
-        chosen = TranslateOptions(
-            search=_chosen(SearchOptions, given),
-            decoding=_chosen(DecodingOverrides, given),
-            engine=_chosen(EngineOptions, given),
-            text=_chosen(TextOptions, given),
-            output=_chosen(OutputOptions, given),
-        )
-        with logs.silenced():
-            translator = cls(chosen)
+        given["style"] = OutputStyle(alignments=given.get("alignments", False))
+        with logs.silenced(), _keywords_named():
+            given["sampling"] = make_sampling(given.get("sample", False), **drawn)
+            translator = cls(options_from(given))
         translator._is_silent = True
         return translator
 
@@ -142,11 +132,9 @@ class Translator:
         return [outputs[0].text for outputs in self.translate_n_best(lines)]
 
     def translate_n_best(self, lines: Iterable[str], nbest: int | None = None) -> list[list[TranslatedLine]]:
-        """The best outputs for each line, best first; as many as load() was told, or `nbest` of them.
+        """The best outputs for each line, best first: `nbest` of them, by default as many as load() was told.
 
-        Raises:
-            TypeError: a str instead of a list of them.
-            ValueError: half of a surrogate pair, or a translator that is closed.
+        TypeError for a str instead of a list of them; ValueError for half of a surrogate pair, and after close().
         """
         texts = _checked(lines)
         with self._held():
@@ -191,7 +179,7 @@ class Translator:
         found = [trees.restore_text(text, output.text) for output in outputs]
         if self._notify is not None and (repairs := found[0][1]):
             what = ", ".join(f"{reason} ({times})" for reason, times in repairs.items())
-            self._notify(LineNotice("repaired", f"line {number:,}: the tree was repaired: {what}"))
+            self._notify(LineNotice("repaired trees", f"line {number:,}: the tree was repaired: {what}"))
         return [replace(output, text=tree) for output, (tree, _) in zip(outputs, found, strict=True)]
 
     def _judge_of(self, lines: AnyTranslator) -> Judge:
@@ -211,49 +199,79 @@ class Translator:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
+        if os.getpid() != self._process:  # whose threads, and the locks they held, are not here
+            raise AiaynError(
+                "a forked process cannot use the translator of its parent",
+                'load a translator in each process, and start them with multiprocessing.get_context("spawn")',
+            )
         with self._lock:
             if self._is_closed:
                 raise ValueError("this translator is closed")
             if not self._is_silent:
                 yield
                 return
-            with logs.silenced():
+            with logs.silenced(), _keywords_named():
                 yield
 
     def close(self) -> None:
-        """Let go of the model's memory and files; further calls raise ValueError."""
+        """Release the model's memory and files; further calls raise ValueError."""
+        if os.getpid() != self._process:
+            return
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
                 del self.loaded, self.lines, self.forced, self._judge
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _chosen(group: type[Group], given: Mapping[str, Any]) -> Group:
-    return group(**{each.name: given[each.name] for each in fields(group) if each.name in given})
-
-
 def _check_option(name: str, value: object) -> None:
-    """Refuse options that do not exist, and values of another type or below the command's least one."""
+    """Refuse options that do not exist, and values of another type or below the command's minimum."""
     if name not in (hints := get_type_hints(TranslatorOptions)):
-        raise TypeError(f"Translator.load() has no option {name}")
+        raise TypeError(f"Translator.load() has no option {name}; {did_you_mean(name, hints)}")
     hint, choices = hints[name], get_args(hints[name])
     if choices and str in map(type, choices):
         fits, needed = value in choices, " or ".join(map(repr, choices))
     elif hint is int:
         least = 0 if name in ("min_length", "no_repeat_ngram", "seed") else 1
-        fits, needed = type(value) is int and value >= least, f"a whole number from {least} on"
+        fits, needed = type(value) is int and value >= least, f"an int of at least {least}"
     elif hint is float:
         fits, needed = type(value) in (int, float), "a number"
     else:
         fits, needed = isinstance(value, choices or hint), "true or false" if hint is bool else "text"
     if not fits:
         raise UsageError(f"{name} is {value!r}, but must be {needed}", "see `aiayn translate --help`")
+
+
+@contextmanager
+def _keywords_named() -> Iterator[None]:
+    """Let errors name options as load() takes them: nbest=4 instead of --nbest 4."""
+    try:
+        yield
+    except AiaynError as error:
+        error.problem, error.hint = _with_keywords(error.problem), _with_keywords(error.hint)
+        error.args = (error.problem,)
+        raise
+
+
+def _with_keywords(message: str) -> str:
+    parts = message.split("`")
+    parts[::2] = [_FLAG.sub(_keyword, part) for part in parts[::2]]  # the others are commands
+    return "`".join(parts)
+
+
+def _keyword(flag: re.Match[str]) -> str:
+    name, word = flag[2].replace("-", "_"), flag[3] or ""
+    hint = get_type_hints(TranslatorOptions).get(name)
+    if hint is None:
+        return flag[0]
+    if hint in (int, float) and (word.strip("-") in ("inf", "nan") or word[-1:].isdecimal()):
+        return f"{name}={word.replace(',', '')}"
+    if word in get_args(hint) or (hint is str and word in ("auto", "cpu", "cuda", "mps")):
+        return f'{name}="{word}"'
+    keyword = f"{name}={not flag[1]}" if hint is bool else name
+    return f"{keyword} {word}".rstrip()
 
 
 def _checked(lines: Iterable[str]) -> list[str]:
@@ -264,6 +282,6 @@ def _checked(lines: Iterable[str]) -> list[str]:
     for number, line in enumerate(found, start=1):
         if not isinstance(line, str):
             raise TypeError(f"line {number:,} is a {type(line).__name__}, not a str")
-        if _SURROGATE.search(line):
+        if SURROGATE.search(line):
             raise ValueError(f"line {number:,} holds half of a surrogate pair, which is not text")
     return [one_line(line) for line in found]

@@ -150,9 +150,9 @@ def test_a_vocabulary_smaller_than_the_matrix_is_filled_up(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"attention_window": 3}, "no attention that reaches a number of tokens"),
-        ({"d_k": 7}, "d_k is 7 and d_v 8, but CTranslate2 takes only d_model / n_heads = 8"),
-        ({"kind": "recurrent"}, "no recurrent models"),
+        ({"attention_window": 3}, "does not support local attention"),
+        ({"d_k": 7}, "d_k is 7 and d_v 8, but CTranslate2 supports only d_model / n_heads = 8"),
+        ({"kind": "recurrent"}, "does not support recurrent models"),
     ],
 )
 def test_what_the_format_cannot_express_is_refused(settings: dict[str, object], problem: str) -> None:
@@ -225,7 +225,7 @@ def test_what_the_environment_makes_it_refuse_is_said(
     def run() -> None:
         engine.search([[5]], [[]], [9], *SEARCH) if how == "search" else engine.token_log_probs([([5], [6])])
 
-    with pytest.raises(AiaynError, match="CTranslate2 cannot go on: Invalid CPU ISA: FOO") as error:
+    with pytest.raises(AiaynError, match="CTranslate2 failed: Invalid CPU ISA: FOO") as error:
         run()
     assert error.value.hint == "translate with --engine torch; or look at CT2_FORCE_CPU_ISA in the environment"
     monkeypatch.delenv("CT2_FORCE_CPU_ISA")

@@ -192,7 +192,7 @@ def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
     path = make_checkpoint(tmp_path / "other", 2, shape=SHAPE)
     with pytest.raises(CheckpointError, match="has not been exported for CTranslate2") as error:
         translate(path, engine="ctranslate2", int8=True)
-    assert error.value.hint == f"`aiayn export {path} --int8` does that"
+    assert error.value.hint == f"run `aiayn export {path} --int8`"
     shutil.copytree(exported / "ctranslate2", path / "ctranslate2")
     with pytest.raises(CheckpointError, match="was exported from other weights"):
         translate(path, engine="ctranslate2")
@@ -204,9 +204,9 @@ def test_a_model_without_an_export_or_with_that_of_other_weights_is_named(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"sampling": Sampling()}, "does not sample"),
-        ({"precision": "bf16"}, "not in bf16"),
-        ({"glossary": Path("terms.tsv")}, "knows no glossary"),
+        ({"sampling": Sampling()}, "does not support --sample"),
+        ({"precision": "bf16"}, "does not support --precision bf16"),
+        ({"glossary": Path("terms.tsv")}, "does not support --glossary"),
     ],
 )
 def test_what_the_other_engine_cannot_do_is_wrong_usage(
@@ -214,15 +214,15 @@ def test_what_the_other_engine_cannot_do_is_wrong_usage(
 ) -> None:
     with pytest.raises(UsageError, match=problem):
         translate(exported, engine="ctranslate2", **options)
-    with pytest.raises(UsageError, match="one model, not an ensemble"):
+    with pytest.raises(UsageError, match="does not support an ensemble"):
         run_translate(translate_options([exported, exported], engine="ctranslate2"))
 
 
 def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate: Callable[..., list[str]]) -> None:
     path = make_checkpoint(tmp_path / "one", 1, shape=replace(SHAPE, kind="recurrent"))
-    with pytest.raises(AiaynError, match="no recurrent models"):
+    with pytest.raises(AiaynError, match="has no recurrent models"):
         run_export(path)
-    with pytest.raises(AiaynError, match="no recurrent models") as error:
+    with pytest.raises(AiaynError, match="does not support recurrent models") as error:
         translate(path, engine="ctranslate2")
     assert error.value.hint == "translate with --engine torch instead"  # and not to export it first
 

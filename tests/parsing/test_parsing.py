@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from made_pairs import read_pair
 from translation_models import translate_options
 
@@ -29,8 +28,8 @@ from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.options import TrainOptions
 from aiayn_cli.train.session import run_train
-from aiayn_cli.translate.forced_decoding import force_decode
-from aiayn_cli.translate.load_models import load_network
+from aiayn_cli.translate.forced_decoding import ForcedDecoder
+from aiayn_cli.translate.load_models import load_models
 from aiayn_cli.translate.session import run_score_against, run_translate
 
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "JJ", "NN", "VBZ", "-LRB-", ".")
@@ -153,14 +152,14 @@ def test_the_search_of_a_run_is_free_where_its_recipe_or_the_command_says_so(
 def test_another_engine_or_a_vocabulary_over_blanks_searches_freely_and_says_so(
     parser: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(UsageError, match="--engine ctranslate2 knows no rules for trees, as --tree-rules requires"):
+    with pytest.raises(UsageError, match="--engine ctranslate2 does not support --tree-rules"):
         run_translate(translate_options([parser], engine="ctranslate2", tree_rules=True))
     path = tmp_path / "model"
     shutil.copytree(find_model(parser), path)
-    free = "the search is free, and trees are repaired where necessary: "
+    free = "trees are not enforced in the search, but repaired after it: "
     run_export(path)
     _, report = parse(path, ["the dog sees a cat ."] * 2, tmp_path, engine="ctranslate2")
-    assert free + "--engine ctranslate2 knows no rules for trees" in capfd.readouterr().err
+    assert free + "--engine ctranslate2 does not support --tree-rules" in capfd.readouterr().err
     assert "tree_repaired" in report[0]["flags"]
     monkeypatch.setattr("aiayn_cli.text.codec.Codec.tgt_written", lambda self: None)
     parse(path, ["the dog sees a cat ."], tmp_path)
@@ -191,7 +190,7 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
     trees, records = parse(parser, ["a dog sees", long], tmp_path, n_best=2, on_suspect="retry")
     assert "tried" not in records[1]  # since no other search reads more
     assert "line 2 has" in (said := capfd.readouterr().err)
-    assert "no more than 20 are read at once: it is left out, since it cannot be cut" in said
+    assert "sub-words, more than 20: it is skipped, since trees cannot be split" in said
     assert "line 2: the tree was repaired: word left out (315)" in said
     assert records[1]["flags"] == ["too_long"]
     assert records[1]["score"] is None
@@ -214,7 +213,7 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
 def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path: Path) -> None:
     (tmp_path / "terms").write_text("a\tb\n", encoding="utf-8")
     for options in ({"alignments": True}, {"glossary": tmp_path / "terms"}, {"on_suspect": "copy"}):
-        with pytest.raises(AiaynError, match=r"is about words of a translation, but .* writes trees"):
+        with pytest.raises(AiaynError, match=r"is for translations, but .* writes trees"):
             parse(parser, ["a dog"], tmp_path, **options)
     lines = ["A (word ) never seen", "the dog sees a cat ."]
     trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="retry")
@@ -223,7 +222,7 @@ def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path
     trees, records = parse(parser, lines, tmp_path, max_length=2, on_suspect="empty")
     assert trees == ["", ""]
     assert [record["replaced_by"] for record in records] == ["empty", "empty"]
-    with pytest.raises(UsageError, match=r"--min-length 300 needs more tokens, but .* writes trees"):
+    with pytest.raises(UsageError, match=r"--min-length 300 does not work with .*, which writes trees"):
         parse(parser, lines, tmp_path, min_length=300)
     free = {"tree_rules": False, "max_length": 40}
     ratios = [parse(parser, lines[1:], tmp_path, **free, min_length=n)[1][0]["length_ratio"] for n in (0, 40)]
@@ -239,10 +238,10 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     result = run_score_against(
         trees, translate_options([parser], source=str(sources), device="cpu", precision="fp32", keep=True)
     )
-    model = load_network(load_checkpoint(find_model(parser)))
     assert prepared.test is not None
     pairs = [tuple(side.tolist() for side in read_pair(prepared.test, i)) for i in range(7)]
-    expected = force_decode([model], pairs, device=torch.device("cpu"), batch_tokens=500)
+    loaded = load_models(translate_options([parser], device="cpu", precision="fp32"))
+    expected = ForcedDecoder(loaded.translator).force(pairs)
     assert result.scores is not None
     assert [score for score, _ in result.scores] == pytest.approx(
         [sum(each.token_log_probs) for each in expected], abs=1e-3
@@ -262,7 +261,7 @@ def test_a_tree_over_another_number_of_words_than_its_line_has_no_score(
 ) -> None:
     (tmp_path / "in").write_text("a dog\n\na dog\n", encoding="utf-8")
     (tmp_path / "trees").write_text(f"(NP (DT a) (NN dog) (-NONE- *))\n{tree}\n{tree}\n", encoding="utf-8")
-    problem = f"trees:3: the tree's words are {n_words}, but those of its line 2"
+    problem = f"trees:3: the tree has {n_words} words?, but its line has 2"
     with pytest.raises(DataError, match=problem):  # a blank line is no error: its pair has no score
         run_score_against(tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
 
@@ -278,7 +277,7 @@ def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_pa
     assert (result.lines, result.unscored_lines) == (2, 0)  # no vocabulary has the sign U+2581
     (tmp_path / "trees").write_text("(NP (DT a) (NN dog))\n(NP (DT a) (NN cat))\n", encoding="utf-8")
     (tmp_path / "in").write_text("a dog\na dog\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"trees:2: word 2 of the tree is cat, but that of its line dog"):
+    with pytest.raises(DataError, match=r"trees:2: word 2 of the tree is cat, but its line has dog"):
         run_score_against(tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
 
 

@@ -46,7 +46,7 @@ def test_a_translation_scores_what_the_search_said_of_it(
             compared += 1
     assert compared > 0
     assert f"scored 6 pairs: perplexity {math.exp(-total / tokens):.4g} over {tokens} tokens, 2 without a score" in err
-    assert "line 2: a side is blank, unreadable or of more than 1,000 sub-words" in err
+    assert "line 2: no score: a side is blank, unreadable or longer than 1,000 sub-words" in err
 
 
 def test_scores_as_json_name_each_token(

@@ -51,7 +51,7 @@ def test_all_that_two_processes_write_is_what_one_writes(
         (["--gpus", "0"], 2, "gpus"),
         (["--gpus", "2", "--device", "cuda:0"], 2, "--gpus 2 and --device cuda:0 contradict each other"),
         (["--gpus", "99"], 1, "--gpus 99, but "),
-        (["--gpus", "2", "--score-against", "x"], 2, "--gpus is about translating"),
+        (["--gpus", "2", "--score-against", "x"], 2, "--gpus has no effect with --score-against"),
     ],
 )
 def test_devices_that_are_not_there_are_named(

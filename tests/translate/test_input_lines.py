@@ -52,7 +52,7 @@ def test_prefixes_come_from_the_object_or_from_a_second_file() -> None:
 
 @pytest.mark.parametrize(
     ("prefixes", "problem"),
-    [(b"p\n", "prefixes has only 1 line, other than in"), (b"p\n" * 3, "prefixes has more than 2 lines")],
+    [(b"p\n", "prefixes has 1 line, but in has more"), (b"p\n" * 3, "in has 2 lines, but prefixes has more")],
 )
 def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
     with pytest.raises(DataError, match=problem):
@@ -62,22 +62,22 @@ def test_as_many_prefixes_as_lines(prefixes: bytes, problem: str) -> None:
 @pytest.mark.parametrize(
     ("record", "error"),
     [
-        (b"hund", "no JSON"),
+        (b"hund", "invalid JSON"),
         (b'"hund"', "a JSON string, not an object"),
         (b"[1]", "a JSON array, not an object"),
         (b"null", "a JSON null, not an object"),
         (b"true", "a JSON Boolean, not an object"),
         (b"7.5", "a JSON number, not an object"),
-        (b'{"id": 7}', 'no "text" in it'),
-        (b'{"text": 7}', "text is 7, not text"),
-        (b'{"text": "a", "prefix": null}', "prefix is null, not text"),
+        (b'{"id": 7}', 'the field "text" is missing'),
+        (b'{"text": 7}', "text is 7, not a string"),
+        (b'{"text": "a", "prefix": null}', "prefix is null, not a string"),
         (b'{"text": "\\ud800"}', "text holds half of a surrogate pair"),
         (b'{"text": "a", "id": {"x": ["\\ud800"]}}', "id holds half of a surrogate pair"),
         (b'{"text": "a", "\\udc00": 1}', '"\\udc00" holds half of a surrogate pair'),
-        (b'{"text": "a", "x": NaN}', "no JSON: NaN is not a number"),
-        (b'{"text": "a", "x": [-Infinity]}', "no JSON: -Infinity is not a number"),
-        (b'{"text": "a", "x": 1e999}', "no JSON: 1e999 is too large a number"),
-        (b"[" * 100_000, "no JSON"),
+        (b'{"text": "a", "x": NaN}', "invalid JSON: NaN is not a JSON number"),
+        (b'{"text": "a", "x": [-Infinity]}', "invalid JSON: -Infinity is not a JSON number"),
+        (b'{"text": "a", "x": 1e999}', "invalid JSON: 1e999 is too large a number"),
+        (b"[" * 100_000, "invalid JSON"),
         (b'{"text": "a", "x": ' + b"[" * 100 + b"]" * 100 + b"}", "nested more than 100 deep"),
     ],
 )

@@ -1,4 +1,5 @@
 import copy
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -66,7 +67,7 @@ def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec,
     model.encode = encode  # type: ignore[method-assign]
     translator = LineTranslator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
     blanks = ["", " ", "\t \r", "\u00a0\u2003", "\u3000"]
-    assert translator.translate_n_best(blanks) == [[Translation("", 0.0, 0.0)] * 2] * 5
+    assert translator.translate_n_best(blanks) == [[Translation("")] * 2] * 5
     assert seen == []
     translator.translate_n_best([*blanks, "der hund", *blanks])
     assert seen == [1]
@@ -137,14 +138,15 @@ def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it
     assert [each.text for each in alone] == [word] * 2
     assert found[0].log_prob == pytest.approx(before[0].log_prob + after[0].log_prob, rel=1e-4)
     assert [part.word for part in found[0].parts] == ["", word, ""]
-    assert "truncated" in OutputChecks("de", "en").flags(word, alone[0])
+    assert math.isnan(alone[0].score)
+    assert OutputChecks("de", "en").flags(word, alone[0]) == ("too_long",)
     details = ForcedDecoder(translator).details(found, with_alignment=True)
     assert [piece for piece, _ in details[0].tokens].count(f"\u2581{word}") == 1
     n_before = len(before[0].text.split())
     assert details[0].alignment[n_before] == (2, n_before)
     assert len(details[0].alignment) == len(found[0].text.split())
     err = capsys.readouterr().err
-    assert "warning: line 1: a word of 200,000 characters is left as it is" in err
+    assert "warning: line 1: a word of 200,000 characters is too long for the model and stays as it is" in err
 
 
 def test_the_attention_to_a_very_long_line_is_held_in_portions(
@@ -224,7 +226,7 @@ def test_outputs_begin_as_their_prefix_says(translator: LineTranslator, capsys: 
         assert after.text.startswith(prefix.replace("\u4e2d", "").strip())
         if not prefix.strip():
             assert after == before, line
-    assert "line 14: what its prefix holds that is not in the vocabulary is left out" in capsys.readouterr().err
+    assert "line 14: characters of its prefix that the vocabulary lacks are dropped" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
@@ -238,7 +240,7 @@ def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
     [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])
     assert found.text.startswith("maus maus")
     assert len(found.parts[0].tgt) <= limit
-    assert f"line 7: what its prefix holds beyond {limit} sub-words is left out" in capsys.readouterr().err
+    assert f"line 7: its prefix is cut to {limit} sub-words" in capsys.readouterr().err
 
 
 def test_lines_that_are_translated_again_are_not_named_again(

@@ -211,9 +211,9 @@ def test_a_shortest_length_lengthens_what_the_source_allows(
 
 def test_lengths_that_no_output_can_have_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for lengths, said in {
-        ("6", "5"): "error: --min-length 6 is more than --max-length 5\nhint: no output can be both: change one\n",
+        ("6", "5"): "error: --min-length 6 is more than --max-length 5\nhint: change one of them\n",
         ("1000", "2000"): "error: --min-length 1,000 is more than the 999 tokens that an output can have\n"
-        "hint: give fewer\n",
+        "hint: give a smaller number\n",
     }.items():
         options = ["--min-length", lengths[0], "--max-length", lengths[1]]
         assert main(["translate", "-m", str(here / "model"), *options]) == 2

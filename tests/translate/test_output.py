@@ -1,4 +1,5 @@
 import errno
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ def test_json_lines_keep_their_fields_and_give_one_object_for_each_output(
             record = found[2 * i + rank]
             assert (record["id"], record["page"], record["rank"]) == (f"x{i}", [i], rank + 1)
             assert record["text"] == output.text
-            assert record["score"] == pytest.approx(output.score, abs=1e-3)
-            assert sum(log_prob for _, log_prob in record["tokens"]) == pytest.approx(output.log_prob, abs=1e-2)
+            assert (record["score"] is None) == (record["log_prob"] is None) == (not line.strip())
+            if line.strip():
+                assert record["score"] == pytest.approx(output.score, abs=1e-3)
+                assert sum(log_prob for _, log_prob in record["tokens"]) == pytest.approx(output.log_prob, abs=1e-2)
             assert [j for _, j in record["alignment"]] == list(range(len(output.text.split())))
             assert all(0 <= i < len(line.split()) for i, _ in record["alignment"])
 
@@ -80,7 +83,7 @@ def test_a_broken_record_of_json_gives_one_that_says_so_and_all_others_are_trans
     feed_stdin(monkeypatch, b"\n".join(records))
     assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 1
     err = capsys.readouterr().err
-    assert "warning: stdin:2: no JSON: " in err
+    assert "warning: stdin:2: invalid JSON: " in err
     assert "error: 3 lines of the input could not be read" in err
     found = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]]
     expected = [each.text for line in translations([model], ["hund", "", "", "", "maus"], n_best=2) for each in line]
@@ -88,7 +91,8 @@ def test_a_broken_record_of_json_gives_one_that_says_so_and_all_others_are_trans
     assert [record.get("id") for record in found[::2]] == [1, None, "b", None, 3]
     assert [record.get("line") for record in found[::2]] == [None, 2, 3, 4, None]
     assert ["error" in record for record in found[1::2]] == [False, True, True, True, False]
-    assert found[4]["error"] == found[5]["error"] == "text is [1], not text in quotes"
+    assert found[4]["error"] == found[5]["error"] == "text is [1], not a string"
+    assert [record["score"] is None is record["log_prob"] for record in found[::2]] == [False, True, True, True, False]
     report = [json.loads(line) for line in (tmp_path / "report").read_text(encoding="utf-8").split("\n")[:-1]]
     assert [record.get("error") for record in report] == [record.get("error") for record in found[::2]]
     # As text, their lines stay blank.
@@ -107,7 +111,7 @@ def test_a_broken_record_of_json_has_no_score(
     first, second = map(json.loads, capsys.readouterr().out.split("\n")[:-1])
     assert first["log_prob"] < 0
     assert (second["line"], second["log_prob"]) == (2, None)
-    assert second["error"].startswith("no JSON: ")
+    assert second["error"].startswith("invalid JSON: ")
 
 
 def test_an_error_of_a_records_own_is_a_field_like_any_other(
@@ -163,9 +167,25 @@ def test_json_of_work_that_an_error_ends_holds_what_was_done_and_why_it_ended(
     for option in ("--prefix", "--score-against"):
         (tmp_path / "two").write_text("und\nund\n")
         result, why = stopped(option, str(tmp_path / "two"))
-        assert why == f"{tmp_path}/two has only 2 lines, other than stdin"
+        assert why == f"{tmp_path}/two has 2 lines, but stdin has more"
         assert result["lines"] == 2
         assert len(result["translations" if option == "--prefix" else "scores"]) == 2
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--score-against"])
+@pytest.mark.parametrize(("text", "count"), [(["-i", "in"], "3"), (["-i", "in.gz"], "3"), (["hund", "maus"], "2")])
+def test_files_of_different_lengths_are_refused_before_any_work(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str,
+    text: list[str], count: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("hund\n\nmaus")
+    Path("in.gz").write_bytes(gzip.compress(b"hund\n\nmaus"))
+    Path("one").write_text("und\n")
+    assert main(["translate", "-m", str(model), option, "one", *text]) == 1
+    out, err = capsys.readouterr()
+    name = text[1] if "-i" in text else "the command line"
+    assert (out, err.partition("\n")[0]) == ("", f"error: one has 1 line, but {name} has {count}")
 
 
 def test_json_of_work_that_is_not_stopped_says_so_and_one_that_is_full_hides_no_error(

@@ -21,8 +21,13 @@ def start(model: Path, *options: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 
 
-def test_each_line_of_a_slow_pipe_is_answered_before_the_next_and_ctrl_c_ends_with_130(model: Path) -> None:
-    with start(model) as process:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("scored", [False, True])
+def test_each_line_of_a_slow_pipe_is_answered_before_the_next_and_a_signal_ends_it(
+    model: Path, tmp_path: Path, sent: signal.Signals, code: int, scored: bool
+) -> None:
+    (tmp_path / "targets").write_text("maus\n\nmaus\nmaus\n")
+    with start(model, *(["--score-against", str(tmp_path / "targets")] if scored else [])) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -31,11 +36,15 @@ def test_each_line_of_a_slow_pipe_is_answered_before_the_next_and_ctrl_c_ends_wi
             process.stdin.flush()
             answer = process.stdout.readline()
             assert answer.endswith(b"\n")
-            assert (answer == b"\n") == (line == b"\n")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+            assert answer.startswith(b"nan" if scored else b"") if line == b"\n" else answer > b"\n"
+        process.send_signal(sent)
+        assert process.wait(timeout=30) == code
         assert process.stdout.read() == b""
-        assert b"Traceback" not in process.stderr.read()
+        err = process.stderr.read()
+        assert b"Traceback" not in err
+        assert (b"scored 3 pairs" if scored else b"translated 3 lines") in err
+        assert b"; then it was stopped" in err
+        assert (b"error: stopped by SIGTERM" in err) == (sent == signal.SIGTERM)
 
 
 def test_ctrl_c_does_not_wait_for_a_slow_named_pipe(model: Path, tmp_path: Path) -> None:

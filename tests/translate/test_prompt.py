@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from aiayn_cli.app import main
+from aiayn_cli.translate.options import TextOptions
+
 LEFT, UP = "\x1b[D", "\x1b[A"
 CTRL_C, CTRL_D = "\x03", "\x04"
 
@@ -75,14 +78,85 @@ def test_lines_are_edited_answered_dropped_and_ended(model: Path) -> None:
         terminal.close()
 
 
+def test_ctrl_c_during_a_search_drops_the_line_and_prompts_again(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "prefixes").write_text("katze\nhund\n")
+    slow = ["--beam", "300", "--max-extra", "900", "--min-length", "900", "--prefix", str(tmp_path / "prefixes")]
+    terminal = Terminal("translate", "-m", str(model), "--device", "cpu", *slow, "--report", str(tmp_path / "report"))
+    try:
+        terminal.wait_for("Ctrl-D ends")
+        for _ in range(2):
+            terminal.wait_for("> ")
+            terminal.type("der hund\r")
+            terminal.wait_for("der hund\r\n")
+            time.sleep(1)  # into the search
+            terminal.type(CTRL_C)
+        assert "score" not in terminal.wait_for("> ")
+        time.sleep(0.5)  # as above
+        terminal.type(CTRL_C)  # an empty line
+        terminal.wait_for("> ")
+        terminal.type("\r")
+        terminal.wait_for("> ")
+        terminal.type(CTRL_D)
+        terminal.wait_for("prefixes has more")  # the second one: dropped lines take none
+        assert terminal.exit_code() == 1
+        assert '"line": 1' in (tmp_path / "report.unfinished").read_text()
+    finally:
+        terminal.close()
+
+
 @pytest.mark.parametrize("text", [["der hund"], ["der hund", "", "die katze"]])
 def test_text_is_an_argument(text: list[str], model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from aiayn_cli.app import main
-
     assert main(["translate", "-m", str(model), "--device", "cpu", *text]) == 0
     assert len(capsys.readouterr().out.split("\n")) == len(text) + 1
-    file = tmp_path / "text"
-    file.write_text("der hund\n")
-    assert main(["translate", "-m", str(model), str(file)]) == 2
-    assert f"write -i {file}" in capsys.readouterr().err
-    assert main(["translate", "-m", str(model), "-i", str(file), *text]) == 2
+    assert main(["translate", "-m", str(model), "-i", str(tmp_path / "text"), *text]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "hint"),
+    [
+        (["text"], "text is a file, not text", "write aiayn translate -i text"),
+        (["text", "text"], "text text are files, not text", "write cat text text | aiayn translate"),
+        (["hello.txt"], "hello.txt looks like the name of a file", "-i hello.txt; for text, echo hello.txt | aiayn"),
+        (["data/test.de.gz"], "data/test.de.gz looks like the name of a file", "-i data/test.de.gz"),
+        (["-5 degrees"], "-5 degrees starts with a dash", '-- "-5 degrees"'),
+        (["-5"], "-5 starts with a dash", '-- "-5"'),
+        (["- and so on"], "- and so on starts with a dash", '-- "- and so on"'),
+        (["--beam", "-1"], "invalid value for '--beam'", "--help"),
+    ],
+)
+def test_what_is_hardly_text_is_refused_with_the_way_out(
+    arguments: list[str], problem: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text("der hund\n")
+    assert main(["translate", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert f"error: {problem}" in err
+    assert hint in err
+
+
+@pytest.mark.parametrize(
+    "text", ["hund.", "z.B.", "3.5", "Hallo, Welt.txt ist da", "www.example.de", "a@b.de", "ü" * 300]
+)
+def test_what_only_resembles_a_file_name_is_text(text: str) -> None:
+    assert TextOptions(lines=(text,)).lines == (text,)
+
+
+@pytest.mark.parametrize("stdin", ["file", "empty", "null", "pipe", "idle pipe"])
+def test_text_in_stdin_next_to_an_argument_is_noticed_and_never_waited_for(
+    stdin: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = os.pipe()
+    path = Path(os.devnull) if stdin == "null" else tmp_path / "stdin"
+    if stdin != "null":
+        path.write_text("katze\n" if stdin == "file" else "")
+    if stdin == "pipe":
+        os.write(theirs, b"katze\n")
+    with os.fdopen(ours) as pipe, path.open() as file:
+        monkeypatch.setattr("sys.stdin", pipe if "pipe" in stdin else file)
+        assert main(["translate", "-m", str(model), "--device", "cpu", "--", "der hund"]) == 0
+    os.close(theirs)
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1
+    assert ("stdin is ignored" in err) == (stdin in ("file", "pipe"))

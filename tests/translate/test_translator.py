@@ -1,7 +1,10 @@
 """Translator, the Python side of `aiayn translate`: the command's own outputs, silent, safe between threads."""
 
+import math
+import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from translation_models import feed_stdin
@@ -41,13 +44,15 @@ def test_the_best_outputs_come_with_scores_flags_and_alignments(model: Path) -> 
     translator = Translator.load(str(model), beam=3, nbest=2, alignments=True, device="cpu", precision="fp32")
     blank, outputs = translator.translate_n_best(["", LINES[0]])
     assert [output.text for output in blank] == ["", ""]
+    assert math.isnan(blank[0].score)
     assert len(outputs) == 2
     assert outputs[0].score >= outputs[1].score
     assert all(output.log_prob <= output.score <= 0 for output in outputs)
     assert all(source < 3 for source, _ in outputs[0].alignment or ())
     assert len(translator.translate_n_best([LINES[0]], nbest=3)[0]) == 3
-    with pytest.raises(UsageError, match="--nbest 4"):
+    with pytest.raises(UsageError, match=r"^nbest=4 is more") as caught:
         translator.translate_n_best([LINES[0]], nbest=4)
+    assert caught.value.hint == "add beam=4"
 
 
 def test_a_translation_s_score_is_its_own_log_prob(translator: Translator) -> None:
@@ -89,8 +94,7 @@ def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_
         translator.translate(["hund", "\ud800"])
     with pytest.raises(AiaynError, match="nowhere"):
         Translator.load(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="temperature"):
-        Translator.load(model, temperature=0.5)
+
     with pytest.raises(CheckpointError):
         Translator.load(tmp_path)
     for wrong in ({"beem": 4}, {"nbest": 0}, {"beam": "4"}, {"on_suspect": "fail"}, {"precision": "fp16"}, {"int8": 1}):
@@ -99,10 +103,47 @@ def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_
     assert translator.translate(line for line in LINES) == translator.translate(LINES)
     with pytest.raises(TypeError, match="line 2 is a NoneType"):
         translator.translate(["hund", None])  # type: ignore[list-item]
+    assert in_a_fork(translator) == "a forked process cannot use the translator of its parent"
     translator.close()
     translator.close()
     with pytest.raises(ValueError, match="closed"):
         translator.translate(LINES)
+
+
+def in_a_fork(translator: Translator) -> str:
+    """The error for who forks while another thread translates."""
+    ours, theirs = os.pipe()
+    with translator._lock:
+        if (child := os.fork()) == 0:
+            try:
+                with translator:  # its end closes nothing
+                    translator.translate(LINES)
+            except BaseException as error:
+                os.write(theirs, str(error).encode())
+            os._exit(0)
+    os.close(theirs)
+    os.waitpid(child, 0)
+    with os.fdopen(ours) as said:
+        return said.read()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem", "hint"),
+    [
+        ({"temperature": 0.5}, "temperature=0.5 needs sample=True", "add sample=True, or drop temperature"),
+        ({"sample": True, "beam": 2}, "beam=2 has no effect with sample=True", "drop one of them; nbest is the number"),
+        ({"sample": True, "nbest": 1_001}, "nbest=1001 is more than 1,000", "with another seed"),
+        ({"min_length": 1_000}, "min_length=1000 is more than the 999 tokens", "give a smaller number"),
+        ({"tree_rules": False}, "tree_rules=False is for parsers", "drop it"),
+        ({"engine": "ctranslate2", "precision": "bf16"}, 'engine="ctranslate2" does not support precision="bf16"', ""),
+        ({"engine": "ctranslate2", "int8": True}, "d_k is 6 and d_v 10", 'translate with engine="torch" instead'),
+    ],
+)
+def test_errors_name_the_keywords(model: Path, options: dict[str, Any], problem: str, hint: str) -> None:
+    with pytest.raises(AiaynError) as caught:
+        Translator.load(model, **options)
+    assert problem in str(caught.value)
+    assert hint in caught.value.hint
 
 
 def test_the_package_offers_it_without_loading_it() -> None:

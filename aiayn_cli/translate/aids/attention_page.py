@@ -16,7 +16,7 @@ from aiayn_cli.translate.forced_decoding import ForcedDecoder
 from aiayn_cli.translate.input import InputLine
 from aiayn_cli.translate.trust.retry import Judged
 
-_MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
+MOST_EXAMPLES = 50  # all layers and heads of a sentence take some hundred kilobytes
 _MOST_WEIGHTS = 25_000_000  # of one pass, a byte each: some 400 sub-words of a base model
 _LONGEST_PAGE = 150_000_000  # characters, beyond which a browser gives up
 _BOS, _EOS = "<s>", "</s>"  # as SentencePiece writes them
@@ -54,21 +54,14 @@ def attention_page(title: str, examples: Sequence[str]) -> str:
 
 
 def draw_attention(
-    decoder: ForcedDecoder, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int | None
-) -> tuple[list[str], int]:
-    """Draw the attention for the best output of each line, at most so many passes; None = there is no page.
-
-    Returns the first passes as encode_example() writes them, and how many more there were or were too long to draw.
-    """
+    decoder: ForcedDecoder, lines: Sequence[InputLine], judged: Sequence[Judged], at_most: int
+) -> list[str]:
+    """The first passes for the lines' best outputs that are not too long to draw, as encode_example() gives them."""
     examples: list[str] = []
-    left_out = 0
-    if at_most is None:
-        return examples, left_out
     for line, each in zip(lines, judged, strict=True):
         parts = [part for part in each.outputs[0].parts if not part.word]
         for number, part in enumerate(parts, start=1):
             if len(examples) >= at_most or decoder.attention_size(part) > _MOST_WEIGHTS:
-                left_out += 1
                 continue
             label = f"line {line.number}" + (f", part {number}" if len(parts) > 1 else "")
             maps, src, tgt = decoder.attention(part)
@@ -77,7 +70,7 @@ def draw_attention(
             if len(parts) > 1:
                 source, output = ("".join(pieces).replace(BLANK_MARK, " ").strip() for pieces in (src, tgt))
             examples.append(encode_example(label, source, output, src, tgt, maps))
-    return examples, left_out
+    return examples
 
 
 class AttentionPicture:
@@ -87,32 +80,19 @@ class AttentionPicture:
         self._path = path
         self._examples: list[str] = []
         self._length = 0
-        self._left_out = 0
 
-    @property
-    def room(self) -> int | None:
-        """How many more passes can be drawn; None without a page."""
-        if self._path is None:
-            return None
-        return _MOST_EXAMPLES - len(self._examples) if self._length < _LONGEST_PAGE else 0
-
-    def take(self, examples: Sequence[str], left_out: int) -> None:
+    def take(self, examples: Sequence[str]) -> None:
         """Add the results of draw_attention() while there is room."""
-        self._left_out += left_out
         for example in examples:
-            if len(self._examples) < _MOST_EXAMPLES and self._length + len(example) <= _LONGEST_PAGE:
+            if len(self._examples) < MOST_EXAMPLES and self._length + len(example) <= _LONGEST_PAGE:
                 self._examples.append(example)
                 self._length += len(example)
-            else:
-                self._left_out += 1
 
     def write(self, title: str) -> None:
         if self._path is None:
             return
         if not self._examples:
-            why = f"all {self._left_out:,} passes are too long to be drawn" if self._left_out else "there was no line"
-            logs.warning(f"{self._path} is not written: {why}")
+            logs.warning(f"{self._path} is not written: there is no output that is short enough to draw")
             return
         write_output(self._path, attention_page(title, self._examples), "give another --attention")
-        more = f"; {self._left_out:,} more are left out" if self._left_out else ""
-        logs.notice(f"attention: {self._path} shows {len(self._examples)} passes{more}")
+        logs.notice(f"attention: {self._path} shows {logs.counted(len(self._examples), 'output')}")

@@ -111,7 +111,7 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
         if first != number and (new := [target for target in targets if target not in known]):
             repeated += 1
             if repeated <= _WARNINGS:
-                logs.warning(f"{path}:{number}: {source} is also in line {first:,}: {', '.join(known + new)} all count")
+                logs.warning(f"{path}:{number}: {source} is also in line {first:,}; allowed: {', '.join(known + new)}")
         known += [target for target in targets if target not in known]
     has_blanks = not tgt_lang.lower().startswith(WITHOUT_BLANKS)
     constraints = _constraints([targets for _, targets in entries.values()], codec, has_blanks)
@@ -121,9 +121,9 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
         if not constraint:
             unwritable += 1
             if unwritable <= _WARNINGS:
-                logs.warning(f"{path}:{number}: the vocabulary cannot write {' or '.join(targets)}: not enforced")
+                logs.warning(f"{path}:{number}: the vocabulary cannot spell {' or '.join(targets)}: not enforced")
     remarks = f", {logs.counted(repeated, 'line')} with another translation of a term" if repeated else ""
-    remarks += f", {unwritable:,} cannot be enforced" if unwritable else ""
+    remarks += f", {unwritable:,} not enforced" if unwritable else ""
     logs.notice(f"glossary: {path}, {logs.counted(len(terms), 'term')}{remarks}")
     pieces = codec.tgt_pieces(range(codec.size))
     words = frozenset(i for i, piece in enumerate(pieces) if piece.lstrip(BLANK_MARK)[:1].isalnum())
@@ -140,7 +140,7 @@ def _entry(line: str, place: str) -> tuple[str, list[str]]:
         raise DataError(f"{place} has {logs.counted(len(fields), 'field')}", hint)
     source, targets = fields[0], list(filter(None, map(str.strip, fields[1].split("|"))))
     if not source or not targets:
-        raise DataError(f"{place} lacks a term", hint)
+        raise DataError(f"{place} has an empty field", hint)
     return source, targets
 
 

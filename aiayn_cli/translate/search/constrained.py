@@ -207,14 +207,10 @@ class _Sentence:
         endings: list[float],
         words: list[float],
     ) -> None:
-        """Take a step.
+        """Take a step, after which each output has n tokens.
 
-        Args:
-            n: tokens of each output after it.
-            scores: [rows, vocab], log p of the next token.
-            likely, likely_tokens: [rows][beam_size], the best of these.
-            endings: [rows], log p of EOS, even if forbidden.
-            words: [rows], log p that a word begins.
+        Log p of the next token are `scores`, [rows, vocab], the best `likely`, [rows][beam_size], that of EOS, even if
+        forbidden, `endings`, [rows], and that a word begins `words`, [rows].
         """
         if n >= self.limit:
             for row, each in enumerate(self.live):

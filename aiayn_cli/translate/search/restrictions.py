@@ -35,12 +35,7 @@ class TreeRules:
     def apply(
         self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, sentences: Sequence[int], free: Tensor | None = None
     ) -> None:
-        """Set to -inf, in place, what may not come next.
-
-        Args:
-            log_probs, outputs, lengths, sentences: as in Restrictions.apply().
-            free: bool [batch], False for a sentence whose next token is forced, so that no rule holds; None = all True.
-        """
+        """As Restrictions.apply(); `free`, bool [batch], is False where the next token is forced; None = all True."""
         batch, beams, vocab = log_probs.shape
         known = self._grammar.size
         rows: list[int] = []

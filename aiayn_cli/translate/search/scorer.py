@@ -35,11 +35,7 @@ class ModelScorer:
         self._caches: list[DecodingCache] = [model.start(model.encode(src, src_mask), src_mask) for model in models]
 
     def step(self, tokens: Tensor) -> Tensor:
-        """int64 [rows] -> float32 log p of the next token, [rows, vocab].
-
-        Raises:
-            Stopped: the result is no longer wanted.
-        """
+        """int64 [rows] -> float32 log p of the next token, [rows, vocab]; Stopped if that is no longer wanted."""
         if self._stop is not None and self._stop():
             raise Stopped
         new = tokens.to(self._device).unsqueeze(1)

@@ -123,11 +123,8 @@ class SentenceSearch:
     def search(self, sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
         """Search n_best outputs for each source, best first; fewer if no others have a probability above 0.
 
-        Args:
-            sources: none longer than max_positions with EOS.
-        Raises:
-            CheckpointError: the model gives no probabilities but NaN.
-            Stopped: the outputs are no longer wanted.
+        No source may be longer than max_positions with EOS. CheckpointError if the model gives nothing but NaN; Stopped
+        if the outputs are no longer wanted.
         """
         if self._setup.engine is not None:
             return self._search_with(self._setup.engine, sources)
@@ -200,8 +197,8 @@ class SentenceSearch:
                     )  # fmt: skip
         if not all(results):
             raise CheckpointError(
-                "the model gives no probabilities but NaN",
-                "its training diverged: take an earlier checkpoint, or train with a lower learning_rate_scale",
+                "the model's probabilities are NaN",
+                "its training diverged: use an earlier checkpoint, or train with a lower learning_rate_scale",
             )
         return results
 
@@ -251,12 +248,8 @@ class SentenceSearch:
 def bands(lengths: Sequence[int], batch_tokens: int, at_most: int) -> list[tuple[int, list[int]]]:
     """Group sentences by the number that is searched together, the longest first.
 
-    Args:
-        lengths: of the sources, in tokens without EOS.
-        batch_tokens: source tokens of one batch, EOS and padding included.
-        at_most: sentences in one batch.
-    Returns:
-        Batch sizes, each with positions in `lengths`.
+    Lengths are tokens without EOS; a batch has `batch_tokens` source tokens, EOS and padding included, and `at_most`
+    sentences. Returns batch sizes, each with positions in `lengths`.
     """
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     found: list[tuple[int, list[int]]] = []
@@ -307,13 +300,10 @@ def _can_fork() -> bool:
 
 
 def run_in_threads(tasks: Sequence[Callable[[Stop], T]], threads_each: int) -> list[T]:
-    """Run tasks side by side and return their results in order.
+    """Run tasks side by side and return their results in order, or raise what the first failing one raised.
 
-    Args:
-        tasks: each raises Stopped when its argument returns True: another task failed, or the user pressed Ctrl-C.
-        threads_each: torch's threads in each task, at most as many as now.
-    Raises:
-        BaseException: what the first failing task raised.
+    A task raises Stopped when its argument returns True: another one failed, or the user pressed Ctrl-C. Each has
+    `threads_each` of torch's threads, at most as many as now.
     """
     stop = threading.Event()
     threads = torch.get_num_threads()

@@ -18,23 +18,22 @@ from aiayn_cli.text.scripts import find_letters, find_members, scripts_of
 from aiayn_cli.text.vocab import UNKNOWN
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.aids.markup import ADDRESS, find_markup
-from aiayn_cli.translate.line_translator import Translation
+from aiayn_cli.translate.line_translator import Translation, has_letters
 
 FLAGS = {
-    "empty": "nothing came out",
-    "low_confidence": "the model gives it a lower log p per token than 99 % of its outputs for the validation set",
-    "too_long": "the source is too long for the model and cannot be cut, so that it was left out",
-    "looping": "the same sub-words come again and again, and in the source they do not",
-    "copied": "the source itself came out",
-    "truncated": "it was cut at the longest length, has less than a third of the source's sub-words, or holds a word "
-    "too long for the model as it was",
-    "wrong_script": "most letters are of scripts that the target language is not written in",
+    "empty": "the output is blank, the source is not",
+    "low_confidence": "log p per token is lower than for 99 % of the validation set",
+    "too_long": "a word is too long for the model and was copied, or a sentence to parse is too long and was skipped",
+    "looping": "the same sub-words repeat, and in the source they do not",
+    "copied": "the output is the source",
+    "truncated": "cut at the length limit, or less than a third of the source's length",
+    "wrong_script": "most letters belong to scripts that the target language does not use",
     "number_lost": "a number of the source is missing",
     "url_lost": "a web or e-mail address of the source is missing",
-    "unknown_symbols": "the source holds characters that the vocabulary does not have",
-    "markup_lost": "a tag or placeholder is missing, or there more than once",
+    "unknown_symbols": "the source has characters that the vocabulary lacks",
+    "markup_lost": "a tag or placeholder is missing or repeated",
     "glossary_missed": "a term of the glossary is missing",
-    "tree_repaired": "brackets or words had to be put right for a tree",
+    "tree_repaired": "brackets or words had to be repaired to make a tree",
 }
 
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
@@ -70,42 +69,46 @@ class OutputChecks:
         self._glossary, self._markup, self._trees = glossary, markup, trees
         scripts, self._letters = scripts_of(tgt_lang), find_letters()
         self._expected = find_members(scripts) if scripts else None
-        self._languages_differ = _base(src_lang) != _base(tgt_lang)
+        self._languages_differ = len({re.split("[-_]", lang.lower())[0] for lang in (src_lang, tgt_lang)}) == 2
         self._least = min((-math.inf if each is None else each for each in thresholds), default=-math.inf)
 
     def flags(self, source: str, output: Translation) -> tuple[str, ...]:
         """The flags to raise, in the order of FLAGS; none for a blank source."""
         if is_blank(source):
             return ()
-        if output.is_left_out:
+        if output.is_skipped:
             return ("too_long",)
         if is_blank(output.text):
             return ("empty",)
+        copied = [part.word for part in output.parts if has_letters(part.word)]  # too long for the model
         found = {
+            "too_long": bool(copied),
             "low_confidence": confidence(output) < self._least,
             "truncated": any(
                 part.is_cut
-                or any(map(str.isalpha, part.word))
                 or (self._trees is None and len(part.src) >= _LONG_SOURCE and 3 * len(part.tgt) < len(part.src))
                 for part in output.parts
             ),
             "unknown_symbols": UNKNOWN in output.text or any(UNK_ID in part.src for part in output.parts),
         }
         if self._trees is None:
-            found |= self._flags_of_text(source, output)
+            text = output.text
+            for word in copied:  # says nothing about the translation of the others
+                source, text = source.replace(word, " "), text.replace(word, " ")
+            found |= self._flags_of_text(source, text)
+            found["looping"] = any(is_looping(part.tgt) and not is_looping(part.src) for part in output.parts)
         else:
             found["tree_repaired"] = bool(self._trees.restore(source, output.text).repairs)
         return tuple(name for name in FLAGS if found.get(name))
 
-    def _flags_of_text(self, source: str, output: Translation) -> dict[str, bool]:
+    def _flags_of_text(self, source: str, text: str) -> dict[str, bool]:
         return {
-            "looping": any(is_looping(part.tgt) and not is_looping(part.src) for part in output.parts),
-            "copied": self._languages_differ and _is_copied(source, output.text),
-            "wrong_script": self._is_foreign(output.text),
-            "number_lost": bool(lost_numbers(source, output.text)),
-            "url_lost": any(True for _ in lost_addresses(source, output.text)),
-            "markup_lost": self._markup and find_markup(source) != find_markup(output.text),
-            "glossary_missed": self._glossary is not None and bool(self._glossary.missing(source, output.text)),
+            "copied": self._languages_differ and _is_copied(source, text),
+            "wrong_script": self._is_foreign(text),
+            "number_lost": bool(lost_numbers(source, text)),
+            "url_lost": any(True for _ in lost_addresses(source, text)),
+            "markup_lost": self._markup and find_markup(source) != find_markup(text),
+            "glossary_missed": self._glossary is not None and bool(self._glossary.missing(source, text)),
         }
 
     def _is_foreign(self, text: str) -> bool:
@@ -148,8 +151,9 @@ def is_looping(ids: Sequence[int]) -> bool:
 
 def lost_numbers(source: str, text: str) -> list[str]:
     """The numbers of the source that the text lacks, by their digits: 1,000.5 and 1.000,5 are the same."""
-    missing = Counter(_numbers(source)) - Counter(_numbers(text))
-    return [number for number in missing.elements() if not _is_often_spelled_out(number)]
+    missing = (Counter(_numbers(source)) - Counter(_numbers(text))).elements()
+    # Python refuses to convert thousands of digits.
+    return [n for n in missing if len(digits := n.lstrip("0")) > 2 or int(digits or "0") > _OFTEN_SPELLED_OUT]
 
 
 def lost_addresses(source: str, text: str) -> Iterator[str]:
@@ -166,21 +170,12 @@ def _numbers(text: str) -> list[str]:
     ]
 
 
-def _is_often_spelled_out(number: str) -> bool:
-    digits = number.lstrip("0")  # Python refuses to convert thousands of digits
-    return len(digits) <= 2 and int(digits or "0") <= _OFTEN_SPELLED_OUT
-
-
 def _is_copied(source: str, text: str) -> bool:
     before, after = source.casefold().split(), text.casefold().split()
-    words = [word for word in after if any(map(str.isalpha, word))]
+    words = list(filter(has_letters, after))
     if before == after:
         # A title or a name may stay as it is.
         lower = [word for word in text.split() if word[:1].isalpha() and not word[:1].isupper()]
         return (len(words) >= 2 and len(lower) >= 2) or (len(lower) == 1 and len(lower[0]) >= 12)
     kept = sum((Counter(words) & Counter(before)).values())
     return len(words) >= _COPIED_WORDS and kept >= _COPIED_SHARE * len(words)
-
-
-def _base(lang: str) -> str:
-    return re.split("[-_]", lang.lower())[0]

@@ -24,7 +24,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModels:
 
 
 @pytest.fixture(scope="module")
-def passes(loaded: LoadedModels) -> Callable[[int | None], tuple[list[str], int]]:
+def passes(loaded: LoadedModels) -> Callable[[int], list[str]]:
     lines = [InputLine(number, text) for number, text in enumerate(SOURCES, start=1)]
     judged = [Judged(outputs, ()) for outputs in loaded.translator.translate_n_best(SOURCES)]
     second_pass = ForcedDecoder(loaded.translator)
@@ -37,51 +37,40 @@ def passes(loaded: LoadedModels) -> Callable[[int | None], tuple[list[str], int]
     return lambda at_most: draw_attention(second_pass, lines, judged, at_most)
 
 
-def test_passes_beyond_the_number_asked_for_and_too_long_ones_are_counted(
-    passes: Callable[[int | None], tuple[list[str], int]], monkeypatch: pytest.MonkeyPatch
+def test_no_more_passes_are_drawn_than_requested_and_none_that_is_too_long(
+    passes: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert passes(None) == ([], 0)
-    all_of_them, left_out = passes(9)
-    assert (len(all_of_them), left_out) == (3, 0)
-    assert passes(2) == (all_of_them[:2], 1)
+    all_of_them = passes(9)
+    assert len(all_of_them) == 3
+    assert (passes(0), passes(2)) == ([], all_of_them[:2])
     monkeypatch.setattr(page_module, "_MOST_WEIGHTS", 900)
-    assert passes(9) == ([all_of_them[0], all_of_them[2]], 1)
+    assert passes(9) == [all_of_them[0], all_of_them[2]]
 
 
 def test_the_passes_of_a_long_line_show_their_own_part_of_it(loaded: LoadedModels) -> None:
     text = " ".join(["der hund läuft und die katze springt"] * 12)
     translator = loaded.translator.variant(longest_source=40)
     [outputs] = translator.translate_n_best([text])
-    examples, _ = draw_attention(ForcedDecoder(translator), [InputLine(1, text)], [Judged(outputs, ())], 50)
+    examples = draw_attention(ForcedDecoder(translator), [InputLine(1, text)], [Judged(outputs, ())], 50)
     shown = [json.loads(example) for example in examples]
     assert len(shown) == len(outputs[0].parts) > 2
     assert " ".join(each["source"] for each in shown) == text
     assert " ".join(each["output"] for each in shown if each["output"]) == outputs[0].text
 
 
-def test_a_page_ends_before_a_browser_gives_up_and_says_how_many_are_left_out(
-    passes: Callable[[int | None], tuple[list[str], int]],
+def test_a_page_ends_before_a_browser_gives_up(
+    passes: Callable[[int], list[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    examples, _ = passes(9)
+    examples = passes(9)
     picture = AttentionPicture(tmp_path / "page.html")
+    picture.write("Attention")
+    assert "page.html is not written: there is no output that is short enough to draw" in capsys.readouterr().err
     monkeypatch.setattr(page_module, "_LONGEST_PAGE", len(examples[0]) + len(examples[2]))
-    picture.take(examples, 4)
-    assert picture.room == 0
+    picture.take(examples)
     picture.write("Attention")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert [f'"line {number}"' in page for number in (1, 2, 3)] == [True, False, True]
-    assert "shows 2 passes; 5 more are left out" in capsys.readouterr().err
-
-
-def test_without_any_pass_there_is_no_page_and_the_reason_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for left_out, why in ((0, "there was no line"), (3, "all 3 passes are too long to be drawn")):
-        picture = AttentionPicture(tmp_path / "page.html")
-        picture.take([], left_out)
-        picture.write("Attention")
-        assert f"page.html is not written: {why}" in capsys.readouterr().err
-    assert not (tmp_path / "page.html").exists()
+    assert "shows 2 outputs" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_a_file_is_read_with_its_alternatives_and_what_cannot_be_written_is_name
     assert cur.source == "k\u00f6ter"
     assert terms.constraints("h\u00fcndin") == []
     err = capsys.readouterr().err
-    assert f"{path}:4: the vocabulary cannot write \u4e2d\u4e2d: not enforced" in err
+    assert f"{path}:4: the vocabulary cannot spell \u4e2d\u4e2d: not enforced" in err
     assert "3 terms" in err
     pieces = vocab.tgt_pieces(range(vocab.size))
     assert all(pieces[i].startswith("\u2581") for i in terms.words.starts)
@@ -118,7 +118,7 @@ def test_the_translations_of_a_term_that_comes_again_all_count(
     assert hound.targets == ("maus", "katze")
     assert len(hound.constraint) == 2
     err = capsys.readouterr().err
-    assert f"warning: {path}:4: hund is also in line 1: maus, katze all count" in err
+    assert f"warning: {path}:4: hund is also in line 1; allowed: maus, katze" in err
     assert "2 terms, 1 line with another translation of a term" in err
 
 
@@ -140,8 +140,10 @@ def test_many_terms_are_looked_up_and_not_gone_through() -> None:
     assert Counted.compared < 100
 
 
-@pytest.mark.parametrize(("line", "problem"), [("hund", "has 1 field$"), ("a\tb\tc", "has 3 fields"),
-                                               ("\tb", "lacks a term"), ("a\t |", "lacks a term")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [("hund", "has 1 field$"), ("a\tb\tc", "has 3 fields"), ("\tb", "has an empty"), ("a\t |", "has an empty")],
+)
 def test_a_line_that_is_no_entry_is_named(tmp_path: Path, vocab: Codec, line: str, problem: str) -> None:
     (tmp_path / "terms.tsv").write_text(f"a\tb\n{line}\n")
     with pytest.raises(DataError, match=f"terms.tsv:2 {problem}"):

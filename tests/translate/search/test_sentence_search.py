@@ -131,7 +131,7 @@ def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Codec,
     model = make_model()
     with torch.no_grad():
         model.output.weight[0, 0] = torch.nan
-    with pytest.raises(CheckpointError, match="no probabilities but NaN"):
+    with pytest.raises(CheckpointError, match="the model's probabilities are NaN"):
         LineTranslator([model], vocab, cpu, DECODING).translate(["der hund"])
 
 

@@ -1,6 +1,7 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,20 @@ def test_each_flag_is_raised_by_its_fault_alone(
     assert set(flags) <= set(FLAGS)
 
 
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [("W", ("too_long",)), ("two W dogs", ("too_long",)), ("two dogs W play with balls", ("too_long", "copied"))],
+)
+def test_a_word_too_long_for_the_model_is_flagged_as_that_and_nothing_else(
+    checks: OutputChecks, line: str, flags: tuple[str, ...]
+) -> None:
+    word = "w" * 5_000
+    output = translation(line if "copied" in flags else line.replace("two", "zwei").replace("dogs", "Hunde"))
+    output = replace(output, parts=(*output.parts, ModelPass((), (), is_cut=False, word=word)))
+    output = replace(output, text=output.text.replace("W", word))
+    assert checks.flags(line.replace("W", word), output) == flags
+
+
 def test_one_language_may_copy_and_an_unlisted_one_may_use_any_script() -> None:
     copied = translation("two dogs play with a ball")
     assert OutputChecks("en_GB", "en_US").flags(copied.text, copied) == ()
@@ -83,7 +98,7 @@ def test_of_what_is_no_text_only_cuts_unknown_symbols_and_repairs_are_looked_at(
     assert checks.flags("since \u2603", translation("(S IN CD )S", src=(5, UNK_ID))) == ("unknown_symbols",)
     assert checks.flags("since 1984", translation("(S IN )S")) == ("tree_repaired",)
     assert checks.flags("since 1984", translation("")) == ("empty",)
-    assert checks.flags("since 1984", Translation("", -math.inf, -math.inf, is_left_out=True)) == ("too_long",)
+    assert checks.flags("since 1984", Translation("", is_skipped=True)) == ("too_long",)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +117,7 @@ def test_confidence_is_the_mean_over_all_tokens_and_the_end_of_each_part(
 
 def test_what_no_model_wrote_has_no_confidence() -> None:
     word = ModelPass((), (), is_cut=False, word="x" * 999)
-    for output in (Translation("", 0.0, 0.0), Translation("x", 0.0, 0.0, (word,)), Translation("", -math.inf, 0.0)):
+    for output in (Translation(""), Translation("x", parts=(word,)), Translation("", -math.inf, 0.0)):
         assert math.isnan(confidence(output))
         assert "low_confidence" not in OutputChecks("en", "de", thresholds=[0.0]).flags("two dogs", output)
 

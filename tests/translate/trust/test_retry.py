@@ -1,15 +1,19 @@
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig
+from aiayn_cli.translate.formats import report_record
+from aiayn_cli.translate.input import InputLine
 from aiayn_cli.translate.line_translator import ModelPass, Translation
 from aiayn_cli.translate.options import Sampling, SearchOptions
+from aiayn_cli.translate.session import TranslateResult
 from aiayn_cli.translate.trust.flags import OutputChecks
-from aiayn_cli.translate.trust.retry import Judge, Judged, OnSuspect, SuspectCounts, report_record
+from aiayn_cli.translate.trust.retry import Judge, Judged, OnSuspect
 
 
 def translation(text: str, tokens: Sequence[int] = (8, 9), src: Sequence[int] = (5, 6, 7)) -> Translation:
@@ -139,28 +143,39 @@ def test_what_looks_wrong_is_replaced_as_asked(on_suspect: OnSuspect, text: str)
     assert judged.outputs[0].text == text
     assert judged.flags == ("looping",)
     assert judged.replaced_by == (None if on_suspect == "keep" else on_suspect)
-    assert (judged.outputs[0].score, judged.outputs[0].log_prob) == (
-        (LOOP.score, LOOP.log_prob) if on_suspect == "keep" else (-math.inf, -math.inf)
-    )
+    assert math.isnan(judged.outputs[0].score) == (on_suspect != "keep")
 
 
 def test_a_report_holds_what_there_is_to_know_on_a_line() -> None:
     [judged], _ = judge("retry", {**NONE, "split": {"a": GOOD}}, ["a"], [LOOP])
-    assert json.loads(report_record(7, "a", judged, line_id="x7")) == {
+    assert json.loads(report_record(InputLine(7, "a", fields={"id": "x7"}), judged)) == {
         "line": 7, "id": "x7", "flags": [], "score": -1.5, "log_prob": -2.0, "length_ratio": 0.667, "parts": 1,
         "first_flags": ["looping"], "tried": ["no_repeat", "larger_beam", "split"], "helped": "split",
         "source": "a", "translation": "zwei Hunde",
     }  # fmt: skip
-    blank = Judged([Translation("", 0.0, float("-inf"))], ())
-    assert json.loads(report_record(8, "", blank)) == {
-        "line": 8, "flags": [], "score": None, "log_prob": 0.0, "length_ratio": None, "parts": 0, "source": "",
+    blank = Judged([Translation("")], ())
+    assert json.loads(report_record(InputLine(8, ""), blank)) == {
+        "line": 8, "flags": [], "score": None, "log_prob": None, "length_ratio": None, "parts": 0, "source": "",
         "translation": "",
     }  # fmt: skip
 
 
-def test_the_summary_counts_lines_and_flags() -> None:
-    counts = SuspectCounts()
-    assert counts.summary() == ""
-    for flags, first in [((), ()), (("looping",), ("looping",)), (("copied", "looping"), ()), ((), ("empty",))]:
-        counts.take(replace(Judged([GOOD], ()), flags=flags, first_flags=first))
-    assert counts.summary() == ("2 of 4 lines look wrong: 2 looping, 1 copied; 1 was mended by another search")
+@pytest.mark.parametrize(
+    ("lines", "suspect", "mended", "flags", "said"),
+    [
+        (4, 0, 0, {}, ""),
+        (
+            4,
+            2,
+            1,
+            {"looping": 2, "copied": 1},
+            "2 of 4 lines look wrong: 2 looping, 1 copied; another search fixed 1 line",
+        ),
+        (1, 1, 0, {"empty": 1}, "1 of 1 line looks wrong: 1 empty"),
+    ],
+)
+def test_the_summary_counts_lines_and_flags(
+    lines: int, suspect: int, mended: int, flags: dict[str, int], said: str
+) -> None:
+    result = TranslateResult(("m",), lines, suspect_lines=suspect, mended_lines=mended, flags=Counter(flags))
+    assert result.suspects() == said
