@@ -120,8 +120,8 @@ class InputLines:
         def answer(item: Item) -> Result | None:
             try:
                 return work(item)
-            except KeyboardInterrupt:
-                if not self.is_typed:
+            except KeyboardInterrupt as error:
+                if not self.is_typed or type(error) is not KeyboardInterrupt:  # SIGTERM is another kind of it
                     raise
             logs.prompt("\n")
             self.lines_read -= 1

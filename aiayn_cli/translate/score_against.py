@@ -60,7 +60,7 @@ def run_score_against(
     text, output = replace(options.text, prefix=target), options.output
     input_format, output_format = FORMATS[text.format], FORMATS[output.style.format]
     check_outputs(output, text.source, target)
-    with sigterm_raises(), open_input(text, input_format.read, second_is_target=True) as lines:
+    with open_input(text, input_format.read, second_is_target=True) as lines:
         loaded = load_models(options)
         scorer = PairScorer(loaded, str(target))
         result = scorer.result

@@ -14,7 +14,7 @@ from aiayn_cli import logs
 from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.device import device_of_each, is_out_of_memory
 from aiayn_cli.errors import AiaynError
-from aiayn_cli.processes import Processes, available_cores, sigterm_raises
+from aiayn_cli.processes import Processes, available_cores
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.aids.attention_page import MOST_EXAMPLES, AttentionPicture, draw_attention
 from aiayn_cli.translate.forced_decoding import Details
@@ -87,7 +87,7 @@ class Answer:
 def run_translate(
     options: TranslateOptions, take_unfinished: Callable[[TranslateResult], None] | None = None
 ) -> TranslateResult:
-    """Translate every line of a file or pipe; AiaynError for what cannot be found, read or written, and for SIGTERM.
+    """Translate every line of a file or pipe; AiaynError for what cannot be found, read or written.
 
     Each line gives n_best lines, in order, whatever is in it: a blank line gives blank ones, and so does a line that
     is not UTF-8 or holds NUL, with a warning. Lines that come slowly are answered one by one. An error or a signal that
@@ -101,7 +101,6 @@ def run_translate(
     if is_typed(text):
         devices = devices[:1]  # more would ask for the next line before the answer to this one
     with ExitStack() as files:
-        files.enter_context(sigterm_raises())
         lines = files.enter_context(open_input(text, FORMATS[text.format].read))
         title, answers = files.enter_context(_workers(options, devices, lines))
         write = files.enter_context(open_writer(output.path, silent=output.keep))
