@@ -46,7 +46,11 @@ def test_a_transformer_of_raw_text_can_do_all_and_every_model_can_do_nothing_spe
     ("models", "option", "problem"),
     [
         ([RECURRENT], {"attention": PAGE}, "--attention needs a Transformer, but runs/b is a recurrent model"),
-        ([TRANSFORMER, RECURRENT], {"alignments": True}, "--alignments needs a Transformer, but runs/b is a recurrent model"),
+        (
+            [TRANSFORMER, RECURRENT],
+            {"alignments": True},
+            "--alignments needs a Transformer, but runs/b",
+        ),
         ([RECURRENT], {"markup": True}, "--markup needs a Transformer"),
         ([MOSES], {"markup": True}, "--markup needs a model of plain text, but runs/m"),
         ([PARSER], {"markup": True}, "--markup needs a model of plain text, but runs/p"),
