@@ -49,31 +49,6 @@ def test_a_process_that_is_killed_is_an_error_and_no_hang(monkeypatch: pytest.Mo
     assert caught.value.hint == "try --workers 1; finished steps are kept"
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    program = (
-        "import multiprocessing, os, signal\n"
-        "from aiayn_cli import processes\n"
-        "def make():\n"
-        "    return str\n"
-        "if __name__ == '__main__':\n"
-        "    processes.ITEMS_WORTH_A_PROCESS = 1\n"
-        "    results = processes.map_in_order(make, (), iter(range(99)), 2)\n"
-        "    next(results)\n"
-        "    print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    script = tmp_path / "killed.py"
-    script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(Path(processes.__file__).parents[1])}
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, env=environment, text=True) as process:
-        children = [int(pid) for pid in process.stdout.readline().split()]
-        process.wait(timeout=60)
-    assert process.returncode == -signal.SIGKILL
-    assert len(children) == 2
-    assert_gone(children)
-
-
 def assert_gone(children: list[int]) -> None:
     """Processes end within half a minute."""
 
@@ -305,29 +280,37 @@ def test_an_error_in_reading_comes_after_the_items_before_it(read: Callable[[Ite
         next(items)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks on Linux alone")
-def test_a_fork_has_this_processs_memory_starts_while_a_thread_reads_stdin_and_ends_with_it(tmp_path: Path) -> None:
-    program = (
-        "import os, signal, sys, threading, time\n"
-        "from aiayn_cli.processes import Processes\n"
-        "threading.Thread(target=sys.stdin.buffer.read, daemon=True).start()\n"
-        "time.sleep(0.2)\n"
-        "secret = object()\n"
-        "def work(item):\n"
-        "    if item == 'wait':\n"
-        "        os.write(1, f'{os.getpid()}\\n'.encode())\n"
-        "        time.sleep(60)\n"
-        "    return id(secret)\n"
-        "pool = Processes(lambda: (None, work), [(), ()], ['a', 'b'], start='fork')\n"
-        "assert pool.submit('id').result(20) == id(secret)\n"
-        "pool.submit('wait'), pool.submit('wait')\n"
-        "time.sleep(0.5)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+PARENT = """
+import multiprocessing, os, signal, sys, threading, time
+from aiayn_cli.processes import Processes
+secret = object()
+def work(item):
+    return id(secret)
+def make():
+    return None, work
+if __name__ == "__main__":
+    threading.Thread(target=sys.stdin.buffer.read, daemon=True).start()
+    time.sleep(0.2)
+    pool = Processes(make, [(), ()], ["a", "b"], start=sys.argv[1])
+    assert sys.argv[1] == "spawn" or pool.submit("item").result(20) == id(secret)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks on Linux alone, and looks into /proc")
+@pytest.mark.parametrize("how", ["spawn", "fork"])
+def test_processes_start_while_a_thread_reads_stdin_a_fork_with_this_ones_memory_and_end_with_their_parent(
+    how: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
     environment = {**os.environ, "PYTHONPATH": str(Path(processes.__file__).parents[1])}
+    command = [sys.executable, script, how]
     with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
-        children = [int(process.stdout.readline()) for _ in range(2)]
+        children = [int(pid) for pid in process.stdout.readline().split()]
         assert process.wait(timeout=60) == -signal.SIGKILL
+    assert len(children) == 2
     assert_gone(children)

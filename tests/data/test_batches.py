@@ -135,14 +135,6 @@ def test_a_pair_longer_than_an_update_is_one_by_itself(store_of: StoreOf) -> Non
     assert {(1,), (3,)} < sizes
 
 
-def test_an_update_holds_pairs_of_similar_length(store_of: StoreOf, multilingual_lengths: Lengths) -> None:
-    store = store_of(multilingual_lengths)
-    longer = longer_sides(store)
-    spans = [np.ptp(longer[u.pairs]) for u in epoch(store, batch_tokens=4_096, seed=1)]
-    assert np.median(spans) <= 1
-    assert np.ptp(longer) > 200
-
-
 @pytest.mark.parametrize("batch_tokens", [4_096, 25_000])
 def test_padding_is_below_5_percent_of_either_side_in_batches_of_4096_tokens(
     batch_tokens: int, store_of: StoreOf, multilingual_lengths: Lengths
@@ -249,15 +241,6 @@ def test_parts_of_an_update_are_about_equal(n_ranks: int, store_of: StoreOf, mul
         sizes = [longer[chunk].sum() for chunk in split_update(store, update.pairs, 4_096, n_ranks)]
         assert len(sizes) <= 12 + n_ranks  # few more than 25,000 / 4,096, for padding
         assert max(sizes) - min(sizes) <= 2 * longer[update.pairs].max()
-
-
-def test_1x4_and_2x2_and_4x1_have_the_same_micro_batches(store_of: StoreOf, multilingual_lengths: Lengths) -> None:
-    store = store_of(multilingual_lengths)
-    pairs = next(plan_updates(store, 4_000, 1, Position())).pairs
-    tokens = int(longer_sides(store)[pairs].sum())
-    divided = [split_update(store, pairs, tokens // 4, n_ranks) for n_ranks in (1, 2, 4)]
-    assert [len(chunks) for chunks in divided] == [4, 4, 4]
-    assert all(np.array_equal(*pair) for other in divided[1:] for pair in zip(divided[0], other, strict=True))
 
 
 @settings(max_examples=50)

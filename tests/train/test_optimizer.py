@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -204,15 +203,6 @@ def test_it_is_the_recursion_in_float64(dtype: torch.dtype) -> None:
         decay = min(0.9, (1 + number) / (10 + number))
         expected = decay * expected + (1 - decay) * weights
     np.testing.assert_allclose(average_of(optimizer), expected, rtol=0, atol=1e-5)
-
-
-def test_the_initial_weights_are_forgotten_from_the_first_updates_on() -> None:
-    config = replace(WITH_AVERAGE, ema_decay=0.9999)
-    optimizer = MasterAdam(nn.Linear(3, 1, bias=False), config, {"weight": torch.full((1, 3), 1000.0)})
-    optimizer.weights()["weight"].fill_(1.0)
-    for _ in range(30):
-        optimizer.step(0.0)
-    np.testing.assert_allclose(average_of(optimizer), 1.0, rtol=1e-2)
 
 
 def test_training_is_the_same_with_and_without_it() -> None:
