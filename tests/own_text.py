@@ -1,6 +1,7 @@
 """Text files as a user has them, and documented command lines run on them at reduced size, in this process."""
 
 import io
+import re
 import shlex
 import subprocess
 import sys
@@ -65,3 +66,9 @@ def run_line(line: str, patch: pytest.MonkeyPatch) -> str:
         Path(files[">"]).write_bytes(written)
         return ""
     return written.decode()
+
+
+def blocks(page: Path, language: str = "sh") -> list[str]:
+    """What stands in the page between ```sh, or another language, and ```."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_text import run_line, write_own_text
+from own_text import blocks, run_line, write_own_text
 from sacrebleu.dataset import DATASETS
 
 from aiayn_cli.app import main
@@ -19,10 +19,6 @@ CHECKOUT = Path(__file__).parent.parent
 MANUALS = sorted((CHECKOUT / "aiayn_cli").glob("*/README.md"))
 PAGES = [*MANUALS, *(CHECKOUT / folder / "README.md" for folder in ("", "recipes", "tests/benchmarks"))]
 VERBS = ("prepare", "train", "average", "translate", "score", "export")
-
-
-def blocks(manual: Path) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```$", manual.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +46,7 @@ def test_every_command_of_a_manual_runs(manual: Path, work: Path, monkeypatch: p
     for block in blocks(manual):
         for line in block.strip().split("\n"):
             run_line(line, monkeypatch)
-    for block in re.findall(
-        r"^```python\n(.*?)^```$", manual.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
-    ):
+    for block in blocks(manual, "python"):
         exec(block, {})
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from own_text import SMALLER, write_own_text
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -59,18 +60,12 @@ def test_the_wheel_holds_every_module_template_and_recipe(wheel: Path) -> None:
 
 
 def test_the_wheel_trains_a_bundled_recipe_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    for name, count in (("train", 90), ("valid", 7)):
-        for language in ("en", "de"):
-            lines = (f"{language} {name} {n * n} {n}\n" for n in range(count))
-            (tmp_path / f"{name}.{language}").write_text("".join(lines))
+    write_own_text(tmp_path)
     aiayn = ["-m", "aiayn_cli"]
     files = ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
     run_from_wheel(wheel, tmp_path, *aiayn, "prepare", *files, "--langs", "en-de", "--out", "mine")
-    smaller = ("n_encoder_layers=1", "n_decoder_layers=1", "d_model=16", "d_ff=24", "n_heads=2", "d_k=5", "d_v=7")
-    settings = [f"model.{setting}" for setting in smaller]
-    settings += ["training.max_updates=2", "training.batch_tokens=200", "training.validation_bleu_pairs=3"]
-    sets = [word for setting in settings for word in ("--set", setting)]
-    train = ["train", "--recipe", "tiny", "--data", "mine", "--out", "run", "--device", "cpu", *sets]
+    settings = [*SMALLER["train"], "--set", "training.max_updates=2"]
+    train = ["train", "--recipe", "tiny", "--data", "mine", "--out", "run", *settings]
     run_from_wheel(wheel, tmp_path, *aiayn, *train)
     assert (tmp_path / "run" / "checkpoints" / "step-00000002" / "weights.safetensors").is_file()
 

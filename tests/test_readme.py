@@ -7,14 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from own_text import run_line, write_own_text
+from own_text import blocks, run_line, write_own_text
 
 CHECKOUT = Path(__file__).parent.parent
-README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+PAGE = CHECKOUT / "README.md"
+README = PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def lines_of(path: Path) -> int:
 
 
 def test_the_demo_s_commands_run_from_corpus_to_score(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    demo = next(block for block in blocks("sh") if "prepare demo" in block)
+    demo = next(block for block in blocks(PAGE) if "prepare demo" in block)
     verbs = [line.split()[1] for line in demo.split("\n") if line]
     assert verbs == ["prepare", "train", "average", "translate", "score"]
     out = run(demo, monkeypatch)
@@ -44,15 +41,15 @@ def test_the_demo_s_commands_run_from_corpus_to_score(work: Path, monkeypatch: p
 
 
 def test_the_commands_for_own_text_run_and_keep_every_line(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = run(next(block for block in blocks("sh") if "--train train.en train.de" in block), monkeypatch)
+    out = run(next(block for block in blocks(PAGE) if "--train train.en train.de" in block), monkeypatch)
     assert re.search(r"BLEU.* = [0-9.]+", out)
     assert lines_of(work / "test.hyp") == 6
     # Its model is what the lines of Python translate with.
-    exec(blocks("python")[0], {})
+    exec(blocks(PAGE, "python")[0], {})
 
 
 def test_no_other_command_of_the_readme_goes_without_a_test() -> None:
-    assert len(blocks("sh")) == 2
+    assert len(blocks(PAGE)) == 2
     assert not re.findall(r"^```(?!sh$|bash$|python$)\w+$", README, flags=re.MULTILINE)
 
 
@@ -60,7 +57,7 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
     makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
     recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
     of_make = [line.split("aiayn ")[1] for line in recipe.split("\n") if "/aiayn " in line]
-    demo = next(block for block in blocks("sh") if "prepare demo" in block)
+    demo = next(block for block in blocks(PAGE) if "prepare demo" in block)
     of_readme = [line.removeprefix("aiayn ") for line in demo.split("\n") if line]
     assert [line.replace("runs/demo.hyp", "test.hyp") for line in of_make] == of_readme
 
