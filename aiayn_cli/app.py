@@ -34,10 +34,8 @@ WRONG_USAGE, OUTPUT_CLOSED = 2, 128 + signal.SIGPIPE  # the latter as the shell 
 
 # What the system may refuse any command at any read or write, with hints; other kinds of OSError are our own bugs.
 _REFUSALS = {
-    errno.ENOSPC: "free some space, or write to another disk",
-    errno.EDQUOT: "free some space, or write to another disk",
-    errno.EACCES: "change the permissions, or choose another place",
-    errno.EPERM: "change the permissions, or choose another place",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or write to another disk"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change the permissions, or choose another place"),
     errno.EROFS: "choose a place that can be written to",
     errno.EISDIR: "this must be a file: move the folder away, or name another file",
     errno.EIO: "the disk, or the network to it, failed: check the system's log",

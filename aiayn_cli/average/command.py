@@ -27,16 +27,14 @@ def average(
         typer.Argument(help="A run, or checkpoints. Default: the newest run.", metavar="RUN|CHECKPOINT"),
     ] = None,
     last: Annotated[
-        int | None, typer.Option(help="How many of the newest checkpoints. Default: the recipe's average_last.", min=1)
+        int | None, typer.Option(help="The N newest checkpoints. Default: the recipe's average_last.", min=1)
     ] = None,
     steps: Annotated[
-        str | None, typer.Option(help="A range of updates instead, such as 3000-6000.", metavar="FROM-TO")
+        str | None, typer.Option(help="Or a range of updates, such as 3000-6000.", metavar="FROM-TO")
     ] = None,
-    best: Annotated[
-        int | None, typer.Option(help="How many of the best checkpoints by validation instead.", min=1)
-    ] = None,
+    best: Annotated[int | None, typer.Option(help="Or the N best checkpoints by validation.", min=1)] = None,
     ema: Annotated[
-        bool, typer.Option("--ema", help="The moving average that training kept (training.ema_decay) instead.")
+        bool, typer.Option("--ema", help="Or the moving average from training (training.ema_decay).")
     ] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Try several averages on the validation set, and keep the best.")

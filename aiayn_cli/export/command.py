@@ -21,9 +21,7 @@ def export(
     model: Annotated[
         Path | None, typer.Argument(help="A checkpoint or run. Default: the newest run.", metavar="RUN|CHECKPOINT")
     ] = None,
-    target_format: Annotated[
-        Literal["ctranslate2"], typer.Option("--format", help="Format to write: that of the engine CTranslate2.")
-    ] = "ctranslate2",
+    target_format: Annotated[Literal["ctranslate2"], typer.Option("--format", help="Format to write.")] = "ctranslate2",
     int8: Annotated[bool, typer.Option("--int8", help="Store weights in 8 bits: a quarter of the size.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write. Default: one in the checkpoint, where `translate` finds it.")

@@ -22,9 +22,7 @@ _VALID, _ERROR, _SKIP = 0, 1, 2  # EVALB's numbers
 _ERRORS_NAMED = 5  # one by one; the rest are only counted
 _QUOTES = ("'", '"', "/")  # words that may be tagged as a quotation mark or as a possessive
 _IGNORED = ("DEBUG", "MAX_ERROR")  # parameters of EVALB's own output
-_KEYWORDS = (
-    "LABELED", "CUTOFF_LEN", "DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL", "EQ_LABEL", "EQ_WORD",
-)  # fmt: skip
+_KEYWORDS = ("LABELED", "CUTOFF_LEN", "DELETE_LABEL", "DELETE_LABEL_FOR_LENGTH", "QUOTE_LABEL", "EQ_LABEL", "EQ_WORD")
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,13 @@ class ScoreCommand(HelpCommand):
 
 def score(
     references: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="REFERENCE", help="Plain-text references, one sentence a line."),
+        list[Path] | None, typer.Argument(metavar="REFERENCE", help="Plain-text references, one sentence per line.")
     ] = None,
     hyp: Annotated[
         list[str] | None, typer.Option(metavar="FILE", help="Translations; one --hyp for each system. Default: stdin.")
     ] = None,
     metric: Annotated[
-        str, typer.Option(metavar="NAMES", help="What to compute: bleu, chrf, chrf++, ter, comet, with commas.")
+        str, typer.Option(metavar="NAMES", help="Metrics, separated by commas: bleu, chrf, chrf++, ter, comet.")
     ] = "bleu",
     tokenize: Annotated[
         str | None,
@@ -44,9 +43,9 @@ def score(
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare BLEU and chrF without case.")] = False,
     smooth: Annotated[
-        Literal["exp", "floor", "add-k", "none"], typer.Option(help="BLEU's smoothing of n-grams that never match.")
+        Literal["exp", "floor", "add-k", "none"], typer.Option(help="How BLEU smooths n-grams without a match.")
     ] = "exp",
-    smooth_value: Annotated[float | None, typer.Option(help="Of floor (0.1) and add-k (1).", min=0.0)] = None,
+    smooth_value: Annotated[float | None, typer.Option(help="Value for floor (0.1) or add-k (1).", min=0.0)] = None,
     langs: Annotated[
         str | None,
         typer.Option("--langs", "-l", metavar="SRC-TGT", help="Language pair. Default: from names such as test.de."),
@@ -76,8 +75,7 @@ def score(
         bool, typer.Option("--compound-split", help="Add BLEU in the paper's convention: Moses tokens, hyphens split.")
     ] = False,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="length|FILE", help="Add rows by length, or by a file of one label a line."),
+        str | None, typer.Option(metavar="length|FILE", help="Add rows by length, or by a file of one label per line.")
     ] = None,
     worst: Annotated[int, typer.Option(help="Add the N worst lines, with what differs.", min=0)] = 0,
     sentences: Annotated[
@@ -90,7 +88,7 @@ def score(
         str, typer.Option(metavar="NAME|FILE", help="Model for the metric comet.")
     ] = "Unbabel/wmt22-comet-da",
     brackets: Annotated[
-        bool, typer.Option("--brackets", help="Score constituency trees, one a line, as EVALB does: bracket F1.")
+        bool, typer.Option("--brackets", help="Score constituency trees, one per line, as EVALB does.")
     ] = False,
     parameters: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --brackets: EVALB's parameters. Default: its COLLINS.prm.")
@@ -101,7 +99,7 @@ def score(
 ) -> None:
     """Score translations as sacreBLEU does, and print each score with its signature.
 
-    All text is plain: detokenised, cased, one sentence a line.
+    All text is plain: detokenised, cased, one sentence per line.
     """
     start_logs(quiet, verbose)
     with loading():  # here, because it imports sacrebleu
