@@ -9,6 +9,7 @@ import errno
 import gc
 import io
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -16,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from aiayn_cli import __version__, logs
 from aiayn_cli.average.command import AverageCommand, average
-from aiayn_cli.command_line import WIDEST
+from aiayn_cli.command_line import WIDEST, explain_usage
 from aiayn_cli.errors import AiaynError, SaidElsewhere
 from aiayn_cli.export.command import ExportCommand, export
 from aiayn_cli.prepare.command import PrepareCommand, prepare
@@ -54,7 +55,7 @@ app = typer.Typer(
     help='Translate with the Transformer of "Attention Is All You Need": parallel text in, a translator out.',
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, easy to search, and no Rich to load
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -115,7 +116,8 @@ def _run(words: list[str]) -> int:
             if "_AIAYN_COMPLETE" in os.environ:  # the shell asks what can come next
                 app(prog_name="aiayn")
             command = typer.main.get_command(app)  # not app(), which has its own way with errors
-            with command.make_context("aiayn", words or ["--help"]) as context:
+            columns = min(shutil.get_terminal_size().columns, WIDEST)  # Typer itself takes 50 if there are fewer
+            with command.make_context("aiayn", words or ["--help"], terminal_width=max(columns, 22) - 2) as context:
                 command.invoke(context)
     except KeyboardInterrupt as error:
         if isinstance(error, _Terminated):
@@ -134,10 +136,7 @@ def _run(words: list[str]) -> int:
         place = f"{error.filename}: " if error.filename is not None else ""
         return _refuse(f"{place}{error.strerror}", _REFUSALS[error.errno])
     except _TyperUsageError as error:
-        usage: Any = error
-        problem = " ".join(usage.format_message().split())
-        name = usage.ctx.command_path if usage.ctx is not None else "aiayn"
-        return _refuse(problem[:1].lower() + problem[1:].rstrip("."), f"see `{name} --help`", WRONG_USAGE)
+        return _refuse(*explain_usage(error), WRONG_USAGE)
     except typer.Exit as error:
         return error.exit_code
     except SystemExit as error:  # how Typer ends after completion

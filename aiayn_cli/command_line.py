@@ -7,10 +7,12 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -18,9 +20,10 @@ import typer
 from typer.core import TyperCommand
 
 from aiayn_cli import logs
-from aiayn_cli.errors import UsageError
+from aiayn_cli.errors import UsageError, did_you_mean
 
 WIDEST = 110  # columns; longer lines are hard to read
+_NARROW = 70  # columns, at most, with which descriptions start further left
 
 # What Typer prints, and what a user would rather read.
 _TYPES = [
@@ -40,36 +43,105 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JS
 
 
 class HelpCommand(TyperCommand):
-    """A command with a readable --help.
+    """A command with a readable --help, whose options never take another option for their value.
 
     Attributes:
-        groups: the options' names, with blanks between, by heading; what stands nowhere is under "General".
+        groups: the options' names, separated by blanks, by heading; all others are under "General".
         examples: command lines, one a line.
+        sections: classes of a recipe's sections, by name, whose settings users may take for options.
+        instead: hints for other options that do not exist; VALUE stands for the value given.
     """
 
     groups: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[str] = ""
+    sections: ClassVar[Mapping[str, Any]] = {}
+    instead: ClassVar[Mapping[str, str]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:  # which completion is
+            self._check_words(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _check_words(self, ctx: Any, words: list[str]) -> None:
+        options = {
+            name: each
+            for each in self.get_params(ctx)
+            if each.param_type_name == "option"
+            for name in (*each.opts, *each.secondary_opts)
+        }
+        place = 0
+        while place < len(words) and words[place] != "--":
+            name, equals, value = words[place].partition("=")
+            place += 1
+            following = takewhile(lambda word: word.partition("=")[0] not in options, words[place:])
+            if name not in options:
+                if (hint := self._hint_for(name)) is not None:
+                    value = value or next((word for word in following if not word.startswith("-")), "VALUE")
+                    raise UsageError(f"no such option: {name}", hint.replace("VALUE", value))
+                continue
+            option: Any = options[name]
+            needed = 0 if option.is_flag else option.nargs
+            values = [*([value] if equals else []), *islice(following, needed)][:needed]
+            if len(values) < needed:
+                wanted = "a value" if needed == 1 else f"{needed} values"
+                found = f"only {values[0]}" if values else "none"
+                problem = f"{name} needs {wanted}, but has {found}"
+                raise UsageError(problem, f"write {_with_types_in_words(option.get_help_record(ctx)[0])}")
+            place += needed - bool(equals and needed)
+
+    def _hint_for(self, option: str) -> str | None:
+        if option in self.instead:
+            return self.instead[option]
+        for section, config in self.sections.items():
+            for each in fields(config):
+                name, setting = each.name.replace("_", "-"), f"write --set {section}.{each.name}"
+                if option == f"--{name}":
+                    return f"{setting}={'true' if isinstance(each.default, bool) else 'VALUE'}"
+                if option in (f"--no-{name}", f"--{name.replace('drop-', 'keep-')}"):
+                    return f"{setting}=false"
+        return None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         headings = {option: heading for heading, options in self.groups.items() for option in options.split()}
-        records: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *self.groups, "General")}
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *self.groups, "General")}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
+            if (row := parameter.get_help_record(ctx)) is not None:
                 usual = "Arguments" if parameter.param_type_name == "argument" else "General"
                 heading = next((headings[name] for name in parameter.opts if name in headings), usual)
-                text = _DEFAULT.sub(r" Default: \1.", _BOUNDS.sub("", record[1]))
-                records[heading].append((_with_types_in_words(record[0]), text))
-        for heading, rows in records.items():
-            if rows:
+                words = _with_types_in_words(row[0])
+                option = textwrap.wrap(words, formatter.width - 2, subsequent_indent="    ", break_on_hyphens=False)
+                rows[heading].append(("\n".join(option), _DEFAULT.sub(r" Default: \1.", _BOUNDS.sub("", row[1]))))
+        for heading, some in rows.items():
+            if some:
                 with formatter.section(heading):
-                    formatter.write_dl(rows, col_max=28)
+                    formatter.write_dl(some, col_max=28 if formatter.width > _NARROW else 8)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         if self.examples:
             with formatter.section("Examples"):
                 for line in self.examples.strip().split("\n"):
-                    formatter.write(f"  {line.strip()}\n")
+                    words = textwrap.wrap(line.strip(), formatter.width - 4, break_on_hyphens=False)
+                    formatter.write("  " + " \\\n    ".join(words) + "\n")
+
+
+def explain_usage(usage: Any) -> tuple[str, str]:
+    """The problem and the hint for what Typer raised about a command line."""
+    hint = f"see `{usage.ctx.command_path if usage.ctx is not None else 'aiayn'} --help`"
+    if hasattr(usage.__cause__, "errors"):  # of pydantic, about one value
+        fault = usage.__cause__.errors()[0]
+        limits = fault.get("ctx", {})
+        need = "a whole number" if fault["type"].startswith("int") else "a number"
+        if "error" in limits:
+            choices = str(limits["error"]).partition(" is not one of ")[2].rstrip(".").replace("'", "")
+            need, hint = f"one of {choices}", did_you_mean(fault["input"], choices.split(", "))
+        elif limits.keys() & {"ge", "le"}:
+            need = f"at least {limits['ge']}" if "ge" in limits else f"at most {limits['le']}"
+        return f"{max(usage.param.opts, key=len)} is {fault['input'] or 'empty'}, but must be {need}", hint
+    if hasattr(usage, "option_name") and getattr(usage, "possibilities", None):
+        return f"no such option: {usage.option_name}", f"did you mean {' or '.join(usage.possibilities)}?"
+    problem = " ".join(usage.format_message().split())
+    problem = re.sub(r"^Got unexpected extra argument\S* \((.*)\)$", r"unexpected argument: \1", problem)
+    return problem[:1].lower() + problem[1:].rstrip("."), hint
 
 
 def _with_types_in_words(option: str) -> str:

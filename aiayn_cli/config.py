@@ -68,8 +68,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_choices("data", self)
-        _check_at_least("data.vocab_size", self.vocab_size, 8, "37000 in the paper, 8000 for 30k-300k pairs")
-        _check_at_most("data.vocab_size", self.vocab_size, MOST_SUB_WORDS, "37000 in the paper")
+        hint = "37000 in the paper, 8000 for 30,000 to 300,000 pairs"
+        _check_at_least("data.vocab_size", self.vocab_size, 8, hint, MOST_SUB_WORDS)
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")
@@ -122,9 +122,8 @@ class ModelConfig:
             *("n_encoder_layers", "n_decoder_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"),
             *("max_positions", "kernel_size"),
         ):
-            _check_at_least(
-                f"model.{name}", getattr(self, name), 1, f"the paper's base model has {getattr(ModelConfig, name)}"
-            )
+            hint = f"the paper's base model has {getattr(ModelConfig, name)}"
+            _check_at_least(f"model.{name}", getattr(self, name), 1, hint)
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             _check_probability(f"model.{name}", getattr(self, name), "the paper uses 0.1 (base) and 0.3 (big)")
         _check_at_least("model.attention_window", self.attention_window, 0, "0 lets every position see all others")
@@ -158,9 +157,7 @@ class TrainingConfig:
     label_smoothing: float = 0.1  # mass spread over all classes (Section 5.4)
     ema_decay: float = 0.0  # of a moving average of the weights, for `average --ema`; 0 = none; 0.999 or more is usual
     clip_norm: float = 0.0  # largest norm of one update's gradient; 0 = no clipping, as in the paper
-    exploding_norm: float = (
-        100.0  # an update whose gradient exceeds this multiple of the usual norm is skipped; 0 = never
-    )
+    exploding_norm: float = 100.0  # an update whose gradient norm is so many times the usual is skipped; 0 = never
     save_every_steps: int = 1_500  # updates between checkpoints (about the paper's 10 minutes at 0.4 s an update)
     save_every_minutes: float = 0.0  # minutes of training between checkpoints instead; 0 = save_every_steps counts
     keep_checkpoints: int = 5  # newest checkpoints kept in addition to the best; never fewer than average_last
@@ -180,10 +177,10 @@ class TrainingConfig:
             *("batch_tokens", "max_updates", "warmup_steps", "save_every_steps", "keep_checkpoints", "average_last"),
             *("validate_every_saves", "log_every_steps"),
         ):
-            _check_at_least(f"training.{name}", getattr(self, name), 1, "it must happen at least once")
+            _check_at_least(f"training.{name}", getattr(self, name), 1, f"base has {getattr(TrainingConfig, name):,}")
         _check_seed("training.seed", self.seed)
         for name in ("max_tokens", "validation_bleu_pairs", "patience"):
-            _check_at_least(f"training.{name}", getattr(self, name), 0, "0 is allowed, less is not")
+            _check_at_least(f"training.{name}", getattr(self, name), 0, "use 0 or more")
         for name in ("adam_beta1", "adam_beta2", "label_smoothing"):
             _check_probability(f"training.{name}", getattr(self, name), "the paper uses 0.9, 0.98 and 0.1")
         for name in ("learning_rate_scale", "adam_eps"):
@@ -193,18 +190,12 @@ class TrainingConfig:
         _check_at_least("training.clip_norm", self.clip_norm, 0, "0 turns clipping off")
         _check_at_least("training.save_every_minutes", self.save_every_minutes, 0, "the paper's is 10; 0 turns it off")
         _check_at_least("training.exploding_norm", self.exploding_norm, 0, "100 is usual; 0 lets every norm pass")
-        _check(
-            self.best_metric != "bleu" or self.validation_bleu_pairs > 0,
-            "training.best_metric",
-            "is bleu, but training.validation_bleu_pairs is 0",
-            "set best_metric: loss, or translate some validation pairs",
-        )
-        _check(
-            self.keep_checkpoints >= self.average_last,
-            "training.keep_checkpoints",
-            f"is {self.keep_checkpoints}, fewer than average_last ({self.average_last})",
-            f"set keep_checkpoints to {self.average_last} or more, so that averaging finds what it needs",
-        )
+        has_bleu, problem = self.validation_bleu_pairs > 0, "is bleu, but training.validation_bleu_pairs is 0"
+        hint = "set best_metric: loss, or translate some validation pairs"
+        _check(self.best_metric != "bleu" or has_bleu, "training.best_metric", problem, hint)
+        problem = f"is {self.keep_checkpoints}, fewer than average_last ({self.average_last})"
+        hint = f"set keep_checkpoints to {self.average_last} or more, so that averaging finds what it needs"
+        _check(self.keep_checkpoints >= self.average_last, "training.keep_checkpoints", problem, hint)
 
 
 MOST_HYPOTHESES = 1_000  # of a sentence: each has a row of vocabulary-size scores and a cache at every step
@@ -221,12 +212,9 @@ class DecodingConfig:
     tree_rules: bool = True  # a parser writes only what is a tree over its words; false = unrestricted
 
     def __post_init__(self) -> None:
-        _check_at_least("decoding.beam_size", self.beam_size, 1, "the paper uses 4; 1 is greedy search")
-        _check_at_most(
-            "decoding.beam_size", self.beam_size, MOST_HYPOTHESES, "the paper uses 4; far more fill the memory"
-        )
-        _check_at_least("decoding.alpha", self.alpha, 0, "the paper uses 0.6; 0 means no penalty")
-        _check_at_most("decoding.alpha", self.alpha, 10, "the paper uses 0.6")  # the penalty has to fit a float32
+        _check_at_least("decoding.beam_size", self.beam_size, 1, "4 in the paper; 1 is greedy search", MOST_HYPOTHESES)
+        # At most 10: the penalty has to fit a float32.
+        _check_at_least("decoding.alpha", self.alpha, 0, "the paper uses 0.6; 0 means no penalty", 10)
         _check_at_least("decoding.max_extra", self.max_extra, 1, "the paper uses 50")
         _check_at_least("decoding.batch_tokens", self.batch_tokens, 1, "2000 suits two cores")
 
@@ -246,18 +234,15 @@ def _check(holds: bool, key: str, problem: str, hint: str) -> None:
         raise ConfigError(f"{key} {problem}", hint, key=key)
 
 
-def _check_at_least(key: str, value: float, least: float, hint: str) -> None:
+def _check_at_least(key: str, value: float, least: float, hint: str, most: float = math.inf) -> None:
     _check(value >= least, key, f"is {value}, but must be at least {least}", hint)  # NaN fails too
-    _check(value != math.inf, key, f"is {value}, but must be a number", hint)  # JSON cannot hold it
-
-
-def _check_at_most(key: str, value: float, most: float, hint: str) -> None:
     _check(value <= most, key, f"is {value}, but must be at most {most}", hint)
+    _check(value != math.inf, key, f"is {value}, but must be a number", hint)  # JSON cannot hold it
 
 
 def _check_seed(key: str, value: int) -> None:
     most = (1 << 32) - 1
-    _check(0 <= value <= most, key, f"is {value}, but must be from 0 to {most}", "each gives other numbers")
+    _check(0 <= value <= most, key, f"is {value}, but must be from 0 to {most}", "any such number will do")
 
 
 def _check_probability(key: str, value: float, hint: str) -> None:

@@ -103,6 +103,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")
 
 
+def size_text(size: float) -> str:
+    """A number of bytes as people write it: "1.70 GB", "16.8 MB"."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
 def prompt(text: str) -> None:
     """Ask a person at a terminal for a line, without a line end; nothing under --quiet or without a terminal."""
     if _level >= NORMAL and _rank == 0 and sys.stderr.isatty():
@@ -174,7 +179,8 @@ class _Lines(Progress):
         rate = (self._done - self._done_before) / seconds
         of_total = f" of {self._total:,}" if self._total else ""
         percent = f" ({100 * self._done / self._total:.0f} %)" if self._total else ""
-        count = f"{self._description}: {self._done:,}{of_total} {self._unit}".rstrip() + percent
+        unit = self._unit.removesuffix("s") if (self._total or self._done) == 1 else self._unit
+        count = f"{self._description}: {self._done:,}{of_total} {unit}".rstrip() + percent
         time_left = f"{clock(seconds)} so far"
         if self._total and self._done < self._total and rate > 0:
             time_left = f"{clock((self._total - self._done) / rate)} left"

@@ -14,7 +14,7 @@ bundled recipe, or a file in the same folder. Without it, config.py's defaults h
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -39,7 +39,7 @@ _NULL = ("", "~", "null", "Null", "NULL")  # YAML's ways to write no value
 _BOOLS = {
     **dict.fromkeys(("true", "yes", "on", "y", "1"), "true"),
     **dict.fromkeys(("false", "no", "off", "n", "0"), "false"),
-}  # what people write for a switch, and how it is written here
+}  # what people write for a switch, and what is meant
 _NEEDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
 _WHOLE_NUMBER = re.compile(r"(?=.{1,20}$)[-+]?(0|[1-9][0-9]*(_[0-9]+)*)")  # 20 characters hold any 64-bit number
 _NUMBER = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -149,11 +149,7 @@ def read_overrides(section: str, overrides: Sequence[str]) -> dict[str, Any]:
 
 def recipe_to_yaml(recipe: Recipe) -> str:
     """Write every setting of a recipe as YAML that `load_recipe` reads back to an equal recipe."""
-    lines = []
-    for name, keys in _FIELDS.items():
-        section = getattr(recipe, name)
-        lines += [f"{name}:", *(f"  {key}: {_write_value(getattr(section, key))}" for key in keys)]
-    return "\n".join(lines) + "\n"
+    return str(yaml.safe_dump(asdict(recipe), sort_keys=False, allow_unicode=True, width=math.inf))
 
 
 def _bundled_folder() -> Path:
@@ -195,7 +191,7 @@ def _convert(setting: Setting) -> object:
     section, name = setting.key.split(".")
     field = _FIELDS[section][name]
     if setting.text in _NULL and not setting.quoted:
-        default = _write_value(field.default)
+        default = yaml.safe_dump(field.default).partition("\n")[0]
         raise _complain(setting, "has no value", f"write one, or remove the setting to keep the default ({default})")
     if get_origin(field.type) is Literal:
         allowed = get_args(field.type)
@@ -242,19 +238,6 @@ def _complain(setting: Setting, problem: str, hint: str) -> ConfigError:
     text = setting.text if setting.text.isprintable() and len(setting.text) <= 60 else f"{setting.text[:60]!r}"
     what = f"{setting.key} {problem}" if problem.startswith("has") else f"{setting.key} is {text}, but {problem}"
     return ConfigError(f"{setting.place}: {what}", hint, key=setting.key)
-
-
-def _write_value(value: object) -> str:
-    """Write one value as YAML that every reader takes for the same value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        mantissa, e, exponent = repr(value).partition("e")
-        return f"{mantissa}{'' if '.' in mantissa or not e else '.0'}{e}{exponent}"  # 1.0e-09: YAML 1.1 needs the point
-    if isinstance(value, str):
-        is_plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in (*_BOOLS, *_NULL)
-        return value if is_plain else yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
-    return str(value)
 
 
 # ---- the YAML of a recipe file, read from the parser's events so that it guesses nothing

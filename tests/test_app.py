@@ -126,10 +126,10 @@ def test_a_reader_that_goes_away_at_once_gets_no_message(words: list[str]) -> No
     [
         (["prob"], "no such command 'prob'. Did you mean 'probe'?", "see `aiayn --help`"),
         (["xyz"], "no such command 'xyz'", "see `aiayn --help`"),
-        (["--versoin"], "no such option: --versoin", "see `aiayn --help`"),
-        (["probe", "--baem", "3"], "no such option: --baem", "see `aiayn probe --help`"),
-        (["probe", "--beam", "many"], "invalid value for '--beam'", "see `aiayn probe --help`"),
-        (["probe", "extra"], "got unexpected extra argument", "see `aiayn probe --help`"),
+        (["--versoin"], "no such option: --versoin", "did you mean --version?"),
+        (["probe", "--baem", "3"], "no such option: --baem", "did you mean --beam?"),
+        (["probe", "--xyz", "3"], "no such option: --xyz", "see `aiayn probe --help`"),
+        (["probe", "extra"], "unexpected argument: extra", "see `aiayn probe --help`"),
         (["--version=3"], "option '--version' does not take a value", "see `aiayn --help`"),
     ],
 )

@@ -45,6 +45,12 @@ def test_lines_use_the_terminal_s_width_up_to_what_reads_well(columns: int, help
     assert min(columns, 110) - 20 < max(map(len, lines)) <= min(columns, 110)
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_line_is_wider_than_the_terminal(verb: str, columns: int, help_of: Help) -> None:
+    assert [line for line in help_of(verb, columns).split("\n") if len(line) > columns] == []
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_ends_with_examples_whose_options_exist(verb: str, help_of: Help) -> None:
     text, _, examples = help_of(verb).partition("\nExamples:\n")

@@ -1,4 +1,4 @@
-"""The checkpoint directory: one file per reader, written whole or not at all, nothing ever unpickled.
+"""The checkpoint directory: one file per reader, written completely or not at all, nothing ever unpickled.
 
     step-00010000/
       model.json            shape, step, languages, hashes of what it was made from; readable without torch
@@ -21,16 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from aiayn_cli import __version__
-from aiayn_cli.checkpoint.tensor_files import (
-    bytes_of,
-    check_written,
-    finite,
-    from_json,
-    read_json,
-    read_tensors,
-    write_json,
-    write_tensors,
-)
+from aiayn_cli.checkpoint import tensor_files
+from aiayn_cli.checkpoint.tensor_files import finite, from_json, read_json, read_tensors, write_json
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
 from aiayn_cli.files import check_free_space, hash_of, whole_folder
@@ -75,7 +67,7 @@ class Checkpoint:
         return finite(path, read_tensors(path, self.files.get(_WEIGHTS))) if checked else read_tensors(path)
 
     def moving_average(self) -> dict[str, Tensor]:
-        """The moving average of the weights by parameter name, float32; empty if the checkpoint has none."""
+        """The float32 moving average of the weights by parameter name; empty if the checkpoint has none."""
         path = self.path / _MOMENTS
         if not path.exists():  # not resumable, or removed to save space
             return {}
@@ -103,10 +95,7 @@ class Checkpoint:
 
 
 def put_into(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model of the same shape, whatever its dtype and device.
-
-    On torch's device "meta", a weight itself replaces the parameter, such as one in a memory-mapped file.
-    """
+    """Copy weights into a model of the same shape; on torch's device "meta" they replace its parameters."""
     with torch.no_grad():
         for name, parameter in dict(model.named_parameters()).items():
             if parameter.is_meta:
@@ -128,18 +117,16 @@ class TrainingSnapshot:
 def save_checkpoint(
     checkpoint: Checkpoint, weights: Mapping[str, Tensor], vocab_file: Path, training: TrainingSnapshot | None = None
 ) -> Checkpoint:
-    """Write a checkpoint directory at checkpoint.path, replacing one of the same name.
+    """Write checkpoint.path, with copies of vocab_file and of the vocab.tgt.model next to it, if any.
 
-    vocab_file is copied into it, with the vocab.tgt.model next to it if there is one.
-    Raises:
-        CheckpointError: the disk is full or cannot be written; what was there before is still there.
+    Raises CheckpointError if it cannot be written; a directory of the same name is then still there.
     """
     path = checkpoint.path
     tensors = {_WEIGHTS: weights} if training is None else {_WEIGHTS: weights, _MOMENTS: training.moments}
     vocabs = {_VOCAB: vocab_file, _TGT_VOCAB: vocab_file.with_name(_TGT_VOCAB)}
     try:
         copied = {name: file for name, file in vocabs.items() if name == _VOCAB or file.exists()}
-        needed = sum(bytes_of(some.values()) for some in tensors.values())
+        needed = sum(tensor_files.bytes_of(some.values()) for some in tensors.values())
         with whole_folder(path) as folder:
             check_free_space(folder, _SPARE_BYTES + needed + sum(file.stat().st_size for file in copied.values()))
             for name, file in copied.items():
@@ -148,19 +135,17 @@ def save_checkpoint(
                 (folder / _STATE).parent.mkdir()
                 write_json(folder / _STATE, training.state)
             for name, some in tensors.items():
-                write_tensors(folder / name, some)
+                tensor_files.write_tensors(folder / name, some)
             written = [(file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if file.is_file()]
             checkpoint = replace(checkpoint, files={name: hash_of(file) for name, file in sorted(written)})
             content = asdict(checkpoint)
             del content["path"]
             write_json(folder / "model.json", {"format": FORMAT, "aiayn": __version__, **content})
             for name, some in tensors.items():
-                check_written(folder / name, some)
+                tensor_files.check_written(folder / name, some)
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write the checkpoint {path}: {error.strerror or error}",
-            "free some space or give another --out; the checkpoints before this one are whole",
-        ) from error
+        problem = f"cannot write the checkpoint {path}: {error.strerror or error}"
+        raise CheckpointError(problem, "free some space, or give another --out; earlier ones are intact") from error
     return checkpoint
 
 
@@ -170,9 +155,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     content = read_json(path / "model.json", "a checkpoint")
     try:
         if content["format"] > FORMAT:
-            raise CheckpointError(
-                f"{path}: written by aiayn {content['aiayn']} in format {content['format']}", "update aiayn"
-            )
+            problem = f"{path}: written by aiayn {content['aiayn']} in format {content['format']}"
+            raise CheckpointError(problem, "update aiayn")
         named = {name: content[name] for name in Checkpoint.__dataclass_fields__ if name in content}
         named |= {"path": path, "parents": tuple(content["parents"]), "text": content.get("text", {})}
         for name, kind in (("model", ModelConfig), ("decoding", DecodingConfig), ("text", TextConfig)):
@@ -182,9 +166,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise TypeError(f"low_confidence is {checkpoint.low_confidence}")
         return checkpoint
     except (KeyError, TypeError, ConfigError) as error:
-        raise CheckpointError(
-            f"{path / 'model.json'} is not a checkpoint's: {error}", "train or average again"
-        ) from error
+        problem = f"{path / 'model.json'} does not describe a checkpoint: {error}"
+        raise CheckpointError(problem, "train or average again") from error
 
 
 def load_training(path: Path) -> TrainingSnapshot:

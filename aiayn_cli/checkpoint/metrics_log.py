@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object a line, appended, whole lines only.
+"""metrics.jsonl: one JSON object per line, appended, complete lines only.
 
 Events and their values, in addition to `event` and `time` (Unix seconds); NaN and infinity are null:
 
@@ -13,9 +13,9 @@ Events and their values, in addition to `event` and `time` (Unix seconds); NaN a
     memory      step, max_tokens: smaller micro-batches from here on, since memory ran out
     start       step, updates, run_flops (estimated, of all updates), matmul_rate (FLOP/s of one device), devices,
                 device: once for each call
-    resume      step: records above it of later updates were lost, and these updates are repeated
-    rollback    step, undone: training went back from update `undone` to `step`; records above it of later updates no
-                longer count, except for their time and operations
+    resume      step: the updates after it, recorded above, were lost and are repeated
+    rollback    step, undone: training returned from update `undone` to `step`; of the updates between, recorded above,
+                only time and operations count
 """
 
 import importlib
@@ -57,10 +57,7 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # whether a value can be that of it
 
 
 class MetricsLog:
-    """The record of a run; a resumed run appends to the same file.
-
-    Without a path (ranks other than 0) nothing is written. Listeners are called with each record after it is written.
-    """
+    """The record of a run, to which a resumed run appends; without a path (ranks other than 0) nothing is written."""
 
     def __init__(self, path: Path | None, listeners: Sequence[Callable[[Record], None]] = ()) -> None:
         self._path, self._listeners = path, listeners
@@ -89,7 +86,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """All records of a metrics.jsonl, if there is one, without lines that a crash cut short or that are not ours."""
+    """All records of a metrics.jsonl, if it exists, without lines that are truncated or not ours."""
     records = []
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         try:
@@ -113,10 +110,7 @@ def _is_ours(record: Record) -> bool:
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """Records without those that a resume or rollback undid: above it, and of later updates.
-
-    Of an update that was validated twice, because a crash came before its checkpoint, the last validation counts.
-    """
+    """Records without those of later updates that a resume or rollback undid, and with one validation of an update."""
     kept: list[Record] = []
     for record in records:
         if record["event"] in ("resume", "rollback"):
@@ -147,10 +141,8 @@ def load_tensorboard() -> Any:
         importlib.import_module("tensorboard")
         return importlib.import_module("torch.utils.tensorboard")  # here, because it takes seconds and few use it
     except ImportError as error:
-        raise AiaynError(
-            f"--tensorboard needs a package that is not installed ({error})",
-            "pip install '.[tensorboard]' in a checkout, or look at report.html in the run's folder",
-        ) from error
+        hint = "pip install '.[tensorboard]' in a checkout, or look at report.html in the run's folder"
+        raise AiaynError(f"--tensorboard needs a package that is not installed ({error})", hint) from error
 
 
 class TensorBoardLog:

@@ -26,7 +26,7 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 
 def interrupted_path(run: Path, step: int) -> Path:
-    """Where a run that is stopped between two checkpoints is saved; never part of an average."""
+    """Where a run that is stopped between two regular checkpoints is saved; never part of an average."""
     return run / "checkpoints" / f"interrupted-{step:08d}"
 
 
@@ -36,10 +36,7 @@ def newest_resumable(run: Path) -> Path | None:
 
 
 def resumable(run: Path) -> list[Path]:
-    """All checkpoints that training can resume from, in the order of their updates.
-
-    Of one update the regular one comes last: it has been validated since the run was stopped there.
-    """
+    """All checkpoints that training can resume from, by update; of one update the regular one comes last."""
     return sorted([*_numbered(run, "interrupted-"), *list_checkpoints(run)], key=update_of)
 
 
@@ -70,10 +67,7 @@ def mark_best(run: Path, path: Path) -> None:
 
 
 def prune_checkpoints(run: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` checkpoints and the best one; return what was removed.
-
-    An interrupted one goes as soon as there is a later checkpoint.
-    """
+    """Remove all but the newest `keep` checkpoints, the best, and an interrupted one if newest; return them."""
     link = run / "checkpoints" / "best"
     best = link.readlink().name if link.is_symlink() else ""
     regular, newest = list_checkpoints(run), newest_resumable(run)
@@ -89,11 +83,20 @@ def prune_checkpoints(run: Path, keep: int) -> list[Path]:
 
 
 def newest_run() -> Path:
-    """The run in the working folder's runs/ with the newest checkpoint."""
-    newest = {run: path for run in sorted(Path("runs").glob("*")) if (path := newest_resumable(run)) is not None}
+    """The run in the working folder's runs/ with the newest regular checkpoint; without any, with the newest place.
+
+    A run that began later, but crashed or was stopped before its first checkpoint, is mentioned.
+    """
+    runs = sorted(Path("runs").glob("*"))
+    regular = {run: paths[-1] for run in runs if (paths := list_checkpoints(run))}
+    newest = regular or {run: path for run in runs if (path := newest_resumable(run)) is not None}
     if not newest:
         raise CheckpointError("no trained model in runs/", "train one with `aiayn train`, or name a model's folder")
-    return max(newest, key=lambda run: newest[run].stat().st_mtime_ns)
+    chosen = max(newest, key=lambda run: newest[run].stat().st_mtime_ns)
+    for run in (run for run in runs if run not in newest and (run / "manifest.json").is_file()):
+        if (run / "manifest.json").stat().st_mtime_ns > newest[chosen].stat().st_mtime_ns:
+            logs.notice(f"{run} is newer, but has no checkpoint yet: taking {chosen}")
+    return chosen
 
 
 def find_model(path: Path | None = None) -> Path:
@@ -112,11 +115,11 @@ def find_model(path: Path | None = None) -> Path:
         problem = f"{run} holds no model" if run.exists() else f"there is no {run}"
         raise CheckpointError(problem, "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints")
     if model in interrupted:
-        logs.notice(f"{run} was stopped before its first checkpoint: using {model.name}")
+        logs.notice(f"{run} was stopped before its first checkpoint: taking {model.name}")
     if model == averaged and regular:
         step, newest = load_checkpoint(averaged).step, load_checkpoint(regular[-1]).step
         if newest > step:
-            logs.warning(f"{averaged} is of update {step:,}, the run at {newest:,}: `aiayn average` renews it")
+            logs.warning(f"{averaged} is of update {step:,}, the run at {newest:,}: run `aiayn average {run}` again")
     return model
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.files import hash_of
 
-_DAMAGED = "it is damaged; use another checkpoint"
+_DAMAGED = "the checkpoint is damaged; use another one"
 
 T = TypeVar("T")
 
@@ -96,10 +96,8 @@ def finite(path: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if not all(extreme.isfinite() for extreme in extremes):
             flat = tensor.float().flatten()
             place = int((~flat.isfinite()).nonzero()[0])
-            raise CheckpointError(
-                f"{path}: number {place:,} of {name} is {float(flat[place])}",
-                "its training diverged, or it is damaged; use another checkpoint",
-            )
+            problem = f"{path}: number {place:,} of {name} is {float(flat[place])}"
+            raise CheckpointError(problem, "training diverged, or the file is damaged; use another checkpoint")
     return tensors
 
 

@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
+from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.text.compression import compression_of_name
 
 _BUFFER_BYTES = 1 << 20
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile)  # while reading; what else can happen is an OSError, or EOFError
-_AGAIN = "the archive may be damaged: remove it, and run the command again"
+_AGAIN = "the archive may be damaged: remove it and run the command again"
 
 
 def open_member(archive: Path, member: str) -> BinaryIO:
@@ -70,8 +71,9 @@ def _choose(archive: Path, member: str, names: list[str]) -> str:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise DataError(f"{archive} has {len(matching)} files {member}: {', '.join(matching)}", _AGAIN)
-    raise DataError(f"{archive} has no file {member} among its {len(names):,}", "check that it is the right archive")
+        raise DataError(f"{archive} has {len(matching)} files named {member}: {', '.join(matching)}", _AGAIN)
+    problem = f"{archive} has no {member} among its {logs.counted(len(names), 'file')}"
+    raise DataError(problem, "check that it is the right archive")
 
 
 def _plain(name: str) -> str:
@@ -79,7 +81,7 @@ def _plain(name: str) -> str:
 
 
 def _link_error(archive: Path, name: str) -> DataError:
-    return DataError(f"{archive}: {name} is a link and not a file", "check that it is the right archive")
+    return DataError(f"{archive}: {name} is a link, not a file", "check that it is the right archive")
 
 
 def _stream(content: Any, close_archive: Callable[[], None]) -> BinaryIO:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from aiayn_cli import logs
+
 Format = Literal["lines", "segments", "talks"]
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, Split, Split] = ("train", "valid", "test")
@@ -46,7 +48,7 @@ class Part:
 
     name: str  # shown in tables, and accepted by --weight
     sides: Mapping[str, TextFile]  # by language
-    # "lines": a record a line; "segments": <seg id="..."> lines (SGML and XML test sets); "talks": a record a line,
+    # "lines": one record per line; "segments": <seg id="..."> (SGML and XML test sets); "talks": one record per line,
     # between lines in tags that describe the talk (IWSLT).
     format: Format = "lines"
     pairs: int | None = None  # how many there are, if known
@@ -143,7 +145,7 @@ class CorpusList:
 
     def __str__(self) -> str:
         cells = [(each.name, each.langs, _count(each.pairs), _size(each.download_bytes)) for each in self.corpora]
-        titles = "corpus", "pair", "pairs", "download"
+        titles = "corpus", "langs", "pairs", "download"
         widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
 
         def line(row: tuple[str, str, str, str], licence: str) -> str:
@@ -157,7 +159,7 @@ class CorpusList:
                 lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
         lines += [
             "",
-            "Each but demo has the other direction too, such as wmt14-de-en; ~ means about, - means not known.",
+            "Every corpus but demo exists in both directions, such as wmt14-de-en. ~ means about, - unknown.",
             "opus:CORPUS/VERSION --langs SRC-TGT is any corpus of OPUS, such as opus:TED2020/v1.",
         ]
         return "\n".join(lines)
@@ -170,6 +172,4 @@ def _count(amount: Amount) -> str:
 def _size(amount: Amount) -> str:
     if not amount.number:
         return "-" if amount.number is None else "none"
-    megabytes = amount.number / 1e6
-    text = f"{megabytes / 1e3:.2f} GB" if megabytes >= 1e3 else f"{megabytes:.1f} MB"
-    return f"{'~' * amount.approximate}{text}"
+    return f"{'~' * amount.approximate}{logs.size_text(amount.number)}"

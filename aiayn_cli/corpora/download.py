@@ -30,14 +30,14 @@ class Downloads:
     def fetch(self, archives: Sequence[Archive]) -> None:
         """Download the archives that are missing, and check all; raises DataError."""
         if self._from_folder is not None and not self._from_folder.is_dir():
-            raise DataError(f"{self._from_folder} is not a folder", "--from names a folder with archives")
+            raise DataError(f"--from {self._from_folder}: there is no such folder", "name a folder with archives")
         missing = [archive for archive in archives if not self._is_here(archive)]
         if not missing:
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            problem = f"{self._folder} cannot be made: {error.strerror}"
+            problem = f"{self._folder} cannot be created: {error.strerror}"
             raise DataError(problem, "choose another folder with --downloads") from error
         self._announce(missing)
         for archive in missing:
@@ -61,22 +61,21 @@ class Downloads:
             for path in filter(Path.is_file, places):
                 fingerprint = Fingerprint(candidate, path)
                 if mismatch := fingerprint.mismatch():
-                    hint = "remove it, or name another folder; it may be another version, or damaged"
+                    hint = "it may be damaged or another version: remove it, or name another folder"
                     raise DataError(f"{path} {mismatch}", hint)
                 self._checked[archive.file] = path, fingerprint.sha256
                 return True
         return False
 
     def _announce(self, archives: Sequence[Archive]) -> None:
-        """Say what is downloaded; raises DataError if the disk lacks space for it."""
+        """Say what is downloaded; raises DataError if it does not fit on the disk."""
         known = sum(archive.bytes or 0 for archive in archives)
         more = " or more" if any(archive.bytes is None for archive in archives) else ""
-        files = "1 file" if len(archives) == 1 else f"{len(archives)} files"
-        size = f", {_megabytes(known)}{more}," if known else ""
-        logs.notice(f"downloading {files}{size} to {self._folder}")
+        size = f", {logs.size_text(known)}{more}," if known else ""
+        logs.notice(f"downloading {logs.counted(len(archives), 'file')}{size} to {self._folder}")
         parts = (self._folder / f"{archive.file}.part" for archive in archives)
         needed = known - sum(path.stat().st_size for path in parts if path.exists())
-        check_space(self._folder, needed, f"the downloads need {_megabytes(needed)}{more}")
+        check_space(self._folder, needed, f"the downloads need {logs.size_text(needed)}{more}")
 
     def _download(self, archive: Archive) -> None:
         failures: list[tuple[str, TransferError]] = []
@@ -93,18 +92,18 @@ class Downloads:
                         failures.append((url, error))
                         continue
                     if not (candidate.sha256 or candidate.md5):
-                        no_tls = "" if url.startswith("https:") else ", and it was transferred without TLS"
-                        trust = f"no published hash to compare with{no_tls}; its SHA-256 is {fingerprint.sha256}"
+                        no_tls = "" if url.startswith("https:") else ", transferred without TLS"
+                        trust = f"unverified{no_tls} (no hash is published); SHA-256 {fingerprint.sha256}"
                         logs.notice(f"{candidate.file}: {trust}")
                     part.finish()
                     self._checked[archive.file] = path, fingerprint.sha256
                     return
-        hint = "run this again: it resumes"
+        hint = "run the same command again to resume"
         if all(error.not_found for _, error in failures):
-            hint = "check the name of the corpus, its version and its languages"
+            hint = "check the corpus's name, version and languages"
         names = " or ".join(_name_in(candidate.urls[0]) for candidate in _with_alternatives(archive))
         why = "; ".join(f"{url}: {error}" for url, error in failures)
-        hint += f"; or fetch {names} elsewhere and give its folder with --from"
+        hint += f"; or download {names} elsewhere and give its folder with --from"
         raise DataError(f"{archive.file} cannot be downloaded ({why})", hint)
 
 
@@ -117,7 +116,3 @@ def _with_alternatives(archive: Archive) -> Iterator[Archive]:
 
 def _name_in(url: str) -> str:
     return url.rpartition("/")[2]
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB" if size >= 10e6 else f"{size / 1e6:.1f} MB"

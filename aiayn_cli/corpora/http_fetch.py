@@ -1,9 +1,8 @@
 """Fetches one file from one URL over HTTP(S), and resumes interrupted downloads.
 
 The rest of a file is requested (Range) only if it is sure to fit: the server gave a validator (ETag or Last-Modified,
-sent as If-Range) or a length that must be the same again, or the hash of the whole file is known. Certificates are
-always checked, and HTTPS never redirects to HTTP. Proxies (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) and further authorities
-(REQUESTS_CA_BUNDLE) are those of the environment.
+sent as If-Range) or a length, or the hash of the whole file is known. Certificates are always checked, and HTTPS never
+redirects to HTTP. The environment gives proxies (HTTPS_PROXY, NO_PROXY) and authorities (REQUESTS_CA_BUNDLE).
 """
 
 import errno
@@ -51,7 +50,7 @@ class Network:
 
 
 class TransferError(Exception):
-    """A URL did not give the file; `retry`: another attempt may succeed, `not_found`: the server has no such file."""
+    """A URL did not provide the file; `retry`: it may at the next attempt, `not_found`: the server has no such file."""
 
     def __init__(self, why: str, *, retry: bool = False, not_found: bool = False) -> None:
         super().__init__(why)
@@ -99,10 +98,9 @@ class Fingerprint:
 
 
 class PartFile:
-    """An unfinished download, FILE.part, of which `bytes` have arrived; locked against other processes.
+    """An unfinished download, FILE.part, of which `bytes` have arrived, locked; DataError if another process has it.
 
-    Its `origin`, FILE.part.json, is the "url", the server's "validator" (ETag or Last-Modified) and the "bytes" of the
-    whole file. Raises DataError if another process is writing it.
+    Its `origin`, FILE.part.json, is the "url", the server's "validator" and the "bytes" of the whole file.
     """
 
     def __init__(self, whole: Path) -> None:
@@ -113,7 +111,7 @@ class PartFile:
             self._file = open_locked(self.path, buffering=0)
         except BlockingIOError:
             problem = f"{whole} is being downloaded by another process"
-            raise DataError(problem, "wait for it, or choose another folder with --downloads") from None
+            raise DataError(problem, "wait until it ends, or choose another folder with --downloads") from None
         self.bytes = self.path.stat().st_size
         try:
             notes = json.loads(self._notes.read_bytes()) if self.bytes else None
@@ -131,7 +129,7 @@ class PartFile:
         self._file.close()
 
     def start_over(self, origin: dict[str, Any]) -> None:
-        """Drop what has arrived, and record the origin of what follows."""
+        """Discard what has arrived, and note the origin of what follows."""
         self._file.truncate(0)
         self.bytes = 0
         self.origin = origin
@@ -148,21 +146,21 @@ class PartFile:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            problem = f"{self.path}: no space is left on its disk after {self.bytes:,} bytes"
-            hint = "free some space and run this again: it resumes; --downloads chooses another folder"
+            problem = f"{self.path}: the disk is full after {logs.size_text(self.bytes)}"
+            hint = "free some space and run the same command again to resume, or choose another folder with --downloads"
             raise DataError(problem, hint) from error
 
     def finish(self) -> None:
-        """Give the whole file its name, after flushing it to the disk."""
+        """Flush the complete file to the disk and rename it."""
         os.fsync(self._file.fileno())
         self.path.rename(self.whole)
         self.bytes = 0
 
 
 def fetch(url: str, archive: Archive, part: PartFile, network: Network) -> Fingerprint:
-    """Fetch what is missing of a file, and check that the hashes of the whole agree with the archive's.
+    """Fetch what is missing of a file and check the hashes of the whole.
 
-    Raises TransferError, after which what has arrived is kept for the next attempt, or DataError if the disk is full.
+    Raises TransferError, after which the part is kept for the next attempt, or DataError if the disk is full.
     """
     if part.bytes and part.bytes == (archive.exact_bytes or part.origin.get("bytes")):
         fingerprint = Fingerprint(archive, part.path)  # stopped between the last byte and the new name
@@ -194,7 +192,7 @@ def check_space(folder: Path, needed: int, what: str) -> None:
     """Raise DataError, which begins with `what`, unless the disk has so many bytes and some to spare."""
     free = shutil.disk_usage(folder).free
     if free < needed + _SPARE_BYTES:
-        problem = f"{what}, but the disk of {folder} has {free / 1e6:,.0f} MB free"
+        problem = f"{what}, but the disk of {folder} has {logs.size_text(free)} free"
         raise DataError(problem, "free some space, or choose a folder on another disk with --downloads")
 
 
@@ -214,13 +212,13 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
             problem = f"status {code} {response.reason or ''}".rstrip()
             raise TransferError(problem, retry=code in _RETRY, not_found=code in _NOT_FOUND)
         if code == _NO_SUCH_RANGE and total != part.bytes:
-            raise _ChangedError(f"the server has no byte {part.bytes:,} of it")
+            raise _ChangedError(f"the server's file is shorter than the {part.bytes:,} bytes downloaded")
         if code == _PARTIAL and start != part.bytes:
-            raise _ChangedError("the server gave another part than requested")
+            raise _ChangedError("the server sent another part than requested")
         resume = code != _OK
         for expected in (archive.exact_bytes, part.origin.get("bytes") if resume else None):
             if None not in (expected, total) and expected != total:
-                problem = f"it has {total:,} bytes there, not {expected:,}"
+                problem = f"the server's file has {total:,} bytes, not {expected:,}"
                 raise _ChangedError(problem) if resume else TransferError(problem)
         if not resume:
             fingerprint = Fingerprint(archive)
@@ -233,9 +231,9 @@ def _fetch_once(session: requests.Session, url: str, archive: Archive, part: Par
             _receive(response, part, fingerprint, total, network)
     if mismatch := fingerprint.mismatch():
         if resume:
-            raise _ChangedError(f"the file from several parts {mismatch}")
+            raise _ChangedError(f"the file joined from parts {mismatch}")
         part.start_over({})
-        raise TransferError(f"the file {mismatch}")
+        raise TransferError(f"the server's file {mismatch}")
     return fingerprint
 
 
@@ -300,8 +298,8 @@ def _receive(
     """Append the body to the part, and hash it on the way."""
     name, missing = part.whole.name, None if total is None else total - part.bytes
     if missing is not None:
-        check_space(part.whole.parent, missing, f"{name} needs {missing / 1e6:,.0f} MB more")
-    so_far = f", the first {part.bytes // _MEGABYTE:,} MB at hand" if part.bytes >= _MEGABYTE else ""
+        check_space(part.whole.parent, missing, f"{name} needs {logs.size_text(missing)} more")
+    so_far = f", of which {logs.size_text(part.bytes)} are here" if part.bytes >= _MEGABYTE else ""
     megabytes = None if missing is None else missing // _MEGABYTE
     window_start, window_bytes, received = time.monotonic(), 0, 0
     with logs.progress(f"downloading {name}{so_far}", megabytes, "MB") as progress:
@@ -314,7 +312,7 @@ def _receive(
             window_bytes += len(piece)
             if (seconds := time.monotonic() - window_start) >= network.read_seconds:
                 if window_bytes < _SLOWEST_BYTES_A_SECOND * seconds:
-                    raise TransferError(f"only {window_bytes:,} bytes came in {seconds:.0f} seconds", retry=True)
+                    raise TransferError(f"only {window_bytes:,} bytes in {seconds:.0f} seconds", retry=True)
                 window_start, window_bytes = time.monotonic(), 0
     if total is not None and part.bytes != total:
         raise TransferError(f"the connection ended after {part.bytes:,} of {total:,} bytes", retry=True)

@@ -6,13 +6,14 @@ their tokenisation: text stays raw, since SentencePiece does not need it tokenis
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aiayn_cli.corpora import archive_urls as archives
 from aiayn_cli.corpora.corpus import Archive, Corpus, Part, TextFile
 from aiayn_cli.errors import DataError, UsageError, did_you_mean
 
-# Rules of ours that other toolkits do not have; but text that is scored is never trained on.
+# Our rules that other toolkits lack, turned off for their variants; drop_overlap stays on.
 _UNCLEANED = {
     "dedupe": False,
     "max_words": 0,
@@ -88,7 +89,7 @@ _WMT14_EN_DE_LIKES: dict[str, dict[str, Any]] = {
     },
     "fairseq": {
         "vocab_size": 40_000,  # merges
-        "description": "with News Commentary v12; each 100th training pair is for validation",
+        "description": "with News Commentary v12; every 100th training pair is for validation",
         "train": (*_DE_TRAIN, _news_commentary(12, "de", 270_769, approximate=True)),
         "valid": (),
         "valid_every": 100,
@@ -114,11 +115,11 @@ _WMT14_EN_FR = Corpus(
     test=(_newstest2014("fr", {"en": "4cc6542f5c0d54eac01c662854af6eb9", "fr": "47ce6cd70093425f4bf5f2738c69f35b"}),),
 )
 _WMT14_EN_FR_LIKES: dict[str, dict[str, Any]] = {
-    "paper": {"description": "as above, but uncleaned"},
-    "t2t": {"vocab_size": 32_768, "description": "as above, but uncleaned, and 2^15 sub-words"},
+    "paper": {"description": "the same text, uncleaned"},
+    "t2t": {"vocab_size": 32_768, "description": "the same text, uncleaned, and 2^15 sub-words"},
     "fairseq": {
         "vocab_size": 40_000,  # merges
-        "description": "each 1,333rd training pair is for validation",
+        "description": "every 1,333rd training pair is for validation",
         "valid": (),
         "valid_every": 1_333,
         "settings": {"max_length": 250, "max_ratio": 1.5},
@@ -139,14 +140,14 @@ def _iwslt14() -> Corpus:
         "de",
         "en",
         10_000,  # merges of fairseq's script, whose split this is too
-        "TED talks; each 23rd training pair is for validation, dev2010 to tst2012 (6,750 pairs) are the test",
+        "TED talks; every 23rd training pair is for validation, dev2010 to tst2012 (6,750 pairs) for the test",
         _TED,
         # fairseq's script keeps 160,239 for training and 7,283 for validation, after its own cleaning.
         train=(Part("ted", sides, "talks", pairs=167_522, approximate=True, titles=True),),
         test=tuple(_ted_part(name, archive, "de-en") for name in tests),
         valid_every=23,
     )
-    description = "with the script's limits of length; but the text keeps its case, and is not tokenised"
+    description = "with the script's length limits; but the text keeps its case and is not tokenised"
     limits = {"max_length": 175, "max_ratio": 1.5}
     return _with_likes(corpus, {"fairseq": {"description": description, "settings": limits}})
 
@@ -187,7 +188,7 @@ def _tatoeba(lang: str) -> Corpus:
     return replace(corpus, vocab_size=8_000, description=description, licence="CC BY 2.0, tatoeba.org")
 
 
-_DEMO_TEXT = "24,000 sentences made by a small English-German grammar; built in, no network needed"
+_DEMO_TEXT = "24,000 sentences from a small English-German grammar; built in, no network needed"
 CORPORA = {
     corpus.name: corpus
     for corpus in (
@@ -220,7 +221,7 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
         if not match:
             raise UsageError(f"{name!r} does not name a corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
         if langs is None:
-            raise UsageError(f"{name} without --langs", "say which languages, such as --langs en-de")
+            raise UsageError(f"{name} without --langs", "name the languages: --langs en-de")
         corpus = _opus(name, match[1], match[2], *parse_langs(langs))
     else:
         corpus = _find_named(name)
@@ -229,7 +230,7 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
             raise UsageError(problem, "remove --langs")
     if like is not None and like not in corpus.like:
         known = ", ".join(corpus.like) or "none"
-        raise UsageError(f"--like {like} is not known for {name}", f"known for it: {known}")
+        raise UsageError(f"{name} has no variant --like {like}", f"available: {known}")
     return corpus.like[like] if like else corpus
 
 
@@ -238,7 +239,10 @@ def _find_named(name: str) -> Corpus:
     known = {each.name: each for direction in directions for each in (direction, *direction.like.values())}
     if name in known:
         return known[name]
-    hint = did_you_mean(name, CORPORA, unlisted=known) + " (for files of your own give --train)"
+    if Path(name).is_file():
+        hint = "files go after --train, --valid or --test, a source and a target file each: --valid SRC TGT"
+        raise UsageError(f"{name} is a file, but the name of a corpus belongs here", hint)
+    hint = did_you_mean(name, CORPORA, unlisted=known) + " (for your own files: --train SRC TGT)"
     raise DataError(f"unknown corpus {name!r}", hint)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sacrebleu.dataset import DATASETS
 
+from aiayn_cli import logs
 from aiayn_cli.corpora.archive_members import open_member
 from aiayn_cli.corpora.corpus import Archive
 from aiayn_cli.errors import DataError, UsageError, did_you_mean
@@ -40,7 +41,7 @@ def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestS
         raise DataError(f"unknown test set {name!r}", did_you_mean(name, DATASETS))
     dataset: Any = DATASETS[name]
     if langs is None or langs not in dataset.langpairs:
-        what = "no language pair is named" if langs is None else f"the test set {name} has no pair {langs!r}"
+        what = f"test set {name} needs --langs" if langs is None else f"the test set {name} has no pair {langs!r}"
         raise UsageError(what, f"add --langs with one of {', '.join(dataset.langpairs)}")
     kind, entry = type(dataset).__name__, dataset.langpairs[langs]
     fields: dict[str, list[str]] = {}
@@ -62,7 +63,7 @@ def load_test_set(name: str, langs: str | None, downloads: "Downloads") -> TestS
     for field, lines in fields.items():
         if len(lines) != len(source):
             problem = f"{name} {langs} has {len(source):,} source lines, but {len(lines):,} of {field}"
-            raise DataError(problem, "another version of the archive? remove it from the folder of downloads")
+            raise DataError(problem, "the archive may be another version: remove it from the folder of downloads")
     return TestSet(name, langs, source, fields)
 
 
@@ -73,8 +74,8 @@ def _read_lines(file: BinaryIO, member: str, column: int | None) -> list[str]:
         rows = [record.split("\t") for record in records]
         for number, cells in enumerate(rows, start=1):
             if column >= len(cells):
-                problem = f"{member}:{number} has {len(cells)} columns, but column {column + 1} is needed"
-                raise DataError(problem, "damaged? remove it")
+                problem = f"{member}:{number} has {logs.counted(len(cells), 'column')}, but needs {column + 1}"
+                raise DataError(problem, "the file may be damaged: remove it from the folder of downloads")
         return [cells[column].rstrip() for cells in rows]
     if member.endswith((".sgm", ".xml")):
         # Without an XML parser, since some of these files are not well formed.

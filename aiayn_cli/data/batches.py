@@ -50,19 +50,14 @@ def pool_pairs_for(batch_tokens: int) -> int:
 def plan_updates(
     store: TokenStore, batch_tokens: int, seed: int, start: Position, pool_pairs: int = LEAST_POOL_PAIRS
 ) -> Iterator[Update]:
-    """All updates from a position on, epoch after epoch, without end.
+    """All updates from a position on (the `after` of an earlier one), epoch after epoch, without end.
 
-    Every epoch reads the corpus in a new order. A pool of pairs is sorted by length, cut into updates of equal token
-    counts, and these are shuffled, so that an update holds pairs of similar length (paper, Section 5.1).
-
-    Args:
-        batch_tokens: tokens in an update, counting each pair's longer side with its end token; an update may have more
-            by less than one pair, and a pair that is longer by itself is an update of its own.
-        start: where to begin: the `after` of an earlier update with the same arguments.
-        pool_pairs: number of pairs sorted together; the order depends on it, and on the seed.
+    Each epoch reads the corpus in a new order, given by the seed. `pool_pairs` pairs are sorted by length, cut into
+    updates of `batch_tokens`, and these shuffled: an update has pairs of similar length (paper, Section 5.1). A pair
+    counts with its longer side and the end token; an update may have more tokens by less than one pair.
     """
     if len(store) == 0:
-        raise DataError("there are no training pairs", "look at the drops that prepare printed")
+        raise DataError("there are no training pairs", "prepare's result table says what was dropped")
     epoch, skip = start.epoch, start.pairs
     while True:
         for first in range(skip // pool_pairs * pool_pairs, len(store), pool_pairs):
@@ -80,10 +75,8 @@ def plan_updates(
 def split_update(store: TokenStore, pairs: Indices, max_tokens: int, multiple_of: int = 1) -> list[Indices]:
     """Divide an update's pairs, sorted by length, into micro-batches of about equal size.
 
-    Args:
-        max_tokens: padded tokens of one side in a micro-batch. Up to 1/16 more is allowed, so that padding does not
-            halve an update of max_tokens; a longer pair is a micro-batch of its own.
-        multiple_of: the number of devices: each gets as many micro-batches, some of which are empty if pairs are few.
+    One side has max_tokens padded tokens at most, and 1/16 more so that padding does not halve an update of max_tokens;
+    a longer pair is alone. Their number is a `multiple_of` that of the devices; if pairs are few, some are empty.
     """
     lengths = _lengths(store, pairs)
     most = _with_slack(max_tokens)
@@ -112,10 +105,9 @@ def largest_batch(store: TokenStore, max_tokens: int) -> Indices:
 
 
 def in_order(store: TokenStore, max_tokens: int, longest: int = 1 << 30) -> Iterator[Indices]:
-    """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens a side.
+    """All pairs of a store once, sorted by length, in batches of at most max_tokens padded tokens per side.
 
-    A longer pair is a batch of its own; pairs with a side of more than `longest` tokens, its end token included, are
-    skipped.
+    A longer pair is alone; those with a side of more than `longest` tokens, its end token included, are skipped.
     """
     pairs, lengths = _sorted_by_length(store, np.arange(len(store), dtype=np.int64))
     pairs, lengths = pairs[lengths <= longest], lengths[lengths <= longest]
@@ -141,10 +133,7 @@ def _pool_updates(
 
 
 def _sorted_by_length(store: TokenStore, pairs: Indices) -> tuple[Indices, Indices]:
-    """Sort by the longer side, then by the difference of the sides, upwards and downwards in turn; add _lengths().
-
-    Neighbours then differ little in either side, so that cutting the sequence anywhere leaves little padding in both.
-    """
+    """Sort by the longer side, then by the difference of the sides, up and down in turn, and add _lengths()."""
     src, tgt = store.lengths(pairs, "src"), store.lengths(pairs, "tgt")
     longer = np.maximum(src, tgt)
     order = np.lexsort((pairs, np.where(longer % 2, src - tgt, tgt - src), longer))
@@ -169,10 +158,9 @@ def _cut_evenly(lengths: Indices, parts: int) -> Indices:
 
 
 def _shuffled(places: NDArray[np.uint64], size: int, key: int) -> Indices:
-    """Where a pseudo-random permutation of 0 .. size - 1 sends the given places.
+    """Where a pseudo-random permutation of 0 .. size - 1 sends some places, at a cost of their number alone.
 
-    A four-round Feistel network over the next power of four; places outside the range are sent on until they fall
-    inside. Any part of the permutation costs only its own length, and it is the same on every machine.
+    A four-round Feistel network over the next power of four; places outside of the range are sent on until inside.
     """
     half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
     mask = np.uint64((1 << int(half)) - 1)

@@ -64,8 +64,7 @@ def shape_of(store: TokenStore, pairs: Indices) -> Shape:
 def collate(store: TokenStore, pairs: Indices, shape: Shape | None = None) -> Batch:
     """Read pairs from the store into padded tensors.
 
-    With a shape, they are padded to it and there is always a mask. Rows after the pairs have one source token, </s>, so
-    that there is something to attend to, and no target token to predict.
+    With a shape, they are padded to it, always with a mask; rows after the pairs have </s> as their only source token.
     """
     size = shape or shape_of(store, pairs)
     src, src_is_token = _rows(store, pairs, "src", size.pairs, size.src_length)
@@ -106,7 +105,7 @@ def _rows(store: TokenStore, pairs: Indices, side: Side, n_rows: int, length: in
 
 
 def _with_ends(store: TokenStore, pairs: Indices, side: Side) -> tuple[Indices, Indices]:
-    """One side of some pairs, each ended by EOS_ID: int64 [tokens], and lengths with it, int64 [pairs]."""
+    """One side of some pairs, each ending with EOS_ID: int64 [tokens], and the lengths, int64 [pairs]."""
     flat, lengths = store.gather(pairs, side)
     with_end = lengths.astype(np.int64) + 1
     ends = np.cumsum(with_end)

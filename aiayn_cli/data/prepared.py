@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from aiayn_cli import logs
 from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.store import Side, TokenStore
 from aiayn_cli.errors import DataError, did_you_mean
@@ -61,7 +62,8 @@ class PreparedData:
         for name, store in splits.items():
             expected = manifest["splits"][name]["pairs_kept"]
             if len(store) != expected:
-                raise DataError(f"{folder} holds {len(store):,} {name} pairs, but {MANIFEST} says {expected:,}", _AGAIN)
+                found = logs.counted(len(store), f"{name} pair")
+                raise DataError(f"{folder} holds {found}, but {MANIFEST} says {expected:,}", _AGAIN)
             store.check_ids(manifest["vocab"]["size"])
         return cls(
             folder=folder,
@@ -86,7 +88,7 @@ class PreparedData:
     def read_text(self, split: Literal["valid", "test"], side: Side) -> list[str]:
         """The raw lines of one side; raises DataError if there are none, or they have changed."""
         if split not in self.manifest["splits"]:
-            raise DataError(f"{self.folder} has no {split} data", f"run `aiayn prepare` with --{split}")
+            raise DataError(f"{self.folder} has no {split} text", f"prepare it anew with --{split}")
         path = self.folder / f"{split}.{self.src_lang if side == 'src' else self.tgt_lang}"
         if hash_of(path) != self.manifest["files"][path.name]["sha256"]:
             raise DataError(f"{path} is not as it was written: its SHA-256 has changed", _AGAIN)
@@ -108,7 +110,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
-    """Read manifest.json and give it with its own SHA-256; raises DataError."""
+    """Read manifest.json and return it with its own SHA-256; raises DataError."""
     path = folder / MANIFEST
     try:
         content = path.read_bytes()
@@ -122,12 +124,12 @@ def read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
         raise DataError(f"{path} does not describe prepared data", "name a folder that `aiayn prepare` made")
     if (found := manifest.get("format_version")) != FORMAT_VERSION:
         problem = f"{path} has format version {found}, but this version of aiayn reads {FORMAT_VERSION}"
-        raise DataError(problem, "prepare the data again with this version")
+        raise DataError(problem, "prepare the data again with the installed version")
     return manifest, hashlib.sha256(content).hexdigest()
 
 
 def damaged_manifest(folder: Path, error: Exception) -> DataError:
-    """The error for a manifest.json that is JSON, but lacks what it should say."""
+    """The error for a manifest.json that is JSON, but incomplete."""
     return DataError(f"{folder / MANIFEST} is damaged: {type(error).__name__} {error}", _AGAIN)
 
 
@@ -139,21 +141,14 @@ def find_prepared(name_or_path: str | Path) -> Path:
     if Path(name_or_path).is_dir():
         read_manifest(Path(name_or_path))  # says what is wrong with it
     known = [path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
-    hint = did_you_mean(str(name_or_path), known)
-    if not hint.startswith("did you mean"):
-        is_path = len(Path(name_or_path).parts) > 1
-        hint = (
-            f"run `aiayn prepare {'... --out ' if is_path else ''}{name_or_path}` first, or name other data with --data"
-        )
+    hint = did_you_mean(str(name_or_path), (), unlisted=known)
+    command = f"aiayn prepare {'... --out ' if len(Path(name_or_path).parts) > 1 else ''}{name_or_path}"
+    hint = hint or f"run `{command}` first, or name other data with --data"
     raise DataError(f"no prepared data {name_or_path}", hint)
 
 
 def find_only_prepared() -> Path | None:
-    """The one folder of prepared data in the working folder; None if there is none.
-
-    Raises:
-        DataError: there are several.
-    """
+    """The only folder of prepared data in the working folder, or None; DataError if there are several."""
     found = sorted(path.parent for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}"))
     if len(found) > 1:
         names = ", ".join(map(str, found))

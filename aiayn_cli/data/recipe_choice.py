@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-AUTO = "auto"  # what stands for the recipe that is chosen here
+from aiayn_cli import logs
+
+AUTO = "auto"  # stands for the recipe that is chosen here
 _MOST = 1 << 62
 # Recipes, with the most training pairs (or trees) that each suits.
 _BY_PAIRS = {
@@ -23,11 +25,12 @@ def choose_recipe(pairs: int, *, corpus: str = "", trees: bool = False, has_gpu:
     """Choose the recipe for so many training pairs of a named corpus or, with "", of other text."""
     if corpus == "demo":
         return RecipeChoice("tiny", "the built-in corpus has a recipe of its own")
-    table, what = (_BY_TREES, "trees") if trees else (_BY_PAIRS, "pairs")
+    table, what = (_BY_TREES, "tree") if trees else (_BY_PAIRS, "pair")
     name = next(name for name, most in table.items() if pairs <= most)
+    count = logs.counted(pairs, what)
     if not trees and not has_gpu and name not in _FOR_CPUS:
-        return RecipeChoice("small", f"{pairs:,} pairs: {name} would suit, but needs a GPU; on a CPU, small")
+        return RecipeChoice("small", f"{count}: {name} would suit, but needs a GPU; on a CPU, small")
     up_to = f"up to {table[name]:,}" if table[name] < _MOST else "the largest corpora"
     if {"wmt14", "en", "fr"} <= set(corpus.split("-")) and name in ("base", "big"):
         name += "-en-fr"
-    return RecipeChoice(name, f"{pairs:,} {what}: {name} is for {up_to}")
+    return RecipeChoice(name, f"{count}: {name} is for {up_to}")

@@ -27,11 +27,7 @@ _HEADER_BYTES = 128  # of a one-dimensional .npy file, whatever its length
 
 
 class TokenStore:
-    """Reads the pairs of one split ("train", "valid" or "test") of prepared data, memory-mapped.
-
-    Raises:
-        DataError: a shard is missing or damaged; its file is named.
-    """
+    """Reads the pairs of one split ("train", "valid" or "test"), memory-mapped; DataError names a damaged shard."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self.folder = folder
@@ -165,10 +161,7 @@ def _file_name(split: str, shard: int, side: Side, what: str = "") -> str:
 
 
 class TokenStoreWriter:
-    """Writes a shard of one split; memory holds the lengths of its pairs, but not their ids.
-
-    `n_pairs`, `n_tokens` (by side) and `paths` say what has been written so far. `dtype` is that of ids (Vocab.dtype).
-    """
+    """Writes a shard of one split; memory holds the lengths of its pairs, but not their ids (of Vocab.dtype)."""
 
     def __init__(self, folder: Path, split: str, dtype: np.dtype[np.integer[Any]], shard: int = 0) -> None:
         self.n_pairs = 0
@@ -192,7 +185,7 @@ class TokenStoreWriter:
         self.n_pairs += len(src_lengths)
 
     def close(self) -> dict[str, int]:
-        """Write the offsets, and the headers, which hold the numbers of tokens; give what the manifest says of it."""
+        """Write the offsets and the headers, which hold the numbers of tokens; return the manifest's entry."""
         for side, path in zip(SIDES, self.paths[1::2], strict=True):
             lengths = np.concatenate([np.zeros(1, np.int32), *self._lengths[side]])
             np.save(path, np.cumsum(lengths, dtype=np.int64).astype("<i8"))

@@ -1,7 +1,6 @@
 """`aiayn prepare`."""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -16,16 +15,6 @@ from aiayn_cli.data.recipe_choice import choose_recipe
 from aiayn_cli.errors import UsageError
 
 _DEFAULTS = DataConfig()
-
-# Settings that were options of earlier versions, by option.
-_RENAMED = {"--joint-vocab": "separate_vocabs=false", "--raw-punctuation": "normalise_punctuation=false"}
-for _name in {field.name for field in fields(DataConfig)} - {"corpus", "trees"}:
-    _option = "--" + _name.replace("_", "-")
-    if isinstance(getattr(_DEFAULTS, _name), bool):
-        _off = _option.replace("--drop-", "--keep-") if "--drop-" in _option else f"--no-{_option[2:]}"
-        _RENAMED |= {_option: f"{_name}=true", _off: f"{_name}=false"}
-    else:
-        _RENAMED[_option] = f"{_name}=VALUE"
 
 
 class PrepareCommand(HelpCommand):
@@ -43,17 +32,18 @@ class PrepareCommand(HelpCommand):
         aiayn prepare wmt14-en-de
         aiayn prepare --train a.en a.de --valid v.en v.de --langs en-de --out prepared/mine
     """
+    sections: ClassVar = {"data": DataConfig}
+    instead: ClassVar = {
+        "--corpus": "write the name alone: aiayn prepare VALUE",
+        "--joint-vocab": "write --set data.separate_vocabs=false",
+        "--raw-punctuation": "write --set data.normalise_punctuation=false",
+        "--bpe-dropout": "remove it: prepare no longer splits words at random",
+    }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")
-        known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        for option in (arg.partition("=")[0] for arg in args):
-            if option in _RENAMED.keys() - known:
-                raise UsageError(f"{option} is gone", f"write --set data.{_RENAMED[option]}")
-            if option == "--bpe-dropout":
-                raise UsageError(f"{option} is gone: prepare no longer splits words at random", "remove it")
         for option in ("--train", "--tsv", "--tmx", "--trees", "--set"):
             args = repeat_option(args, option)
         return super().parse_args(ctx, args)
@@ -78,90 +68,77 @@ def prepare(
     corpus: Annotated[
         str | None,
         Argument(
-            help="A named corpus (--list) in either direction, several joined by +, or any of OPUS as "
+            help="A named corpus (see --list) in either direction, several joined by +, or any of OPUS as "
             "opus:CORPUS/VERSION. `demo` is built in and needs no network.",
             show_default=False,
         ),
     ] = None,
-    list_corpora: Annotated[
-        bool, Option("--list", help="List the corpora that have a name, with sizes and licences.")
-    ] = False,
+    list_corpora: Annotated[bool, Option("--list", help="List the named corpora with sizes and licences.")] = False,
     like: Annotated[
-        str | None, Option(help="Prepare the corpus as paper, t2t or fairseq did; see --list.", metavar="|".join(LIKE))
+        str | None, Option(help="Prepare the corpus as another toolkit does; see --list.", metavar="|".join(LIKE))
     ] = None,
     train: Annotated[
-        list[Path] | None,
-        Option(help="Training text: a source and a target file, one sentence a line; repeatable.", metavar="SRC TGT"),
+        list[Path] | None, Option(help="Training text, a sentence per line; repeatable.", metavar="SRC TGT")
     ] = None,
     tsv: Annotated[
         list[Path] | None,
-        Option(help="More training text: a file with both sides in columns between tabs; repeatable.", metavar="FILE"),
+        Option(help="Training text: both sides in tab-separated columns; repeatable.", metavar="FILE"),
     ] = None,
     tsv_columns: Annotated[
-        tuple[int, int],
-        Option(help="Columns of the source and the target side in such files, from 1 on.", metavar="SRC TGT"),
+        tuple[int, int], Option(help="Columns of source and target for --tsv, from 1 on.", metavar="SRC TGT")
     ] = (1, 2),
     tmx: Annotated[
-        list[Path] | None, Option(help="More training text: a translation memory in TMX; repeatable.", metavar="FILE")
+        list[Path] | None, Option(help="Training text: a translation memory in TMX; repeatable.", metavar="FILE")
     ] = None,
     weight: Annotated[
         list[str] | None,
-        Option(help="Use the training pairs of this corpus, part or file N times; repeatable.", metavar="NAME=N"),
+        Option(help="Take the pairs of this corpus, part or file N times; repeatable.", metavar="NAME=N"),
     ] = None,
     valid: Annotated[
         tuple[Path, Path] | None,
-        Option(help="Validation text, as --train. Default: the corpus's, or held-out pairs.", metavar="SRC TGT"),
+        Option(help="Validation text. Default: the corpus's, else held-out pairs.", metavar="SRC TGT"),
     ] = None,
     test: Annotated[
-        tuple[Path, Path] | None,
-        Option(help="Test text, likewise, kept for scoring. Default: the corpus's.", metavar="SRC TGT"),
+        tuple[Path, Path] | None, Option(help="Test text for `aiayn score`. Default: the corpus's.", metavar="SRC TGT")
     ] = None,
     trees: Annotated[
-        list[Path] | None,
-        Option(help="Train a parser: bracketed trees, each on a line or over several; repeatable.", metavar="FILE"),
+        list[Path] | None, Option(help="Training trees for a parser, in brackets; repeatable.", metavar="FILE")
     ] = None,
     valid_trees: Annotated[
-        Path | None, Option(help="Trees for validation. Default: some trees are held out.", metavar="FILE")
+        Path | None, Option(help="Trees for validation. Default: held-out trees.", metavar="FILE")
     ] = None,
-    test_trees: Annotated[
-        Path | None, Option(help="Trees for testing, kept for `aiayn score --brackets`.", metavar="FILE")
-    ] = None,
+    test_trees: Annotated[Path | None, Option(help="Test trees for `aiayn score --brackets`.", metavar="FILE")] = None,
     langs: Annotated[
-        str | None, Option(help="Languages, such as en-de; needed for files and for OPUS.", metavar="SRC-TGT")
+        str | None, Option(help="Languages, such as en-de; required for files and OPUS.", metavar="SRC-TGT")
     ] = None,
     out: Annotated[
-        Path | None,
-        Option(help="Folder to create. Default: prepared/NAME, after the corpus or the languages."),
+        Path | None, Option(help="Folder to create. Default: prepared/CORPUS, or prepared/SRC-TGT for files.")
     ] = None,
     recipe: Annotated[
-        str | None, Option(help="Use this recipe's data section for what is not given here.", metavar="NAME|FILE")
+        str | None, Option(help="Take settings that are not given from this recipe.", metavar="NAME|FILE")
     ] = None,
     overrides: Annotated[
         list[str] | None,
         Option(
             "--set",
-            help="Change another setting of the recipe's data section, such as data.max_words=100; repeatable. "
-            "recipes/base.yaml lists all settings.",
+            help="Change a setting, such as data.max_words=100; repeatable. recipes/base.yaml lists all.",
             metavar="data.NAME=VALUE",
         ),
     ] = None,
     vocab_size: Annotated[
-        int | None,
-        Option(help=f"Sub-words in the vocabulary. Default: the recipe's, the corpus's, or {_DEFAULTS.vocab_size}."),
+        int | None, Option(help=f"Sub-words. Default: the recipe's or corpus's, else {_DEFAULTS.vocab_size}.")
     ] = None,
     vocab: Annotated[
-        Path | None,
-        Option(help="Use this vocabulary: a vocab.model (with its vocab.tgt.model), or its folder.", metavar="FILE"),
+        Path | None, Option(help="Use an existing vocabulary: vocab.model, or a folder with it.", metavar="FILE")
     ] = None,
     max_length: Annotated[
-        int | None,
-        Option(help=f"Drop a training pair with more sub-word tokens on a side. Default: {_DEFAULTS.max_length}."),
+        int | None, Option(help=f"Drop training pairs with more sub-words on a side. Default: {_DEFAULTS.max_length}.")
     ] = None,
     max_ratio: Annotated[
         float | None,
         Option(
-            help="Drop a training pair whose longer side has more tokens than this many times (the shorter side's "
-            f"plus 5). Default: {_DEFAULTS.max_ratio}."
+            help="Drop training pairs whose longer side has more sub-words than X times (the shorter side's + 5). "
+            f"Default: {_DEFAULTS.max_ratio}."
         ),
     ] = None,
     dedupe: Annotated[
@@ -170,22 +147,21 @@ def prepare(
     on_bad_bytes: Annotated[
         OnBadBytes | None,
         Option(
-            help="If a line is not UTF-8: stop, or drop its pair. Default: drop in a named corpus, "
-            f"{_DEFAULTS.on_bad_bytes} in files."
+            help="If a line is not UTF-8: stop, or drop its pair. Default: drop for named corpora, "
+            f"{_DEFAULTS.on_bad_bytes} for files."
         ),
     ] = None,
     workers: Annotated[
-        int | None, Option(help="Processes that work on text, for speed only. Default: one a core, 16 at most.")
+        int | None, Option(help="Processes for text; the result stays the same. Default: one per core, up to 16.")
     ] = None,
     seed: Annotated[
-        int | None, Option(help=f"Seed of the held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
+        int | None, Option(help=f"Seed of held-out pairs and of `demo`. Default: {_DEFAULTS.seed}.")
     ] = None,
     from_folder: Annotated[
-        Path | None,
-        Option("--from", help="Folder with archives, named as in URLs; others are downloaded.", metavar="DIR"),
+        Path | None, Option("--from", help="Folder with archives, named as in their URLs.", metavar="DIR")
     ] = None,
     downloads: Annotated[
-        Path | None, Option(help="Folder for downloads, which are kept. Default: prepared/.downloads.", metavar="DIR")
+        Path | None, Option(help="Folder where downloads are kept. Default: prepared/.downloads.", metavar="DIR")
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -202,28 +178,13 @@ def prepare(
     given: dict[str, Any] = {"vocab_size": vocab_size, "max_length": max_length, "max_ratio": max_ratio}
     given |= {"dedupe": dedupe, "on_bad_bytes": on_bad_bytes, "seed": seed}
     options = PrepareOptions(
-        corpus=corpus,
-        like=like,
-        train=_pair_up(train or []),
-        tsv=tsv or [],
-        tsv_columns=tsv_columns,
-        tmx=tmx or [],
-        weights=_read_weights(weight or []),
-        valid=valid,
-        test=test,
-        trees=trees or [],
-        valid_trees=valid_trees,
-        test_trees=test_trees,
-        langs=langs,
-        out=out,
-        recipe=recipe,
-        settings={name: value for name, value in given.items() if value is not None},
-        overrides=overrides or [],
-        vocab=vocab,
-        workers=workers,
-        downloads=downloads,
-        from_folder=from_folder,
-    )
+        corpus=corpus, like=like, langs=langs, weights=_read_weights(weight or []),
+        train=_pair_up(train or []), tsv=tsv or [], tsv_columns=tsv_columns, tmx=tmx or [], valid=valid, test=test,
+        trees=trees or [], valid_trees=valid_trees, test_trees=test_trees,
+        recipe=recipe, settings={name: value for name, value in given.items() if value is not None},
+        overrides=overrides or [], vocab=vocab,
+        out=out, workers=workers, downloads=downloads, from_folder=from_folder,
+    )  # fmt: skip
     result = run_prepare(options)
     print_result(result, as_json)
     has_gpu = Path("/dev/nvidia0").exists()  # torch knows better, but prepare does without it
@@ -235,7 +196,7 @@ def prepare(
 def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
     if len(files) % 2:
         problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
-        raise UsageError(problem, "give source and target file, such as --train train.en train.de")
+        raise UsageError(problem, "give a source and a target file: --train train.en train.de")
     return list(zip(files[::2], files[1::2], strict=True))
 
 

@@ -1,10 +1,9 @@
 """Finds the line where two files stop being line-for-line translations because one side lost or gained lines.
 
 Translations are long and short together, hold the same numbers, and are questions together. In a window of lines, these
-agreements are summed for the lines as they are, and for one side shifted against the other by any number of lines up to
-half a window. If the sides have drifted apart, the sum is far higher for the right shift than for none. Noise lowers
-all sums alike and the order of the text has no effect, so one threshold fits all corpora. Unrelated sides give no
-alarm.
+agreements are summed for the lines as they are, and for one side shifted by any number of lines up to half a window. If
+the sides have drifted apart, the right shift has a far higher sum. Noise lowers all sums alike and the order of the
+text has no effect, so one threshold fits all corpora. Unrelated sides give no alarm.
 """
 
 import sys
@@ -57,10 +56,10 @@ def watch(chunks: Iterator[Sides], src_name: str, tgt_name: str, *, only_warn: b
 
 def _alarm(src_name: str, tgt_name: str, line: int, shift: int, only_warn: bool) -> None:
     distance = f"{logs.counted(abs(shift), 'line')} {'later' if shift > 0 else 'earlier'}"
-    problem = f"{src_name}:{line}: from about here on, the translation of each line is {distance} in {tgt_name}"
-    problem += ", judging by lengths, numbers and questions"
+    problem = f"{src_name}:{line}: from about here on, translations are {distance} in {tgt_name}"
+    problem += " (by lengths, numbers and questions)"
     if not only_warn:
-        hint = "one side lost or gained lines there: repair it, or accept the files with --set data.drift_alarm=false"
+        hint = "one file lost or gained lines there: repair it, or turn the check off with --set data.drift_alarm=false"
         raise DataError(problem, hint)
     logs.warning(problem)
 
@@ -82,7 +81,7 @@ def line_features(lines: Sequence[str | None]) -> Features:
 
 
 def find_shift(src: Features, tgt: Features) -> int:
-    """Find d if line n of the source belongs to line n + d of the target; 0 if they are aligned or nobody can tell."""
+    """Find d if line n of the source belongs to line n + d of the target; 0 if they are aligned, or if in doubt."""
     n = len(src)
     size = 1 << (2 * n - 1).bit_length()  # so that nothing wraps around
     spectrum = np.conj(np.fft.rfft(_standardised(src), size, axis=0)) * np.fft.rfft(_standardised(tgt), size, axis=0)

@@ -17,9 +17,7 @@ A pair is counted under the first rule that claims it. Each rule but the first t
   lets short pairs differ, as they do in good translations ("Danke schön!" - "Thanks!").
 
 Blanks at either end of a side make no difference. Overlap and repetition compare 64-bit hashes: two different pairs
-among 40 million share one with probability 4e-5.
-
-Validation and test pairs pass through none of these rules: prepare never chooses what is scored.
+among 40 million share one with probability 4e-5. The rules never touch validation and test pairs.
 """
 
 import hashlib
@@ -43,11 +41,11 @@ from aiayn_cli.text.scripts import DENSE_SCRIPTS, SCRIPTS, find_letters, find_me
 LETTERS_OF_A_DENSE_ONE = 3  # letters of an alphabet that say as much as one letter of Han, Kana or Hangul
 RATIO_SLACK = 5  # tokens
 REASONS = {  # name in the manifest: label in the table
-    "bad_bytes": "bad bytes",
-    "blank": "a blank side",
+    "bad_bytes": "not UTF-8",
+    "blank": "blank side",
     "too_many_words": "too long (words)",
     "identical": "identical sides",
-    "no_letters": "a side without letters",
+    "no_letters": "side without letters",
     "wrong_script": "wrong script",
     "overlap": "overlap with validation or test text",
     "repeated": "repeated pair",
@@ -104,7 +102,7 @@ class Profiler:
         return Profile(_count(ends_word, ends), *(_count(kinds & kind > 0, ends) for kind in (_LETTER, _OWN, _FOREIGN)))
 
     def find_wrong_script(self, profile: Profile) -> Mask:
-        """Mark each record most of whose letters are of a script that the language is not written in: [records]."""
+        """Mark each record with mostly letters of scripts that the language does not use: [records]."""
         return profile.foreign > self._own_weight * profile.own
 
 
@@ -154,7 +152,7 @@ class ScoredText(NamedTuple):
         return cls(*(hash_records([record for record in side if not is_blank(record)]) for side in sides))
 
     def find_overlap(self, src: Hashes, tgt: Hashes) -> Mask:
-        """Mark each pair of which a side is scored, given the hashes of its sides: [pairs]."""
+        """Mark each pair with a side in the scored text, given the hashes of both sides: [pairs]."""
         return np.isin(src, self.src) | np.isin(tgt, self.tgt)
 
 
@@ -206,23 +204,24 @@ class LengthRules:
 
 
 def refuse_empty(
-    n_pairs: int, counts: ReadCounts, dropped: Sequence[Mapping[str, int]], held_out: int, *, trees: bool
+    n_pairs: int, files: str, counts: ReadCounts, dropped: Sequence[Mapping[str, int]], held_out: int, *, trees: bool
 ) -> None:
     """Raise DataError, with all reasons, if no training pair is left; `dropped` is by origin and reason."""
     if n_pairs:
         return
+    what, lines = ("tree", "bracketed trees") if trees else ("line", "a sentence per line")
     if not counts.pairs:
-        if not trees:
-            raise DataError("the training text holds no pair", "give files with a sentence a line")
-        without = f": {counts.skipped:,} have no word" if counts.skipped else ""
-        raise DataError(f"the training text holds no tree{without}", "give files with bracketed trees")
+        without = f"; {counts.skipped:,} have no word" if counts.skipped else ""
+        raise DataError(f"{files}: no {what} to train on{without}", f"give files with {lines}")
     totals = all_reasons(sum(map(Counter, dropped), Counter[str]()))
     reasons = [f"{count:,} {REASONS[reason]}" for reason, count in totals.items() if count]
-    hint = "look into the files; `--set data.RULE=false` turns a rule off, see the README"
+    hint = "check the files; prepare's manual says how to turn rules off, such as --set data.drop_identical=false"
+    if totals["blank"] == counts.pairs:
+        hint = f"give files with {lines}"
     if held_out:
         reasons.append(f"{held_out:,} held out for validation")
         hint = f"give more training text, or validation {'trees with --valid-trees' if trees else 'text with --valid'}"
-    raise DataError(f"no training pair is left of {counts.pairs:,} ({', '.join(reasons)})", hint)
+    raise DataError(f"{files}: no training pair is left of {counts.pairs:,} ({', '.join(reasons)})", hint)
 
 
 def all_reasons(dropped: Mapping[str, int]) -> dict[str, int]:

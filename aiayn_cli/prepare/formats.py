@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any, BinaryIO, Literal, Protocol
 
+from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.parsing.tree_text import read_trees, reduce_tree, to_text, unescape, words
 from aiayn_cli.prepare.drift import Sides, watch
@@ -88,7 +89,7 @@ class OneFile(Pairs):
 
 @dataclass(frozen=True)
 class LinePairs(TwoFiles):
-    """A record a line, in two files."""
+    """One side per file, one record per line."""
 
     drop_bad_bytes: bool = False  # drop and count a pair with bad bytes, instead of stopping there
     drift: Drift = "ignore"  # what to do where one side has lost or gained lines
@@ -120,7 +121,7 @@ def unzip(pairs: Sequence[Pair]) -> Chunk:
 
 
 def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[Sides]:
-    """Read two files chunk by chunk; raises DataError, with both numbers, if one has more records than the other."""
+    """Read two files chunk by chunk; raises DataError, with both counts, if one has more lines than the other."""
     src_records, tgt_records = iter(src), iter(tgt)
     while True:
         src_chunk, tgt_chunk = list(islice(src_records, CHUNK_PAIRS)), list(islice(tgt_records, CHUNK_PAIRS))
@@ -132,7 +133,8 @@ def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[Sides]:
                 if reader.mapped:
                     hint += f"; {reader.name} has {reader.mapped:,} CR, U+2028 or the like inside lines, "
                     hint += "which other programs take for line ends"
-            raise DataError(f"{src.name} has {src.records:,} records, but {tgt.name} has {tgt.records:,}", hint)
+            lines = logs.counted(src.records, "line")
+            raise DataError(f"{src.name} has {lines}, but {tgt.name} has {tgt.records:,}", hint)
         if not src_chunk:
             return
         yield src_chunk, tgt_chunk
@@ -140,7 +142,7 @@ def _in_step(src: RecordReader, tgt: RecordReader) -> Iterator[Sides]:
 
 @dataclass(frozen=True)
 class TalkPairs(LinePairs):
-    """A record a line, between lines in tags that describe the talk and are skipped: IWSLT's training files."""
+    """Two files of lines, some of them tags that describe the talk and are skipped: IWSLT's training files."""
 
     titles: bool = False  # keep the texts of <title> and <description>, without the tags
 
@@ -170,7 +172,7 @@ class SegmentPairs(TwoFiles):
         for number, (src, tgt) in enumerate(zip_longest(*sides, fillvalue=("none", "")), start=1):
             if src[0] != tgt[0]:
                 problem = f"segment {number} has id {src[0]} in {self.src.name}, but {tgt[0]} in {self.tgt.name}"
-                raise DataError(problem, "the two files must hold the same segments in the same order")
+                raise DataError(problem, "both files must hold the same segments in the same order")
             pairs.append((src[1], tgt[1]))
         counts.pairs += len(pairs)
         yield unzip(pairs)
@@ -189,7 +191,7 @@ def _read_segments(side: Input, counts: ReadCounts) -> Iterator[tuple[str, str]]
         elif tag is None or tag[1]:
             line = text.count("\n", 0, tag.start() if tag else None) + 1
             problem = f"{side.name}:{line}: segment {start[1]} has no </seg>"
-            raise DataError(problem, "repair the file, or fetch it again")
+            raise DataError(problem, "repair the file, or download it again")
         else:
             content = text[start.end() : tag.start()]
             counts.mapped += content.count("\n")
@@ -229,11 +231,11 @@ class TsvPairs(OneFile):
                 yield cells[self.columns[0] - 1], cells[self.columns[1] - 1]
 
     def _wrong_width(self, line: int, found: int, width: int) -> DataError:
-        problem = f"{self.file.name}:{line} has {'1 column' if found == 1 else f'{found} columns'}, but "
+        problem = f"{self.file.name}:{line} has {logs.counted(found, 'column')}, but "
         if width:
-            return DataError(f"{problem}the lines before have {width}", "replace tabs inside text by blanks")
+            return DataError(f"{problem}earlier lines have {width}", "replace tabs inside text by blanks")
         problem += f"columns {self.columns[0]} and {self.columns[1]} are needed"
-        return DataError(problem, "columns are separated by tabs; --tsv-columns says which two to take")
+        return DataError(problem, "columns are separated by tabs; --tsv-columns chooses two")
 
 
 def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:

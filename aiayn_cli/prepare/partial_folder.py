@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, and whose interrupted work is resumed by the next call."""
+"""A folder that appears complete or not at all; the next call resumes interrupted work."""
 
 import errno
 import hashlib
@@ -18,10 +18,9 @@ _STEPS = ".steps"  # markers of finished steps, and their intermediate files
 
 
 class Steps:
-    """The steps of a longer work in a folder, each with a marker once it is done and its files are on the disk.
+    """The steps of long work in a folder, each with a marker once it is done and its files are on the disk.
 
-    The plan is all that the result depends on; what was done for another plan is removed. Intermediate files go to
-    `scratch`, which is removed at the end. `resumed` tells whether the folder holds steps of this plan.
+    The plan is all that the result depends on: steps of another plan are removed. Intermediate files go to `scratch`.
     """
 
     def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
@@ -59,22 +58,21 @@ class Steps:
 
 def damaged(path: Path, why: str) -> DataError:
     """The error for an intermediate file that has changed; `new_folder` then clears all of them away."""
-    return DataError(f"{path} is damaged: {why}", "run the same command again: it starts over")
+    return DataError(f"{path} is damaged: {why}", "run the same command again to start over")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder to write into, next to `path`, and rename it to `path` at the end.
+    """Yield a folder to write into, PATH.partial, and rename it to `path` at the end.
 
-    Interrupted at any moment, by kill -9 or a full disk, this leaves no `path`, but a folder PATH.partial that the next
-    call gets again; `Steps` finds out which steps are done. A DataError clears it away.
+    Interrupted at any moment, by kill -9 or a full disk, it stays for the next call. A DataError removes it.
     """
     place = Path(os.path.realpath(path))  # a link stays, and its target is made
     _refuse_taken(path, place)
     partial = place.with_name(place.name + ".partial")
     no_folder = partial.is_symlink() or (partial.exists() and not partial.is_dir())
     if no_folder or (partial.exists() and not (partial / _LOCK).exists() and any(partial.iterdir())):
-        raise DataError(f"{partial} is in the way: prepare did not make it", "rename it, or give another --out")
+        raise DataError(f"{partial} is in the way: prepare did not create it", "rename it, or give another --out")
     with _make_and_lock(partial, path):
         try:
             _refuse_taken(path, place)  # another process may have finished it before this one had the lock
@@ -95,13 +93,13 @@ def new_folder(path: Path) -> Iterator[Path]:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             problem = f"{path} does not fit on its disk: {error.strerror}"
-            hint = "free some space: the same command resumes; or give another --out"
+            hint = "free some space and run the same command again to resume, or give another --out"
             raise ResumableError(problem, hint) from error
         remove_leftovers(place)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove intermediate files from a finished folder, unless it cannot be changed."""
+    """Remove intermediate files from a finished folder, unless it is read-only."""
     shutil.rmtree(path / _STEPS, ignore_errors=True)
     with suppress(OSError):
         (path / _LOCK).unlink()  # last, since it marks the folder as made by prepare
@@ -112,9 +110,9 @@ def _to_json(content: Mapping[str, Any]) -> bytes:
 
 
 def _refuse_taken(path: Path, place: Path) -> None:
-    """Raise DataError unless a new folder can be made at `place`, where `path` leads."""
+    """Raise DataError unless a new folder can be created at `place`, where `path` leads."""
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise DataError(f"{path} exists already", "remove it, or give another --out")
+        raise DataError(f"{path} exists and is not an empty folder", "remove it, or give another --out")
     if place.is_mount() or place == Path.cwd():
         what = "the root of a disk" if place.is_mount() else "the folder that the command runs in"
         raise DataError(f"{path} is {what}", f"give a folder inside it, such as --out {path / 'prepared'}")
@@ -129,9 +127,9 @@ def _make_and_lock(partial: Path, path: Path) -> BinaryIO:
                 return open_locked(partial / _LOCK)
         except BlockingIOError:
             problem = f"{path} is being written by another process"
-            raise DataError(problem, "wait for it, or give another --out") from None
+            raise DataError(problem, "wait until it ends, or give another --out") from None
         except OSError as error:
-            raise DataError(f"{path} cannot be made: {error.strerror}", "give another --out") from error
+            raise DataError(f"{path} cannot be created: {error.strerror}", "give another --out") from error
 
 
 def _clear(folder: Path) -> None:

@@ -25,11 +25,11 @@ from aiayn_cli.prepare.partial_folder import Steps, damaged, new_folder, remove_
 from aiayn_cli.prepare.plan import PrepareOptions as PrepareOptions
 from aiayn_cli.prepare.plan import PreparePlan, make_plan
 from aiayn_cli.prepare.selection import TrainingText
-from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of
+from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of, names_of
 from aiayn_cli.prepare.text_shards import PairsWithCopies, encode_chunk, encode_pieces, make_processor, numbered
 from aiayn_cli.prepare.vocab_training import WordCounter, learn_vocab
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
-from aiayn_cli.text.lines import read_file, write_records
+from aiayn_cli.text.lines import is_blank, read_file, write_records
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, if the user gives none
 VOCAB_SAMPLE_PAIRS = 5_000_000  # training pairs that the vocabulary is learnt from, at most
@@ -64,22 +64,22 @@ class PrepareResult:
     def __str__(self) -> str:
         rows: list[tuple[str, int, bool]] = [  # label, number, whether to show a 0
             ("training pairs read", self.pairs_read, True),
-            ("  entries skipped that are not pairs", self.entries_skipped, False),
+            ("  entries skipped, not pairs", self.entries_skipped, False),
             *((f"  dropped: {REASONS[name]}", count, False) for name, count in self.dropped.items()),
             ("  held out for validation", self.held_out, False),
-            ("  copies of pairs with a weight", self.copies, False),
+            ("  copies by --weight", self.copies, False),
             ("  copies in upper case", self.upper_case_copies, False),
             ("  copies in title case", self.title_case_copies, False),
             ("training pairs kept", self.pairs_kept, True),
-            *((f"  {name}, of {read:,}", kept, True) for name, read, kept in self.origins if len(self.origins) > 1),
+            *((f"  {name}, of {read:,} read", kept, True) for name, read, kept in self.origins if self.origins[1:]),
             ("  source tokens", self.src_tokens, True),
             ("  target tokens", self.tgt_tokens, True),
             ("  unknown tokens", self.unknown_tokens, False),
             ("validation pairs", self.valid_pairs, True),
             ("test pairs", self.test_pairs, True),
             ("sub-words in the vocabulary", self.vocab_size, True),
-            ("  characters left out", self.characters_left_out, False),
-            ("characters mapped to a blank", self.mapped_characters, False),
+            ("  characters without a sub-word", self.characters_left_out, False),
+            ("line breaks in lines, now blanks", self.mapped_characters, False),
         ]
         shown = [(label, number) for label, number, even_zero in rows if number or even_zero]
         width = max(len(label) for label, _ in shown)
@@ -108,15 +108,15 @@ class PrepareResult:
 
 
 def run_prepare(options: PrepareOptions) -> PrepareResult:
-    """Prepare named corpora, files, or both together; an existing folder is never changed."""
+    """Prepare named corpora, files, or both; an existing folder is never changed."""
     started = time.monotonic()
     plan = make_plan(options)
     if options.out is None:
-        logs.notice(f"writing to {plan.out} (--out chooses another folder)")
+        logs.notice(f"output: {plan.out} (--out chooses another folder)")
     if (plan.out / MANIFEST).exists():
         result = replace(_check_same(plan), done_before=True)
         remove_leftovers(plan.out)
-        logs.notice(f"{plan.out} holds exactly this already; nothing to do")
+        logs.notice(f"{plan.out} is up to date: nothing to do")
     else:
         plan.source.fetch()
         with new_folder(plan.out) as folder:
@@ -128,32 +128,36 @@ def run_prepare(options: PrepareOptions) -> PrepareResult:
 def _check_same(plan: PreparePlan) -> PrepareResult:
     """Check that an existing folder is what this call would make, and describe it."""
     manifest = PreparedData.load(plan.out).manifest
-    new: dict[str, Any] = {"languages": f"{plan.src_lang}-{plan.tgt_lang}", "text": plan.source.identity()}
-    new |= plan.settings()
+    new: dict[str, Any] = {"languages": f"{plan.src_lang}-{plan.tgt_lang}", **plan.settings()}
     try:
-        old: dict[str, Any] = {"languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}"}
-        old |= {"text": identity_of(manifest["inputs"]), **manifest["settings"]}
+        old: dict[str, Any] = {"languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}", **manifest["settings"]}
         if not old.get("bpe_dropout", True):  # in data of earlier versions
             del old["bpe_dropout"]
-        changed = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+        changed = [
+            f"{key} {old.get(key, 'none')} instead of {new.get(key, 'none')}"
+            for key in dict.fromkeys((*old, *new))
+            if old.get(key) != new.get(key)
+        ]
+        entries = identity_of(manifest["inputs"]), plan.source.identity()
+        for split in SPLITS:
+            before, now = ([entry for entry in some if entry["split"] == split] for some in entries)
+            changed += [f"other {split} text"] if before != now else []
         if not changed:
             return PrepareResult.from_manifest(plan.out, manifest)
     except (KeyError, TypeError, AttributeError) as error:
         raise damaged_manifest(plan.out, error) from error
-    both = {key for key in changed if key in old and key in new and key != "text"}
-    what = ", ".join(f"{key} {old[key]} and not {new[key]}" if key in both else key for key in changed)
-    hint = "remove the folder, or give another --out; nothing was changed"
-    raise DataError(f"{plan.out} holds data prepared otherwise ({what})", hint)
+    hint = f"give another --out to keep both, or remove {plan.out} to prepare it anew"
+    raise DataError(f"{plan.out} was prepared differently: {', '.join(changed)}", hint)
 
 
 def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
-    """Write all files but manifest.json into a folder, perhaps that of an interrupted call; return its content."""
+    """Write all files but manifest.json into a new or partly written folder; return the manifest's content."""
     source, config, langs = plan.source, plan.config, (plan.src_lang, plan.tgt_lang)
     depends_on = {"langs": langs, "text": source.identity(), "settings": plan.settings()}
     steps = Steps(folder, {"aiayn_version": __version__, "intermediate_files": 2, **depends_on})
     inputs = source.describe()
     if steps.resumed:
-        logs.notice("resuming an interrupted call")
+        logs.notice("resuming interrupted work")
     else:
         origins = (*source.train, *source.valid, *source.test)
         check_disk(folder, estimate_disk(origins, processed=config.text.changes_text))
@@ -162,12 +166,12 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     text = TrainingText(steps, langs, [origin.weight for origin in source.train], config.case_copies, config.seed)
     by_origin = _collect(steps, plan, text, scored)
     counts["train"] = ReadCounts(*map(sum, zip(*map(astuple, by_origin), strict=True)))
-    held_out = _select(steps, plan, text, scored)
-    refuse_empty(len(text), counts["train"], text.dropped, held_out, trees=config.trees)
+    held_out, files = _select(steps, plan, text, scored), names_of(source.train)
+    refuse_empty(len(text), files, counts["train"], text.dropped, held_out, trees=config.trees)
     if (vocab := steps.result("vocab")) is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
     train, kept = _encode_train(steps, plan, text)
-    refuse_empty(train["pairs_kept"], counts["train"], text.dropped, held_out, trees=config.trees)
+    refuse_empty(train["pairs_kept"], files, counts["train"], text.dropped, held_out, trees=config.trees)
     splits = {"train": train} | {split: _write_scored(folder, split, plan, pairs) for split, pairs in scored.items()}
     for split, description in splits.items():
         read = counts[split]
@@ -202,11 +206,12 @@ def _read_scored(plan: PreparePlan, counts: Mapping[str, ReadCounts]) -> dict[st
     """Read the validation and test text, if any."""
     read = {split: plan.source.read_scored(split, counts[split]) for split in SPLITS[1:]}
     scored: dict[str, Chunk] = {split: pairs for split, pairs in read.items() if pairs is not None}
-    for split, (src, _) in scored.items():
-        if not src and plan.config.trees:
-            raise DataError(f"the {split} file holds no tree", f"leave out --{split}-trees, or give another file")
-        if not src:
-            raise DataError(f"the {split} files hold no pair", f"leave out --{split}, or give other files")
+    for split, sides in scored.items():
+        if any(all(map(is_blank, side)) for side in sides):
+            option, what = (f"--{split}-trees", "tree") if plan.config.trees else (f"--{split}", "line with text")
+            instead = ": training pairs are then held out" if split == "valid" else ""
+            problem = f"{names_of(getattr(plan.source, split))}: no {what}"
+            raise DataError(problem, f"give another file, or leave out {option}{instead}")
     return scored
 
 
@@ -241,8 +246,8 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
         if "valid" not in scored:
             held_out = text.hold_out(HELD_OUT_PAIRS, HELD_OUT_SHARE, drop_overlap=plan.config.drop_overlap)
             n = len(held_out[0])
-            pairs = "1 training pair is" if n == 1 else f"{n:,} training pairs are"
-            logs.notice(f"no validation text given: {pairs} held out for it")
+            pairs = logs.counted(n, "training pair")
+            logs.notice(f"no validation text given: {pairs} {'is' if n == 1 else 'are'} held out for validation")
         if plan.config.dedupe:
             text.drop_repeats()
         saved, path = text.save_selection()
@@ -265,7 +270,7 @@ def _write_text(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> li
 
 
 def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[str, Any]:
-    """Put the user's vocabulary into the folder, or a new one, or one for each side; describe it."""
+    """Copy the user's vocabulary into the folder, or learn one, or one for each side; describe it."""
     left_out = 0
     if plan.vocab:
         shutil.copyfile(plan.vocab, folder / VOCAB)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aiayn_cli import logs
 from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import SPLITS, Amount, Corpus
 from aiayn_cli.corpora.demo_corpus import generate
@@ -21,6 +22,7 @@ from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe, read_overrides
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import display_name
+from aiayn_cli.text.scripts import SCRIPTS, scripts_of
 from aiayn_cli.text.vocab import Vocab
 
 PairOfFiles = tuple[Path, Path]  # source sides, target sides
@@ -69,7 +71,7 @@ class PrepareOptions:
     from_folder: Path | None = None
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Which of these options the user gave, as they are typed."""
+        """Which of these options the user gave, as typed."""
         return ["--" + name.replace("_", "-") for name in names if getattr(self, name)]
 
 
@@ -95,7 +97,7 @@ class PreparePlan:
 
 
 def make_plan(options: PrepareOptions) -> PreparePlan:
-    """Choose what the user left open, and refuse contradictions with an AiaynError."""
+    """Fill in what the user did not specify, and refuse contradictions with an AiaynError."""
     overrides = read_overrides("data", options.overrides)
     if "corpus" in overrides:
         name = overrides["corpus"]
@@ -107,9 +109,9 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
         base, langs = _plan_trees(options, base)
     if corpus is None and not (options.train or options.tsv or options.tmx or options.trees):
         if files or (langs is not None and base is None):
-            raise UsageError(f"{(*files, '--langs')[0]} without --train", "give the training text too")
+            raise UsageError(f"{(*files, '--langs')[0]} without --train", "add the training text: --train SRC TGT")
         if base is None:
-            raise UsageError("nothing to prepare", "name a corpus (see `aiayn prepare --list`), or give --train")
+            raise UsageError("nothing to prepare", "name a corpus (`aiayn prepare --list`), or give --train SRC TGT")
         corpus = base.corpus
     _refuse_contradictions(options, corpus)
     corpora = [] if corpus is None else _find_corpora(corpus, langs, options.like)
@@ -129,6 +131,8 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), options.settings)
         folder = config.corpus if options.recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
+    if options.langs is not None and not config.trees:
+        _mention_unknown_langs(src_lang, tgt_lang)
     source = _make_source(corpora, options, (src_lang, tgt_lang), config)
     make_processor(config.text, src_lang, tgt_lang)  # reports a missing package now
     vocab, vocab_sha256 = options.vocab, ""
@@ -148,13 +152,21 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
     )
 
 
+def _mention_unknown_langs(*langs: str) -> None:
+    known = sorted({code for _, codes in SCRIPTS.values() for code in codes.split()})
+    for lang in langs:
+        if not scripts_of(lang):
+            nearest = did_you_mean(lang, (), unlisted=known)
+            logs.notice(f"{lang} is not a known language code, so its script is not checked; {nearest}".rstrip("; "))
+
+
 def _plan_trees(options: PrepareOptions, base: DataConfig | None) -> tuple[DataConfig, str]:
     """Refuse what cannot be combined with trees; return the settings for them and what the sides are called."""
     if not options.trees:
         given = (*options.given(_TREEBANKS), "a recipe for trees")[0]
-        raise UsageError(f"{given} without --trees", "give the treebank to train on too: --trees FILE")
+        raise UsageError(f"{given} without --trees", "add the treebank to train on: --trees FILE")
     if others := [*filter(None, [options.corpus]), *options.given(_FILES)]:
-        raise UsageError(f"--trees together with {others[0]}", "trees cannot be mixed with other text")
+        raise UsageError(f"--trees and {others[0]} contradict each other", "trees cannot be mixed with other text")
     if base is None or not base.trees:
         base = replace(base or DataConfig(), **_FOR_TREES)
     return base, options.langs or _LANGS_OF_TREES
@@ -163,19 +175,19 @@ def _plan_trees(options: PrepareOptions, base: DataConfig | None) -> tuple[DataC
 def _refuse_contradictions(options: PrepareOptions, corpus: str | None) -> None:
     for name in _OF_TREES:
         if name in options.settings and not options.trees:
-            raise UsageError(f"{_option_of(name)} without --trees", "it is about the trees of a treebank: remove it")
+            raise UsageError(f"{_option_of(name)} without --trees", "it applies to treebanks only: remove it")
     for option, value in {"--like": options.like, "--from": options.from_folder}.items():
         if value is not None and corpus is None:
-            raise UsageError(f"{option} without a corpus", "it is for corpora that have a name, such as wmt14-en-de")
+            raise UsageError(f"{option} without a corpus", "it applies to named corpora, such as wmt14-en-de")
     if min(options.tsv_columns) < 1 or len(set(options.tsv_columns)) < 2:
         columns = " ".join(map(str, options.tsv_columns))
-        raise UsageError(f"--tsv-columns is {columns}, but must be two columns from 1 on", "write it like 1 2")
+        raise UsageError(f"--tsv-columns is {columns}, but must be two different columns from 1 on", "such as 1 2")
     for name in _OF_A_NEW_VOCAB:
         if options.vocab is not None and name in options.settings:
-            problem = f"--vocab and {_option_of(name)} together"
-            raise UsageError(problem, "an existing vocabulary cannot change: give one of them")
+            problem = f"--vocab and {_option_of(name)} contradict each other"
+            raise UsageError(problem, "an existing vocabulary stays as it is: remove one of them")
     if options.workers is not None and options.workers < 1:
-        raise UsageError(f"--workers is {options.workers}, but must be at least 1", "leave it out to use all cores")
+        raise UsageError(f"--workers is {options.workers}, but must be at least 1", "omit it to use all cores")
 
 
 def _option_of(setting: str) -> str:
@@ -199,7 +211,7 @@ def _find_corpora(names: str, langs: str | None, like: str | None) -> list[Corpu
         corpus = find_corpus(name, langs or (of_first if name.startswith(OPUS) else None), like)
         if of_first not in (None, f"{corpus.src_lang}-{corpus.tgt_lang}"):
             problem = f"{corpora[0].name} is {of_first}, but {name} is {corpus.src_lang}-{corpus.tgt_lang}"
-            raise UsageError(problem, "only corpora of the same languages, in the same direction, go together")
+            raise UsageError(problem, "join corpora of the same languages in the same direction")
         corpora.append(corpus)
     return corpora
 
@@ -222,7 +234,7 @@ def _make_source(
     valid: Sequence[Origin] = ()
     test: Sequence[Origin] = ()
     valid_every = 0
-    # Nobody can repair an archive, so corpora are read leniently unless the user says otherwise.
+    # Users cannot repair an archive, so corpora are read leniently unless they say otherwise.
     lenient_drop = drop or "on_bad_bytes" not in options.settings
     lenient_drift: Drift = "warn" if drift == "stop" and "drift_alarm" not in options.settings else drift
     for corpus in corpora:
@@ -248,7 +260,7 @@ def _make_source(
     names = list(dict.fromkeys(name for corpus_name, origin in train for name in (corpus_name, origin.name)))
     for name, weight in ((display_name(name), weight) for name, weight in options.weights.items()):
         if name not in names:
-            raise UsageError(f"--weight {name}={weight}: nothing of that name is read", did_you_mean(name, names))
+            raise UsageError(f"--weight {name}={weight}: no corpus, part or file {name}", did_you_mean(name, names))
         train = [(of, replace(each, weight=weight) if name in (of, each.name) else each) for of, each in train]
     return PairSource([origin for _, origin in train], valid, test, valid_every, downloads)
 

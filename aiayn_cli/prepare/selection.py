@@ -53,10 +53,9 @@ class _WrittenChunk:
 
 
 class TrainingText:
-    """Training pairs as text in shards, of which finished ones are loaded, and which pairs are selected.
+    """Training pairs as text in shards, and which of them are selected.
 
-    `weights` says how often the pairs of each origin are in the training data, `case_copies` what share of the pairs
-    gets a copy, half in upper case and half in title case.
+    `weights` says how often the pairs of each origin are in the training data, `case_copies` what share gets a copy.
     """
 
     def __init__(
@@ -83,10 +82,7 @@ class TrainingText:
     def collect(
         self, chunks: Iterable[tuple[int, Chunk]], rules: TextRules, config: TextConfig, workers: int = 1
     ) -> None:
-        """Write all pairs but those that the rules claim, processed in several processes.
-
-        `chunks` is all training text, each with the number of its origin; what is in finished shards is passed over.
-        """
+        """Write all pairs, by chunk with its origin, but those that rules claim or finished shards hold."""
         first = self.n_shards * SHARD_CHUNKS
         clean = (_clean(i, origin, chunk, rules) for i, (origin, chunk) in enumerate(chunks) if i >= first)
         processed: Iterator[tuple[_CleanChunk, Chunk]] = ((chunk, chunk.pairs) for chunk in clean)
@@ -98,11 +94,7 @@ class TrainingText:
     def _write_shard(
         self, number: int, chunks: Iterable[tuple[_CleanChunk, Chunk]], *, keep_raw: bool
     ) -> dict[str, Any]:
-        """Write a shard of chunks, each with its processed text, and mark it as done; `keep_raw` keeps the original.
-
-        The marker has "chunks": of each its origin, its pairs, and its bytes in each file; "dropped": by origin and
-        rule.
-        """
+        """Write a shard of chunks, each with its processed text, and mark it as done; `keep_raw` keeps the original."""
         paths = [*self._files("text", number), *(self._files("raw", number) if keep_raw else ())]
         table, hashes = list[list[int]](), list[tuple[Hashes, Hashes]]()
         dropped = [Counter[str]() for _ in self._weights]
@@ -120,9 +112,9 @@ class TrainingText:
         return self._steps.finish(numbered("text", number), {"chunks": table, "dropped": dropped}, [*paths, path])
 
     def hold_out(self, most: int, share: float, *, drop_overlap: bool = True) -> Chunk:
-        """Take pairs out for validation, and drop others that share a side with them; return them before processing.
+        """Take pairs out for validation, drop others that share a side with them, and return them unprocessed.
 
-        They are `most` pairs at most, and at most this share of all different pairs, but one at least if there are two.
+        They are `most` pairs at most, and at most this share of all different pairs, but at least one of two.
         """
         first = ~(self._find_repeats() | self._out)
         n_first = int(first.sum())

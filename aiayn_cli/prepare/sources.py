@@ -53,8 +53,8 @@ class LocalFile:
     @cached_property
     def _sha256(self) -> str:
         if str(self.path) == "-" or (self.path.exists() and not self.path.is_file() and not self.path.is_dir()):
-            problem = f"{self.name} is not a regular file, and text to prepare is read more than once"
-            raise DataError(problem, "write it to a file first")
+            problem = f"{self.name} is not a regular file, but prepare reads its text more than once"
+            raise DataError(problem, "save it to a file first")
         self.open().close()  # for its messages
         return hash_of(self.path)
 
@@ -161,7 +161,7 @@ class PairSource:
         """Read all pairs for "valid" or "test"; None if there are none."""
         scored: Chunk = [], []
         if split == "valid" and self.valid_every:
-            logs.notice(f"taking each {self.valid_every:,}th training pair for validation")
+            logs.notice(f"validation text: one in {self.valid_every:,} training pairs")
             position = 0
             for origin in self.train:
                 for chunk in origin.pairs.read(ReadCounts()):  # the counts belong to the training text
@@ -196,6 +196,11 @@ def identity_of(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in entry.items() if key not in _WHERE} for entry in entries]
 
 
+def names_of(origins: Sequence[Origin]) -> str:
+    names = [origin.name for origin in origins]
+    return ", ".join(names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"])
+
+
 def _checked(origin: Origin, counts: ReadCounts) -> Iterator[Chunk]:
     """Read an origin; warn if it is not what the table of corpora says."""
     before = counts.pairs
@@ -209,13 +214,13 @@ def _checked(origin: Origin, counts: ReadCounts) -> Iterator[Chunk]:
     tolerance = ROUGHLY if origin.expected.approximate else 0
     if expected is not None and abs(found - expected) > tolerance * expected:
         about = "about " if origin.expected.approximate else ""
-        logs.warning(f"{origin.name} has {found:,} pairs, but {about}{expected:,} were expected")
+        logs.warning(f"{origin.name} has {logs.counted(found, 'pair')}, but {about}{expected:,} were expected")
     elif any(md5 is not None and md5.hexdigest() != known for md5, known in zip(hashes, origin.md5, strict=True)):
-        logs.warning(f"{origin.name} is not exactly the text that others score on")
+        logs.warning(f"{origin.name} differs from the text that published scores refer to")
 
 
 def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:
-    """An upper bound on the bytes that preparing takes, result included, once all files are here."""
+    """An upper bound on the bytes that preparing takes, including the result but not the input files."""
     needed = 0.0
     archives: dict[str, float] = {}  # those whose number of pairs is unknown
     for origin in origins:
@@ -236,12 +241,8 @@ def estimate_disk(origins: Iterable[Origin], *, processed: bool) -> int:
 
 def check_disk(folder: Path, needed: int) -> None:
     """Raise DataError if fewer bytes are free."""
-    logs.detail(f"the work takes about {_size_text(needed)} of disk, including the result")
+    logs.detail(f"preparing takes about {logs.size_text(needed)} of disk, including the result")
     free = shutil.disk_usage(folder).free
     if free < needed:
-        problem = f"{folder.parent} has {_size_text(free)} free, but preparing takes about {_size_text(needed)}"
-        raise DataError(problem, "free some space, or give an --out on another disk")
-
-
-def _size_text(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+        problem = f"{folder.parent} has {logs.size_text(free)} free, but preparing takes about {logs.size_text(needed)}"
+        raise DataError(problem, "free some space, or put --out on another disk")

@@ -109,7 +109,7 @@ class Piece:
             except (FileNotFoundError, UnicodeDecodeError) as error:
                 raise damaged(path, str(error)) from error
             if len(records) != len(self.taken):
-                raise damaged(path, f"it has {len(records):,} records where {len(self.taken):,} were written")
+                raise damaged(path, f"it has {len(records):,} lines, but {len(self.taken):,} were written")
             sides.append(records)
         return sides[0], sides[1]
 

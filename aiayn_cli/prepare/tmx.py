@@ -44,7 +44,7 @@ class TmxPairs(OneFile):
         counts.skipped += units.skipped
         counts.mapped += units.mapped
         if not units.found_unit:
-            raise DataError(f"{self.file.name} has no translation unit", "is it a TMX file?")
+            raise DataError(f"{self.file.name} has no translation unit (<tu>)", "give a TMX file")
 
 
 class _RefusedError(Exception):
@@ -82,12 +82,12 @@ class _UnitParser:
             self._parser.Parse(piece, not piece)
         except (expat.ExpatError, _RefusedError) as error:
             why = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
-            hint = "repair the file, or convert it to TSV; nothing of it is skipped silently"
+            hint = "repair the file, or convert it to TSV"
             column = self._parser.CurrentColumnNumber + 1
             raise DataError(f"{self._name}:{self.line}: {why} (column {column})", hint) from error
         except (LookupError, ValueError) as error:  # expat asks Python about encodings that it does not know
-            problem = f"{self._name}: the encoding that it names cannot be read ({error})"
-            raise DataError(problem, "convert it to UTF-8, and name that in its first line") from error
+            problem = f"{self._name}: unknown encoding ({error})"
+            raise DataError(problem, "convert it to UTF-8, and declare that in its first line") from error
         return self._pairs
 
     @property

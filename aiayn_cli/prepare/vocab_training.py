@@ -28,15 +28,15 @@ LONGEST_WORD_BYTES = 4_192  # SentencePiece's own limit; anything longer is hard
 COVERAGE = 0.9995  # of the text's characters, if there are too many different ones for the vocabulary
 BYTES = 256  # sub-words that byte fallback takes
 
+_MOST_LEFT_OUT = 0.01  # share of the text's characters without a sub-word; a vocabulary that lacks more is refused
 _LOOK_AFTER = 50_000  # new words between two looks at how many characters they hold
 
 
 class WordCounter:
     """Counts the words of a text in bounded memory.
 
-    If there are too many different words, half of the rarest are dropped, and the others count double: any rare word is
-    as likely to stay as any other, so that what they have in common keeps its share. A hash decides which ones stay,
-    the same in every run.
+    If there are too many different words, half of the rarest are dropped, chosen by a hash, and the others count
+    double, so that what rare words have in common keeps its share.
     """
 
     def __init__(self, most_words: int = COUNTED_WORDS, most_characters: int = COUNTED_CHARACTERS) -> None:
@@ -82,22 +82,29 @@ class WordCounter:
 
 
 def learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
-    """Learn the vocabulary of a side ("source", "target", or "" for both); return how many characters it lacks."""
+    """Learn the vocabulary of a side ("source", "target", or "" for both); return how many characters it lacks.
+
+    Raises DataError if it has no room for the characters that most of the text consists of.
+    """
     counts = words.words()
     logs.detail(f"learning sub-words from {len(counts):,} different words, without {words.forgotten:,} rare ones")
-    mixed, fallback = config.trees and side != "source", config.byte_fallback
-    model = train_vocab(counts, config.vocab_size, config.vocab_type, byte_fallback=fallback, mixed_scripts=mixed)
-    path.write_bytes(model)
-    left_out, share = choose_left_out(counts, config.vocab_size, byte_fallback=fallback)
-    size = Vocab.load(path).size
+    mixed, fallback, wanted = config.trees and side != "source", config.byte_fallback, config.vocab_size
     text = f"the {side} text" if side else "the text"
+    left_out, share = choose_left_out(counts, wanted, byte_fallback=fallback)
+    if share > _MOST_LEFT_OUT and not fallback:
+        least = N_SPECIAL_TOKENS + 1 + len(set().union(*counts))
+        problem = f"{wanted:,} sub-words are too few for {text}: {100 * share:.0f} % of its characters would be unknown"
+        raise DataError(problem, f"take --vocab-size {least} or more; 8000 suits 30,000 to 300,000 pairs")
+    path.write_bytes(train_vocab(counts, wanted, config.vocab_type, byte_fallback=fallback, mixed_scripts=mixed))
+    size = Vocab.load(path).size
     if left_out:
-        fate = "are written as bytes" if fallback else "become <unk> (see data.byte_fallback)"
-        logs.notice(f"{len(left_out):,} rare characters, {100 * share:.2g} % of {text}, have no sub-word: they {fate}")
-    if size < config.vocab_size:
-        logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {config.vocab_size:,}")
+        rare = logs.counted(len(left_out), "rare character")
+        fate = "written as bytes" if fallback else "<unk> (--set data.byte_fallback=true keeps them)"
+        logs.notice(f"{rare}, {100 * share:.2g} % of {text}, without a sub-word: {fate}")
+    if size < wanted:
+        logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {wanted:,}")
     elif n_pairs < PAIRS_A_SUBWORD * size:
-        logs.notice(f"{size:,} sub-words are many for {n_pairs:,} pairs; fewer may do better (--vocab-size)")
+        logs.notice(f"{size:,} sub-words are many for {logs.counted(n_pairs, 'pair')}; try a smaller --vocab-size")
     return len(left_out)
 
 
@@ -111,13 +118,12 @@ def train_vocab(
 ) -> bytes:
     """Learn a vocabulary from the occurrences of words, as a serialised SentencePiece model, the same in every run.
 
-    Its size, special tokens included, is less than `size` if the text has fewer sub-words. With `byte_fallback`, each
-    byte has a sub-word, so that no text is unknown; with `mixed_scripts`, letters stand next to signs, so that each
-    bracket of a tree, such as `(NP`, becomes one. Raises DataError if the vocabulary has no room for any word.
+    It has fewer than `size` entries, special tokens included, if the text has fewer sub-words. `byte_fallback` adds one
+    for each byte; `mixed_scripts` lets letters join signs, so that a bracket of a tree, such as `(NP`, becomes one.
     """
     words = {word: n for word, n in counts.items() if len(word.encode()) <= LONGEST_WORD_BYTES}
     if not words:
-        raise DataError("there is no word to learn a vocabulary from", "check the training text")
+        raise DataError("the training text has no words to learn a vocabulary from", "check the training text")
     left_out, _ = choose_left_out(words, size, byte_fallback=byte_fallback)
     if left_out:  # keep the start of each word
         pattern = re.compile("[" + "".join(map(re.escape, sorted(left_out))) + "]")
@@ -125,8 +131,6 @@ def train_vocab(
         for word, n in words.items():
             starts[pattern.split(word, 1)[0]] += n
         words = {word: n for word, n in starts.items() if word}
-    if not words:
-        raise DataError(f"a vocabulary of {size:,} sub-words has no room for this text", "take a larger --vocab-size")
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=(f"{word}\t{n}" for word, n in sorted(words.items())),
@@ -153,10 +157,9 @@ def train_vocab(
 
 
 def choose_left_out(counts: Mapping[str, int], size: int, *, byte_fallback: bool = False) -> tuple[set[str], float]:
-    """Choose the characters that get no sub-word.
+    """Choose the characters that get no sub-word; return them and their share of all characters of the text.
 
-    All get one, unless they would take more than half of the vocabulary: then the rarest are left out, as far as
-    COVERAGE allows and `size` demands. Returns them and their share of all characters of the text.
+    If all would take more than half of the vocabulary, the rarest are left out as COVERAGE allows and `size` demands.
     """
     room = max(size - N_SPECIAL_TOKENS - 1 - BYTES * byte_fallback, 0)  # 1 for the blank
     codes = np.frombuffer("".join(counts).encode("utf-32-le"), np.uint32)

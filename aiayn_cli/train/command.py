@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-import typer
+from typer import Option
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
-from aiayn_cli.config import Compile, Precision
+from aiayn_cli.config import Compile, DecodingConfig, ModelConfig, Precision, TrainingConfig
 from aiayn_cli.data.recipe_choice import AUTO
 from aiayn_cli.errors import UsageError
 
@@ -26,64 +26,60 @@ class TrainCommand(HelpCommand):
         aiayn train --recipe base --dry-run
         aiayn train --recipe big --gpus 8 --set training.max_updates=100000
     """
+    sections: ClassVar = {"decoding": DecodingConfig, "model": ModelConfig, "training": TrainingConfig}
+    instead: ClassVar = {
+        **dict.fromkeys(("--lr", "--learning-rate"), "write --set training.learning_rate_scale=X, a factor"),
+        **dict.fromkeys(("--batch-size", "--batch"), "write --set training.batch_tokens=N, in tokens"),
+        **dict.fromkeys(("--epochs", "--max-epoch", "--steps", "--max-steps"), "write --set training.max_updates=N"),
+        "--warmup": "write --set training.warmup_steps=VALUE",
+    }
 
 
 def train(
     recipe: Annotated[
         str,
-        typer.Option(
-            help="Recipe: auto (by the amount of data and the device), tiny, mini, small, base, big, or another name "
-            "or file.",
-            metavar="NAME|FILE",
-        ),
+        Option(help="auto (fits data and device), tiny, mini, small, base, big, ... or a file.", metavar="NAME|FILE"),
     ] = AUTO,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of prepared data. Default: that of the recipe's corpus, or the only one there is."),
+        Path | None, Option(help="Prepared data. Default: that of the recipe's corpus, else the only one.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run. Default: runs/RECIPE, or runs/DATA with --recipe auto.")
+        Path | None, Option(help="Folder of the run. Default: runs/RECIPE, or runs/DATA with --recipe auto.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="Change a setting, such as training.max_updates=1000; repeatable.", metavar="KEY=VALUE"
-        ),
+        Option("--set", help="Change a setting, such as training.max_updates=1000; repeatable.", metavar="KEY=VALUE"),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Continue an existing run exactly, or set it aside and start anew.")
+        bool, Option("--resume/--fresh", help="Resume an existing run exactly, or set it aside and start anew.")
     ] = True,
-    seed: Annotated[int | None, typer.Option(help="Seed of weights, order and dropout.", min=0)] = None,
+    seed: Annotated[int | None, Option(help="Seed of initial weights, data order and dropout.", min=0)] = None,
     precision: Annotated[
-        Precision | None, typer.Option(help="Number format. Default: auto, bf16 where the device is fast at it.")
+        Precision | None, Option(help="Number format. Default: auto, which is bf16 where it is fast.")
     ] = None,
     compile_layers: Annotated[
-        Compile | None,
-        typer.Option("--compile", help="Compile layers with torch.compile; auto = on a GPU; graphs = as CUDA graphs."),
+        Compile | None, Option("--compile", help="Use torch.compile: auto = on a GPU, graphs = with CUDA graphs.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Measure memory, disk, speed and hours with a few updates, then stop.")
+        bool, Option("--dry-run", help="Measure memory, disk and speed with a few updates, then stop.")
     ] = False,
     hours: Annotated[
-        float | None,
-        typer.Option(help="Fit a new run's schedule to this time, after measuring the speed.", min=0.001, max=100_000),
+        float | None, Option(help="Fit a new run's schedule to this time, measuring included.", min=0.001, max=100_000)
     ] = None,
     verify_resume: Annotated[
-        bool, typer.Option("--verify-resume", help="Prove with two short runs that a killed run resumes exactly.")
+        bool, Option("--verify-resume", help="Verify with two short runs that a killed run resumes exactly.")
     ] = False,
     gpus: Annotated[
-        int | None, typer.Option(help="GPUs of this machine to train on; with --device cpu, processes.", min=1)
+        int | None, Option(help="GPUs of this machine to use; with --device cpu, processes.", min=1)
     ] = None,
     max_restarts: Annotated[
-        int, typer.Option(help="With --gpus: restarts of all from the last checkpoint when one fails.", min=0)
+        int, Option(help="With --gpus: restarts from the last checkpoint when a process fails.", min=0)
     ] = 0,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write what TensorBoard draws, into RUN/tensorboard.")
-    ] = False,
+    tensorboard: Annotated[bool, Option("--tensorboard", help="Also write RUN/tensorboard for TensorBoard.")] = False,
     report: Annotated[
         list[Path] | None,
-        typer.Option(metavar="RUN", help="Train nothing: write a run's report, or a page that compares several."),
+        Option(metavar="RUN", help="Only write a run's report, or a page that compares several runs."),
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -99,33 +95,22 @@ def train(
         return
     with loading():  # here, because it imports torch
         from aiayn_cli.train.options import TrainOptions, settle
-        from aiayn_cli.train.session import run_train
+        from aiayn_cli.train.session import TrainResult, run_train
 
     if hours is not None and (dry_run or verify_resume):
-        raise UsageError("--hours is for training, and nothing is trained here", "remove one of the two options")
+        given = "--dry-run" if dry_run else "--verify-resume"
+        raise UsageError(f"--hours is for training, but {given} does not train", "remove one of them")
     if dry_run and verify_resume:
-        raise UsageError("--dry-run and --verify-resume contradict each other", "give only one")
+        raise UsageError("--dry-run and --verify-resume contradict each other", "remove one of them")
     named = {"seed": seed, "precision": precision, "compile": compile_layers}
     overrides = [*(settings or ()), *(f"training.{key}={value}" for key, value in named.items() if value is not None)]
     options = TrainOptions(
-        recipe=recipe,
-        overrides=overrides,
-        data=data,
-        out=out,
-        resume=resume,
-        device=device,
-        tensorboard=tensorboard,
-        dry_run=dry_run,
-        hours=hours,
-    )
+        recipe=recipe, overrides=overrides, data=data, out=out, resume=resume,
+        device=device, tensorboard=tensorboard, dry_run=dry_run, hours=hours,
+    )  # fmt: skip
     options = settle(options)
-    same: dict[str, object] = {
-        "--recipe": options.recipe,
-        "--data": options.data,
-        "--device": device,
-        "--set": overrides,
-    }
-    same |= {"--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose}
+    same: dict[str, object] = {"--recipe": options.recipe, "--data": options.data, "--device": device}
+    same |= {"--set": overrides, "--dry-run": dry_run, "--tensorboard": tensorboard, "--verbose": verbose}
     result: object
     if verify_resume:  # its runs are new ones in the folder of the run, --fresh or not
         with loading():
@@ -144,13 +129,12 @@ def train(
         result = run_train(options)
     if logs.is_first():
         print_result(result, as_json)
-        if not (dry_run or verify_resume):
+        if isinstance(result, TrainResult):  # also of --dry-run, if the run is finished
             logs.notice(f"report: {options.run / 'report.html'}")
             logs.next_step("aiayn average", options.run)
         else:
-            logs.next_step(
-                " ".join(("aiayn train", *_as_arguments({"--recipe": recipe, "--data": data, "--out": out})))
-            )
+            again = _as_arguments({"--recipe": recipe, "--data": data, "--out": out, "--set": settings})
+            logs.next_step("aiayn train", *map(Path, again))
 
 
 def _as_arguments(options: Mapping[str, object]) -> list[str]:

@@ -31,26 +31,19 @@ _LEAST_LENGTH = 8
 
 
 def compile_layers(model: TranslationModel, wanted: Compile, device: torch.device) -> bool:
-    """Compile each layer of the encoder and the decoder, on first use; return whether they will be.
+    """Compile each layer of a model on its device, on first use; return whether they will be.
 
-    Lengths and batch sizes are symbols in the compiled code, so that batches of any shape share one graph; and torch
-    keeps one graph for all layers of a stack, since it takes their weights as inputs.
-
-    Args:
-        model: on its device, in its dtype.
-        wanted: "on", "off" or "auto" (only on a GPU: on a CPU, compiled layers of small models were slower);
-            "graphs": on a GPU, with kernels recorded as CUDA graphs and replayed, if that works.
+    Batches of any shape and all layers of a stack share one graph. "auto" compiles on a GPU only: on a CPU, compiled
+    layers of small models were slower. "graphs" records kernels as CUDA graphs and replays them, if that works.
     """
     if wanted == "graphs" and device.type != "cuda":
-        logs.warning(
-            f"CUDA graphs need a GPU, and this is {device.type}: layers run as they are, without torch.compile"
-        )
+        logs.warning(f"CUDA graphs need a GPU, but the device is {device.type}: layers are not compiled")
     if wanted == "off" or (wanted != "on" and device.type != "cuda"):
         return False
     mode = None
     if wanted == "graphs":
         if problem := problem_with_graphs(device):
-            logs.warning(f"CUDA graphs do not work here ({problem}): layers are compiled, and run without them")
+            logs.warning(f"CUDA graphs do not work here ({problem}): layers are compiled without them")
         else:
             mode, model.replays_graphs = "reduce-overhead", True
     if hasattr(compiler_config, "recompile_limit"):  # earlier versions of torch have no public name for it
@@ -62,17 +55,14 @@ def compile_layers(model: TranslationModel, wanted: Compile, device: torch.devic
 
 
 def begin_pass(model: TranslationModel) -> None:
-    """Mark the results of the last pass as no longer needed: CUDA graphs write into the same memory.
-
-    Otherwise torch would take each layer's call for a pass of its own, since layers are compiled one by one.
-    """
+    """Begin a pass through all layers, which are compiled one by one: CUDA graphs may reuse the last one's memory."""
     if model.replays_graphs:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def without_graphs(model: TranslationModel) -> Iterator[None]:
-    """Run layers as they are, for batches of many shapes, each of which would be recorded."""
+    """Run layers without CUDA graphs, for batches of many shapes, each of which would be recorded."""
     if not model.replays_graphs:
         yield
         return

@@ -61,8 +61,7 @@ class Worker:
         world_size = _count("WORLD_SIZE", least=1)
         rank, local_rank = _count("RANK", default=0), _count("LOCAL_RANK", default=0)
         if rank >= world_size:
-            problem = f"RANK is {rank}, but WORLD_SIZE is {world_size}"
-            raise AiaynError(problem, "ranks count from 0; torchrun sets both")
+            raise AiaynError(f"RANK is {rank}, but WORLD_SIZE {world_size}", "ranks count from 0; torchrun sets both")
         attempt = _count("TORCHELASTIC_RESTART_COUNT", default=0)
         return cls(rank, world_size, local_rank, attempt, _seconds("AIAYN_COLLECTIVE_SECONDS", cls.timeout_seconds))
 
@@ -168,10 +167,9 @@ class _Peers:
             self._store.set(f"host/{self._rank}", socket.gethostname())
         except (*_STORE_ERRORS, ValueError) as error:
             host, port = self._address
-            raise AiaynError(
-                f"rank {self._rank} cannot reach rank 0 at {host}:{port}: {_first_line(error)}",
-                "check MASTER_ADDR and MASTER_PORT, that rank 0 runs, and that no firewall is between",
-            ) from error
+            problem = f"rank {self._rank} cannot reach rank 0 at {host}:{port}: {_first_line(error)}"
+            hint = "check MASTER_ADDR and MASTER_PORT, that rank 0 is running, and that no firewall blocks it"
+            raise AiaynError(problem, hint) from error
         deadline = time.monotonic() + worker.timeout_seconds
         self._hosts = [self._host(rank, deadline, worker.timeout_seconds) for rank in range(self._size)]
         self._has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
@@ -187,15 +185,12 @@ class _Peers:
             self._store.wait([f"host/{rank}"], timedelta(seconds=max(0.1, deadline - time.monotonic())))
             return str(self._store.get(f"host/{rank}").decode())
         except _STORE_ERRORS as error:
+            problem = f"rank {rank} of {self._size} did not join within {seconds:g} s"
+            hint = "start as many processes as WORLD_SIZE says, and look for an error of the missing one"
             if time.monotonic() < deadline:
-                raise AiaynError(
-                    f"rank {self._rank} has lost rank 0 before all {self._size} had come",
-                    "look for an error of rank 0; the same command resumes from the last checkpoint",
-                ) from error
-            raise AiaynError(
-                f"rank {rank} of {self._size} has not come within {seconds:g} s",
-                "start as many processes as WORLD_SIZE says, and look for an error of the missing one",
-            ) from error
+                problem = f"rank {self._rank} lost rank 0 before all {self._size} had joined"
+                hint = "look for an error of rank 0; the same command resumes from the last checkpoint"
+            raise AiaynError(problem, hint) from error
 
     def failed(self, error: BaseException) -> bool:
         """Tell the others why this process fails; return whether rank 0 prints it."""
@@ -248,7 +243,7 @@ class _Peers:
 
         if ranks := self._ask_store(missing, [0] if self._rank else []):
             return self._failure(ranks, f"killed, stuck, or cut off from the network ({error})")
-        return self._failure([self._rank], f"the connection to the other processes broke: {error}")
+        return self._failure([self._rank], f"lost the connection to the other processes: {error}")
 
     def _post(self, failure: _Failure) -> _Failure:
         """Write why all end; return what was written first, by this process or another."""
@@ -306,20 +301,16 @@ def _exit_code(error: BaseException) -> int:
 def _address() -> tuple[str, int]:
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not os.environ.get(name):
-            raise AiaynError(
-                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {name} is not set",
-                "start the processes with torchrun or --gpus, or unset WORLD_SIZE to train with one",
-            )
+            problem = f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {name} is not set"
+            raise AiaynError(problem, "start with torchrun or --gpus, or unset WORLD_SIZE for one process")
     return os.environ["MASTER_ADDR"], _count("MASTER_PORT", least=1)
 
 
 def _count(name: str, *, least: int = 0, default: int | None = None) -> int:
     text = os.environ.get(name, "" if default is None else str(default))
     if not (text.isascii() and text.isdecimal() and int(text) >= least):
-        raise AiaynError(
-            f"the environment's {name} is {text!r}, but must be a whole number from {least}",
-            "torchrun sets it; unset WORLD_SIZE to train with one process",
-        )
+        problem = f"the environment's {name} is {text!r}, but must be a whole number from {least}"
+        raise AiaynError(problem, "torchrun sets it; unset WORLD_SIZE to train with one process")
     return int(text)
 
 

@@ -29,9 +29,7 @@ def teacher_forced(
 ) -> tuple[Tensor, Tensor]:
     """The decoder's output for each target token, given the source and the target tokens before it.
 
-    Batches are packed if the model and the device can, else padded.
-    Returns:
-        hidden [rows, d_model], of which the first are tokens, and targets int64 [tokens]: for smoothed_cross_entropy().
+    Returns hidden [rows, d_model], of which the first are tokens, and targets int64 [tokens].
     """
     # torch.compile cannot trace the operations on packed sequences, which are fused by hand.
     if device.type == "cpu" and model.reads_packed and not model.is_compiled:
@@ -101,8 +99,7 @@ class GradientOfUpdates:
     ) -> tuple[Agreement, Tensor]:
         """Leave this process's part of an update's gradient in the optimizer; `state` is that before the update.
 
-        Returns:
-            What all agree on, and this process's part of the negative log-likelihood: a scalar on the device.
+        Returns what all agree on, and this process's part of the negative log-likelihood, a scalar on the device.
         """
         step, max_tokens, division = state.step + 1, state.max_tokens or self._config.max_tokens, state.division
         # Every rank knows the whole update, so the token count that the loss is divided by needs no message.
@@ -114,11 +111,8 @@ class GradientOfUpdates:
         said = self._worker.exchange([*place, out, time_is_up, SIGNALS.index(interrupted())])
         for rank, (its_step, its_pairs, *rest) in enumerate(said):
             if [its_step, its_pairs, *rest[:3]] != place:
-                raise AiaynError(
-                    f"rank {rank} is at update {its_step:,} of {its_pairs:,} pairs, "
-                    f"rank {self._worker.rank} at update {step:,} of {len(update.pairs):,}",
-                    SAME_ON_ALL,
-                )
+                here = f"rank {self._worker.rank} at update {step:,} of {len(update.pairs):,}"
+                raise AiaynError(f"rank {rank} is at update {its_step:,} of {its_pairs:,} pairs, {here}", SAME_ON_ALL)
         outs, times, signals = list(zip(*said, strict=True))[len(place) :]
         return Agreement(any(outs), SIGNALS[max(signals)], bool(times[0])), nll
 

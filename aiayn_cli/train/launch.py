@@ -26,12 +26,10 @@ _SAVING_SECONDS = 300  # for the processes to save after a signal, before they a
 def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: str) -> None:
     """Run `aiayn` with the same arguments in several processes, each with a GPU unless the device is the CPU.
 
-    Raises:
-        SaidElsewhere: a process failed, or saved after SIGTERM or Ctrl-C, which were passed on; it has said so.
+    Raises SaidElsewhere if a process failed, or saved after SIGTERM or Ctrl-C, which were passed on; it has said so.
     """
     if "WORLD_SIZE" in os.environ:
-        problem = "--gpus starts processes, but torchrun has started this one already"
-        raise UsageError(problem, "leave --gpus out under torchrun")
+        raise UsageError("--gpus starts processes, but torchrun has started this one", "remove --gpus under torchrun")
     device_of_each(processes, device)  # refuses more than there are
     if logs.verbosity() < logs.VERBOSE:
         launcher_log = logging.getLogger("torch.distributed.elastic")
@@ -57,11 +55,10 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
         rank, failure = error.get_first_failure()
         if failure.exitcode >= 0:
             raise SaidElsewhere(failure.exitcode) from error
-        often = f", after {max_restarts} restarts" if max_restarts else ""
-        raise AiaynError(
-            f"rank {rank} (process {failure.pid}) was ended by {signal.Signals(-failure.exitcode).name}{often}",
-            "the kernel sends SIGKILL when memory runs out; the same command resumes from the last checkpoint",
-        ) from error
+        often = f", after {logs.counted(max_restarts, 'restart')}" if max_restarts else ""
+        problem = f"rank {rank} (process {failure.pid}) was ended by {signal.Signals(-failure.exitcode).name}{often}"
+        hint = "the kernel sends SIGKILL when memory runs out; the same command resumes from the last checkpoint"
+        raise AiaynError(problem, hint) from error
     except SignalException as error:
         raise SaidElsewhere(128 + error.sigval) from error
 

@@ -98,12 +98,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def _log_total(logits: Tensor, probs: Tensor, target: Tensor, target_logit: Tensor) -> Tensor:
-    """log sum exp of each row of logits: float32 [rows, 1].
+    """log sum exp of each row of logits, float32 [rows, 1], as logit - log p of the target: without a float32 copy.
 
-    As logit - log p of the target, it saves a pass over float32 copies of all logits; in bf16 that rounds p once, which
-    averages out over tokens. If a target's p is not a normal number, a CPU computes it in full. A GPU does not check,
-    since the host would have to wait: it takes the smallest normal p, a loss of about 87 nats. Gradients do not depend
-    on it.
+    If a target's p is not a normal number, a CPU computes it in full. A GPU, whose host would have to wait, takes the
+    smallest normal p, a loss of about 87 nats. Gradients do not depend on it.
     """
     p = probs.gather(1, target).float()
     if logits.device.type == "cpu" and not bool((p > 1e-30).all()):

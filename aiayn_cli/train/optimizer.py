@@ -27,16 +27,11 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0
 
 
 class MasterAdam:
-    """Adam for a model whose weights it keeps in step with its own float32 ones.
+    """Adam for a model on its device, whose parameters become views of one flat tensor.
 
-    With ema_decay, it also keeps an exponential moving average of the weights, as an alternative to averaging
-    checkpoints: average = decay * average + (1 - decay) * weights after each update. After n updates the decay is at
-    most (1 + n) / (10 + n), so that the initial weights are soon forgotten (TensorFlow's ExponentialMovingAverage with
-    num_updates).
-
-    Args:
-        model: its parameters become views of one flat tensor; call after moving it to its device and dtype.
-        weights: float32 values to start from, by parameter name; None takes the model's own.
+    With ema_decay it keeps a moving average too: average = decay * average + (1 - decay) * weights. After
+    n updates the decay is at most (1 + n) / (10 + n) (TensorFlow's ExponentialMovingAverage with num_updates).
+    `weights` are float32 values to start from, by parameter name; None takes the model's own.
     """
 
     def __init__(self, model: nn.Module, config: TrainingConfig, weights: dict[str, Tensor] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The options of `aiayn train`, what stands for those that are left open, and schedules that fit a time."""
+"""The options of `aiayn train`, how missing ones are chosen, and schedules that fit a time."""
 
 import json
 from collections.abc import Sequence
@@ -44,11 +44,9 @@ class TrainOptions:
 
 
 def settle(options: TrainOptions) -> TrainOptions:
-    """Choose what is open, and say what was chosen.
+    """Choose the recipe, data and run that are not named, and say which; a run that is resumed keeps its own.
 
-    A run that exists and is resumed keeps its own recipe and data.
-    Raises:
-        DataError: no prepared data, or several, and none is named.
+    Raises DataError if there is no prepared data, or more than one and none is named.
     """
     recipe, out, named = options.recipe, options.out, options.data
     if recipe == AUTO and out is not None and options.resume:
@@ -75,13 +73,13 @@ def settle(options: TrainOptions) -> TrainOptions:
 
 
 def _choose_data(options: TrainOptions) -> Path:
-    """The data that is named, else that of the recipe's corpus, else the only one there is."""
+    """The data that is named, else that of the recipe's corpus, else the only prepared corpus."""
     if options.data is not None:
         return find_prepared(options.data)
     if options.recipe == AUTO:
         if found := find_only_prepared():
             return found
-        raise DataError("no prepared data", "run `aiayn prepare demo` first, or prepare text of your own")
+        raise DataError("no prepared data", "run `aiayn prepare demo` first, or prepare your own text")
     try:
         return find_prepared(load_recipe(options.recipe, options.overrides).data.corpus)
     except DataError:
@@ -91,7 +89,7 @@ def _choose_data(options: TrainOptions) -> Path:
 
 
 def _data_of(run: Path) -> Path | None:
-    """The data that a run was trained on, if it is still there."""
+    """The data that a run was trained on, if it still exists."""
     try:
         data = Path(json.loads((run / "manifest.json").read_text(encoding="utf-8"))["data"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -100,18 +98,10 @@ def _data_of(run: Path) -> Path | None:
 
 
 def short_schedule(recipe: Recipe, updates: int, peak: float | None = None) -> list[str]:
-    """Settings for a run of so many updates.
+    """Settings for a run of so many updates: checkpoints in proportion, and a warm-up of a fifth of it at most.
 
-    A recipe's own numbers do not fit a run of a sixth of its length: most of it would be warm-up, and the average of
-    the last checkpoints would reach back into it, which costs ten points of BLEU and not the same for every model.
-
-    Checkpoints come as often for its length as in the recipe, so that an average takes the same share of the run. The
-    warm-up is a fifth of the run at most, and rises to the same peak.
-
-    Args:
-        recipe: with the wanted width of the model, rate and warm-up.
-        updates: in all.
-        peak: highest learning rate; None = the recipe's.
+    With the recipe's own numbers, most of a short run would be warm-up, and averaging would reach back into it: ten
+    points of BLEU. The warm-up rises to `peak`, by default the recipe's.
     """
     training, d_model = recipe.training, recipe.model.d_model
     warmup = min(training.warmup_steps, max(updates // _WARMUP_SHARE, 1))
@@ -131,7 +121,7 @@ def peak_rate(recipe: Recipe) -> float:
 
 
 def updates_within(hours: float, seconds_per_update: float, recipe: Recipe) -> int:
-    """Updates that fit into the time with validation and checkpoints, but not many times the recipe's."""
+    """Updates that fit into the time with validation and checkpoints, from one to three times the recipe's."""
     fitting = int(hours * 3600 * _UPDATES_SHARE / seconds_per_update)
     return min(max(fitting, 1), _MOST_TIMES * recipe.training.max_updates)
 

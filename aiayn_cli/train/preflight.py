@@ -44,26 +44,22 @@ _UPDATES, _TRIES = 4, 4
 
 def check_data(data: PreparedData, recipe: Recipe) -> None:
     if len(data.train) == 0:
-        raise DataError(f"{data.folder} has no training pairs", "look at the drops in its manifest.json")
-    if data.separate_vocabs and recipe.model.share_embeddings == "all":
-        raise ConfigError(
-            f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side",
-            "add --set model.share_embeddings=decoder, or prepare with --set data.separate_vocabs=false",
-            key="model.share_embeddings",
-        )
+        raise DataError(f"{data.folder} has no training pairs", "manifest.json counts what prepare dropped, and why")
+    if recipe.data.trees and not data.text.trees:
+        hint = "take a recipe for text (--recipe auto), or --data with a treebank that `aiayn prepare --trees` read"
+        raise ConfigError(f"the recipe is for trees, but {data.folder} holds parallel text", hint)
     if data.text.trees and recipe.training.validation_bleu_pairs:
-        raise ConfigError(
-            f"training.validation_bleu_pairs is {recipe.training.validation_bleu_pairs}, but {data.folder} holds trees",
-            "BLEU is for text: add --set training.validation_bleu_pairs=0 --set training.best_metric=loss",
-            key="training.validation_bleu_pairs",
-        )
+        hint = "take a recipe for trees (--recipe auto), or one without BLEU: validation_bleu_pairs=0, best_metric=loss"
+        problem = f"training.validation_bleu_pairs is {recipe.training.validation_bleu_pairs}"
+        raise ConfigError(f"{problem}, but {data.folder} holds trees, and BLEU is for text", hint)
+    if data.separate_vocabs and recipe.model.share_embeddings == "all":
+        hint = "add --set model.share_embeddings=decoder, or prepare with --set data.separate_vocabs=false"
+        raise ConfigError(f"model.share_embeddings is all, but {data.folder} has a vocabulary for each side", hint)
     longest = 1 + max(data.train.longest)
     if recipe.model.positions == "learned" and longest > recipe.model.max_positions:
-        raise ConfigError(
-            f"model.max_positions is {recipe.model.max_positions:,}, but a training pair has {longest:,} tokens",
-            f"set it to {longest} or more, use positions: sinusoidal, or prepare with a lower --max-length",
-            key="model.max_positions",
-        )
+        problem = f"model.max_positions is {recipe.model.max_positions:,}, but a training pair has {longest:,} tokens"
+        hint = f"set it to {longest} or more, use positions: sinusoidal, or prepare with a lower --max-length"
+        raise ConfigError(problem, hint)
 
 
 def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
@@ -78,11 +74,9 @@ def check_memory(recipe: Recipe, vocab_size: int, device: Device) -> None:
         parameters = 1 << 62  # too many for torch to count
     needed = parameters * (_BYTES[device.dtype] + (4 if recipe.training.ema_decay else 0))
     if free is not None and needed > free:
-        raise AiaynError(
-            f"the network is too large for this device: {parameters:,} parameters take {needed / 1e9:,.1f} GB to "
-            f"train, and {free / 1e9:,.1f} GB are free",
-            "lower model.d_model, d_ff or the number of layers, or train on a larger device",
-        )
+        problem = f"{parameters:,} parameters take {logs.size_text(needed)} to train, {logs.size_text(free)} are free"
+        hint = "lower model.d_model, d_ff or the number of layers, or train on a device with more memory"
+        raise AiaynError(f"the network is too large for this device: {problem}", hint)
 
 
 def disk_needed(weights: Iterable[Tensor], config: TrainingConfig) -> tuple[int, int]:
@@ -100,9 +94,16 @@ def warn_of_disk(run: Path, weights: Iterable[Tensor], config: TrainingConfig) -
     needed -= min(needed, one * len(resumable(run)))
     if (free := shutil.disk_usage(run).free) < needed:
         logs.warning(
-            f"checkpoints will take up to {needed / 1e9:,.2f} GB more, and {free / 1e9:,.2f} GB are free; "
-            "one that does not fit ends training, and leaves those before it whole"
+            f"checkpoints will take up to {logs.size_text(needed)} more, and {logs.size_text(free)} are free; training "
+            "stops at one that does not fit, and earlier ones stay intact"
         )
+
+
+def time_text(hours: float) -> str:
+    """Write a time in hours, or in minutes or seconds if it is short."""
+    if hours >= 1:
+        return f"{hours:,.2f} hours"
+    return logs.counted(round(60 * hours), "minute") if hours >= 1 / 60 else logs.counted(round(3600 * hours), "second")
 
 
 @dataclass(frozen=True)
@@ -126,29 +127,25 @@ class DryRunResult:
     hours: float  # that these take
 
     def __str__(self) -> str:
-        free = "" if self.memory_free_bytes is None else f", {self.memory_free_bytes / 1e9:,.2f} GB are free"
-        parts = "1 micro-batch" if self.micro_batches == 1 else f"{self.micro_batches} micro-batches"
-        return "\n".join(
-            (
-                f"largest batch  {self.batch_pairs:,} pairs of up to {self.batch_src_tokens:,} source and "
-                f"{self.batch_tgt_tokens:,} target tokens; it fits, with {self.max_tokens:,} tokens in a micro-batch",
-                f"memory         {self.memory_bytes / 1e9:,.2f} GB at most for each device{free}",
-                f"disk           {self.disk_bytes / 1e9:,.2f} GB for checkpoints of {self.checkpoint_bytes / 1e9:,.2f} "
-                f"GB, {self.disk_free_bytes / 1e9:,.2f} GB are free",
-                f"speed          {self.tokens_per_second:,.0f} target tokens/s, {self.seconds_per_update:.3g} s an "
-                f"update of {parts} on each device, from {self.updates} measured",
-                f"time           about {self.hours:,.2f} hours for {self.updates_left:,} updates, without validation",
-            )
-        )
+        size, counted = logs.size_text, logs.counted
+        free = "" if self.memory_free_bytes is None else f", {size(self.memory_free_bytes)} free"
+        rows = {
+            "largest batch": f"{counted(self.batch_pairs, 'pair')} of up to {self.batch_src_tokens:,} source and "
+            f"{self.batch_tgt_tokens:,} target tokens; it fits, with {self.max_tokens:,} tokens per micro-batch",
+            "memory": f"{size(self.memory_bytes)} at most on each device{free}",
+            "disk": f"{size(self.disk_bytes)} for checkpoints of {size(self.checkpoint_bytes)}, "
+            f"{size(self.disk_free_bytes)} free",
+            "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {self.seconds_per_update:.3g} s per update of "
+            f"{counted(self.micro_batches, 'micro-batch')} on each device, from {self.updates} measured",
+            "time": f"about {time_text(self.hours)} for {counted(self.updates_left, 'update')}, without validation",
+        }
+        return "\n".join(f"{name:<13}  {text}" for name, text in rows.items())
 
 
 def dry_run(
     make_trainer: Callable[[TrainingConfig, Hooks], Trainer], config: TrainingConfig, run: Path, devices: int
 ) -> DryRunResult:
-    """Run the largest batch and a few updates on a trainer at the run's present state, and leave no trace.
-
-    Updates have one micro-batch on each device here, so that a large model too is measured within a minute.
-    """
+    """Run the largest batch and a few updates, each of one micro-batch per device, and leave no trace."""
     marks: list[tuple[float, int, int]] = []  # when each update ended: seconds, updates, target tokens
     start = time.perf_counter()
 
@@ -165,7 +162,7 @@ def dry_run(
     )  # fmt: skip
     trainer = make_trainer(quiet, Hooks(save=lambda *_: None, interrupted=interrupted))
     before = trainer.state
-    with logs.progress("trying out", unit="updates") as progress:
+    with logs.progress("measuring", unit="updates") as progress:
         trainer.train(progress)
     pairs, src, tgt = trainer.largest_batch()
     warm_up = min(_WARM_UP_UPDATES, len(marks) - 2)
@@ -213,7 +210,7 @@ class VerifyResult:
 
     def __str__(self) -> str:
         return (
-            f"unbroken  {self.digest_unbroken}  {self.updates} updates\n"
+            f"unbroken  {self.digest_unbroken}  {logs.counted(self.updates, 'update')}\n"
             f"resumed   {self.digest_resumed}  killed after update {self.killed_after}, resumed from "
             f"{self.resumed_from}\n"
             "the same weights, moments, state and losses, to the last bit"
@@ -221,13 +218,10 @@ class VerifyResult:
 
 
 def run_verify_resume(arguments: Sequence[str], run: Path) -> VerifyResult:
-    """Train twice in a folder next to the run, once unbroken and once killed with kill -9; nothing is left behind.
-
-    The arguments are those of `aiayn train`, without --out.
-    """
+    """Train with these arguments twice in a temporary folder, once unbroken and once killed with kill -9."""
 
     def end(*_: object) -> None:
-        raise Terminated("stopped by SIGTERM", "nothing was proved, and nothing is left behind")
+        raise Terminated("stopped by SIGTERM", "nothing was verified; temporary files are removed")
 
     before = signal.signal(signal.SIGTERM, end)
     parent = _existing(run.absolute().parent)
@@ -238,10 +232,8 @@ def run_verify_resume(arguments: Sequence[str], run: Path) -> VerifyResult:
                     return result
     finally:
         signal.signal(signal.SIGTERM, before)
-    raise AiaynError(
-        f"{_UPDATES << _TRIES - 1} updates were over before they could be killed",
-        "training is too fast for this proof: take a larger recipe",
-    )
+    problem = f"{_UPDATES << _TRIES - 1} updates ended before they could be killed"
+    raise AiaynError(problem, "training is too fast to verify: take a larger recipe")
 
 
 def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResult | None:
@@ -265,16 +257,12 @@ def _compare(arguments: Sequence[str], folder: Path, updates: int) -> VerifyResu
         progress.advance(1)
     went_on_from = _values(broken, "resume", "step")
     if went_on_from != [resumed_from]:
-        raise AiaynError(
-            f"the killed run resumed from {went_on_from or 'its beginning'}, not from update {resumed_from}",
-            "this is a bug, please report it",
-        )
+        problem = f"the killed run resumed from {went_on_from or 'its beginning'}, not from update {resumed_from}"
+        raise AiaynError(problem, "this is a bug, please report it")
     (expected, losses), (found, _) = _digest(unbroken), _digest(broken)
     if found != expected:
-        raise AiaynError(
-            f"the resumed run differs: {found} instead of {expected}",
-            "on a GPU some kernels sum in no fixed order; on a CPU this is a bug, please report it",
-        )
+        hint = "on a GPU some kernels sum in no fixed order; on a CPU this is a bug, please report it"
+        raise AiaynError(f"the resumed run differs: {found} instead of {expected}", hint)
     return VerifyResult(2 * updates, killed_after, resumed_from, expected, found, tuple(losses))
 
 

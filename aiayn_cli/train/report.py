@@ -37,7 +37,7 @@ _LINES = (  # of the charts: title, name of the line, event and value
 
 
 def write_report(run: Path) -> None:
-    """Write or renew a run's report; the previous one stays whole until the new one is."""
+    """Write or renew a run's report, replacing the previous one only when complete."""
     write_whole(run / "report.html", report_html(run))
 
 
@@ -123,7 +123,7 @@ def _settings(recipe: Recipe, data: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _charts(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Of one run with its training and validation in one chart; of several with a line for each run."""
+    """For one run, training and validation share a chart; for several, each chart has a line per run."""
     charts: dict[str, list[Line]] = defaultdict(list)
     for title, name, event, value in _LINES:
         for run, shown in runs.items():

@@ -1,4 +1,4 @@
-"""A run's folder, where the run stands, and how it resumes: from its newest whole checkpoint, with settings that fit.
+"""A run's folder, its state, and how it resumes: from its newest intact checkpoint, with compatible settings.
 
 run/
   manifest.json    id of the run, and hashes of the data it is trained on
@@ -44,7 +44,7 @@ _FIXED |= {"training.batch_tokens", "training.seed"}
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Where a run stands; with weights and moments all that an exact continuation needs."""
+    """The state of a run: together with weights and moments, all that an exact continuation needs."""
 
     step: int = 0  # updates done
     position: Position = field(default_factory=Position)  # in the data
@@ -84,22 +84,17 @@ class TrainingState:
         return state
 
     def for_devices(self, n: int) -> "TrainingState":
-        """The same for n devices, which must share the micro-batches of an update evenly.
-
-        Fewer devices can share the micro-batches of more, with the same dropout; otherwise updates are divided anew.
-        """
+        """The state for n devices, which share micro-batches evenly; a new division changes dropout."""
         return self if self.division % n == 0 else replace(self, division=n)
 
 
 def load_newest(
     run: Path, weights: Mapping[str, Tensor], n_pairs: int, *, touch: bool = True
 ) -> tuple[TrainingState, dict[str, Tensor], float | None] | None:
-    """Read a run's newest whole checkpoint into float32 weights; with `touch`, damaged ones after it are set aside.
+    """Read a run's newest intact checkpoint into float32 weights; with `touch`, damaged newer ones are set aside.
 
-    Returns:
-        The run's state, the optimizer's moments, and Checkpoint.low_confidence; None if there is no checkpoint yet.
-    Raises:
-        CheckpointError: all checkpoints are damaged; the newest is named.
+    Returns the run's state, the optimizer's moments, and Checkpoint.low_confidence; None before the first checkpoint.
+    Raises CheckpointError, which names the newest, if all are damaged.
     """
     damaged: dict[Path, CheckpointError] = {}
     for path in reversed(resumable(run)):
@@ -113,8 +108,8 @@ def load_newest(
             damaged[path] = error
             continue
         for bad in damaged:
-            kept = f", and it is kept as {set_aside_damaged(bad).name}" if touch else ""
-            logs.warning(f"the checkpoint {bad.name} is damaged: {path.name} takes its place{kept}")
+            kept = f", and keeping it as {set_aside_damaged(bad).name}" if touch else ""
+            logs.warning(f"the checkpoint {bad.name} is damaged: using {path.name} instead{kept}")
         return state, dict(snapshot.moments), found.low_confidence
     if damaged:
         raise next(iter(damaged.values()))
@@ -125,30 +120,24 @@ def _state(content: Mapping[str, Any], checkpoint: Path, step: int, n_pairs: int
     path = checkpoint / "training" / "state.json"
     state = TrainingState.from_json(content, path)
     if state.step != step or step != update_of(checkpoint):
-        raise CheckpointError(
-            f"{path} is of update {state.step:,}, model.json of {step:,}, and the folder's name says "
-            f"{update_of(checkpoint):,}",
-            "use another checkpoint",
-        )
+        problem = f"{path} is of update {state.step:,}, model.json of {step:,}, its folder of {update_of(checkpoint):,}"
+        raise CheckpointError(problem, "use another checkpoint")
     if state.position.pairs >= n_pairs:
-        raise CheckpointError(
-            f"{path} stands at pair {state.position.pairs:,} of an epoch, but there are {n_pairs:,}",
-            "use another checkpoint",
-        )
+        problem = f"{path} is at pair {state.position.pairs:,} of an epoch, but there are {n_pairs:,}"
+        raise CheckpointError(problem, "use another checkpoint")
     return state
 
 
 def finished(config: TrainingConfig, state: TrainingState) -> str:
-    """Why a run needs no more training, and what would change that; "" if it does."""
+    """Why a run is finished, and what would continue it; "" if it is not."""
     if state.validation_due:
         return ""
     if state.step >= config.max_updates:
-        return f"has finished its {config.max_updates:,} updates; to train longer, raise training.max_updates"
+        updates = logs.counted(config.max_updates, "update")
+        return f"is finished after {updates}; to train longer, raise training.max_updates"
     if config.patience and state.worse_validations >= config.patience:
-        return (
-            f"ended at update {state.step:,}, after {state.worse_validations} validations without a better one; "
-            "--set training.patience=... continues"
-        )
+        worse = logs.counted(state.worse_validations, "validation")
+        return f"is finished at update {state.step:,}, after {worse} without a better one; raise training.patience"
     return ""
 
 
@@ -166,9 +155,7 @@ def all_settings(recipe: Recipe) -> dict[str, Any]:
 def identify(run: Path, recipe: Recipe, data: PreparedData) -> tuple[str, Recipe, list[str]]:
     """The id of a run, the recipe that it continues with, and the settings that changed: see continued_recipe().
 
-    Raises:
-        DataError: the folder holds something else, or a run on other data.
-        CheckpointError: the run cannot continue with this recipe.
+    Raises DataError if the folder holds something else or a run on other data, CheckpointError for another recipe.
     """
     if newest_resumable(run) is None:
         is_other = run.exists() and not _is_run(run)
@@ -177,10 +164,8 @@ def identify(run: Path, recipe: Recipe, data: PreparedData) -> tuple[str, Recipe
         return uuid.uuid4().hex, recipe, []
     manifest = read_json(run / "manifest.json", "a run")
     if manifest.get("data_sha256") != data.sha256:
-        raise DataError(
-            f"{run} was trained on other data ({manifest.get('data')}) than {data.folder}",
-            "give the data it was started with, or another --out, or --fresh",
-        )
+        problem = f"{run} was trained on {manifest.get('data')}, whose content differs from {data.folder}"
+        raise DataError(problem, "give --data as when it was started, another --out, or --fresh")
     return str(manifest.get("run_id")), *continued_recipe(load_recipe(str(run / "recipe.yaml")), recipe, run)
 
 
@@ -189,7 +174,7 @@ def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[
     changes = changed_settings(old, new)
     refused = [f"{key} {before} -> {after}" for key, (before, after) in changes.items() if key in _FIXED]
     if refused:
-        hint = "keep the old value, or start anew with another --out or --fresh"
+        hint = "keep the old value, or start a new run with another --out or --fresh"
         raise CheckpointError(f"{run} cannot continue with {'; '.join(refused)}", hint)
     # What prepare did is in the data already, whose hash is checked.
     applied = [f"{key} {a} -> {b}" for key, (a, b) in changes.items() if not key.startswith("data.")]
@@ -198,10 +183,7 @@ def continued_recipe(old: Recipe, new: Recipe, run: Path) -> tuple[Recipe, list[
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """Create a run's folder if needed, and lock it so that no second process trains the same run.
-
-    The lock ends with the process, even after kill -9. A new folder that stays empty is removed again.
-    """
+    """Create a run's folder if needed and lock it for this process; a new folder that stays empty is removed."""
     if run.exists() and not run.is_dir():
         yield  # for the message of identify()
         return
@@ -209,14 +191,14 @@ def held(run: Path) -> Iterator[None]:
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{run} cannot be made: {error.strerror}", "give another --out") from error
+        raise DataError(f"{run} cannot be created: {error.strerror}", "give another --out") from error
     folder = os.open(run, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             problem = f"{run} is being trained by another process"
-            raise DataError(problem, "wait for it, or give another --out") from None
+            raise DataError(problem, "wait until it ends, or give another --out") from None
         except OSError:  # a file system without locks
             pass
         yield
@@ -233,7 +215,7 @@ def set_aside(run: Path) -> None:
         return
     places = (run.with_name(f"{run.name}.{number}") for number in count(1))
     run.rename(aside := next(place for place in places if not place.exists()))
-    logs.notice(f"the run that was in {run} is now {aside}")
+    logs.notice(f"--fresh: the earlier run is now in {aside}")
 
 
 def write_run(run: Path, run_id: str, data: PreparedData, recipe: Recipe, parameters: int) -> None:

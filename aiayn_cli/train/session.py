@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.options import TrainOptions, schedule_of, short_schedule, updates_within
-from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, warn_of_disk
+from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, time_text, warn_of_disk
 from aiayn_cli.train.report import write_report
 from aiayn_cli.train.resume import TrainingState, finished, held, identify, load_newest, set_aside, write_run
 from aiayn_cli.train.trainer import Hooks, Trainer
@@ -66,17 +67,13 @@ class TrainResult:
             best = f"; best validation {self.best_metric} {self.best_value:.2f} at update {self.best_step:,}"
         return (
             f"{self.run}: {logs.counted(self.updates, 'update')}, {logs.counted(self.epochs, 'epoch')}, "
-            f"{logs.clock(self.train_seconds)} of "
-            f"training, {self.tokens_per_second:,.0f} target tokens/s, {self.flops:.2g} FLOPs{best}"
+            f"{logs.clock(self.train_seconds)} of training, {self.tokens_per_second:,.0f} target tokens/s, "
+            f"{self.flops:.2g} FLOPs{best}"
         )
 
 
 def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
-    """Train a model, or continue a run exactly where it stopped.
-
-    Raises:
-        Terminated, KeyboardInterrupt: a signal stopped training, and all is saved.
-    """
+    """Train a model, or continue a run exactly; Terminated or KeyboardInterrupt if a signal stopped it, all saved."""
     worker = Worker.from_environment()
     logs.setup(logs.verbosity(), worker.rank)
     run = options.run
@@ -101,7 +98,9 @@ def run_train(options: TrainOptions) -> TrainResult | DryRunResult:
             return Session(run, recipe, data, device, worker).train(tensorboard=options.tensorboard)
 
 
-def _fit_to_hours(options: TrainOptions, hours: float, worker: Worker, try_out: Callable[[], DryRunResult]) -> Recipe:
+def _fit_to_hours(
+    options: TrainOptions, hours: float, worker: Worker, try_out: Callable[[], DryRunResult | TrainResult]
+) -> Recipe:
     """The recipe with a schedule for that time; a run that exists keeps its own."""
     recipe, written = load_recipe(options.recipe, options.overrides), options.run / "recipe.yaml"
     kept = worker.from_rank_0(
@@ -110,22 +109,24 @@ def _fit_to_hours(options: TrainOptions, hours: float, worker: Worker, try_out: 
     if kept:
         logs.notice(f"{options.run} keeps its schedule; --hours is for new runs")
         return load_recipe(options.recipe, [*kept, *options.overrides])
-    measured = try_out().seconds_per_update  # on each rank, whose clocks differ
-    seconds = float(worker.from_rank_0(lambda: {"seconds": measured})["seconds"])
-    updates = updates_within(hours, seconds, recipe)
+    began = time.monotonic()
+    trial = try_out()  # on each rank, whose clocks differ
+    assert isinstance(trial, DryRunResult), "a run that does not exist is not finished"
+    mine = {"seconds": trial.seconds_per_update, "spent": (time.monotonic() - began) / 3600}
+    shared = worker.from_rank_0(lambda: mine)
+    seconds, spent = float(shared["seconds"]), float(shared["spent"])
+    updates = updates_within(hours - spent, seconds, recipe)
     logs.notice(
-        f"--hours {hours:g}: {updates:,} updates of {seconds:.3g} s take {updates * seconds / 3600:,.2f} hours without "
-        f"validation; the recipe has {recipe.training.max_updates:,}"
+        f"--hours {hours:g}: {logs.counted(updates, 'update')} of {seconds:.3g} s take "
+        f"{time_text(updates * seconds / 3600)} without validation, after {time_text(spent)} of measuring; the recipe "
+        f"has {recipe.training.max_updates:,}"
     )
     return load_recipe(options.recipe, [*short_schedule(recipe, updates), *options.overrides])
 
 
 @contextmanager
 def signals() -> Iterator[ReceivedSignal]:
-    """Note SIGTERM and SIGINT, so that the update ends, a validation stops, and all is saved.
-
-    A second signal ends the process immediately.
-    """
+    """Note the first SIGTERM or SIGINT, so that all can be saved; a second one ends the process immediately."""
     received: list[str] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -210,14 +211,15 @@ class Session:
             raise KeyboardInterrupt(f"stopped by Ctrl-C {where}: {hint}")
         return self._result(stopped_by, trainer.state)
 
-    def try_out(self) -> DryRunResult:
+    def try_out(self) -> DryRunResult | TrainResult:
         state, config = self._start_state(touch=False), self._recipe.training
         if enough := finished(config, state):
             logs.notice(f"{self._run} {enough}")
+            return self._result("already done", state)
         return dry_run(partial(self._trainer, state=state), config, self._run, self._worker.world_size)
 
     def _start_state(self, *, touch: bool) -> TrainingState:
-        """Where to begin, with weights and moments in every optimizer; touch repairs what a crash left behind."""
+        """Where to begin, with weights and moments in every optimizer; `touch` repairs what a crash left behind."""
         found = self._load(touch=touch)
         if touch and self._worker.rank == 0 and found is not None:
             remove_leftovers(self._run)
@@ -227,8 +229,8 @@ class Session:
         state = (found or TrainingState()).for_devices(self._worker.world_size)
         if found is not None and state.division != found.division:
             logs.notice(
-                f"updates are divided for {state.division} devices from here on, before for {found.division}: "
-                "the pairs are the same, dropout is not"
+                f"updates are now divided for {logs.counted(state.division, 'device')}, not {found.division}: "
+                "the pairs stay the same, dropout does not"
             )
         if any(change.startswith(_WHAT_BEST_MEANS) for change in self._changes):
             state = replace(state, best_value=None, worse_validations=0)  # not comparable with the next
@@ -271,8 +273,9 @@ class Session:
             f"tokens; report: {self._run / 'report.html'}"
         )
         logs.notice(
-            f"cost: {compared_to_paper(run_flops)} in {config.max_updates:,} updates; large matrix products run at "
-            f"{rate / 1e12:.3g} TFLOP/s here" + (f", on each of {devices} devices" if devices > 1 else "")
+            f"cost: {compared_to_paper(run_flops)} in {logs.counted(config.max_updates, 'update')}; large matrix "
+            f"products run at {rate / 1e12:.3g} TFLOP/s here"
+            + (f", on each of {devices} devices" if devices > 1 else "")
         )
         self._metrics.write(
             "start",
@@ -284,9 +287,9 @@ class Session:
             device=self._device.explanation,
         )
         if self._valid is None:
-            logs.notice("no validation data: nothing says which checkpoint is the best")
+            logs.notice("no validation data, so no checkpoint is marked as the best")
         elif n := too_long(self._valid, self._longest):
-            logs.notice(f"{n:,} validation pairs are too long for the network and not in the validation loss")
+            logs.notice(f"the validation loss skips {logs.counted(n, 'pair')} too long for the network")
         if self._worker.rank == 0:
             warn_of_disk(self._run, self._optimizer.weights().values(), config)
 
@@ -296,21 +299,13 @@ class Session:
     def _write_checkpoint(self, state: TrainingState, best: bool, regular: bool) -> None:
         path = checkpoint_path(self._run, state.step) if regular else interrupted_path(self._run, state.step)
         measured = None if self._bleu is None else self._bleu.low_confidence
+        data, recipe = self._data, self._recipe
         checkpoint = Checkpoint(
-            path=path,
-            step=state.step,
-            model=self._recipe.model,
-            decoding=self._recipe.decoding,
-            vocab_size=self._data.vocab_size,
-            vocab_sha256=self._data.vocab_sha256,
-            data_sha256=self._data.sha256,
-            src_lang=self._data.src_lang,
-            tgt_lang=self._data.tgt_lang,
-            run_id=self._run_id,
-            text=self._data.text,
-            max_length=self._data.max_length,
+            path=path, step=state.step, run_id=self._run_id, model=recipe.model, decoding=recipe.decoding,
+            vocab_size=data.vocab_size, vocab_sha256=data.vocab_sha256, data_sha256=data.sha256,
+            src_lang=data.src_lang, tgt_lang=data.tgt_lang, text=data.text, max_length=data.max_length,
             low_confidence=self._low_confidence if measured is None else measured,
-        )
+        )  # fmt: skip
         snapshot = TrainingSnapshot(state.to_json(), self._optimizer.moments())
         save_checkpoint(checkpoint, self._optimizer.weights(), self._data.vocab_path, snapshot)
         if best:

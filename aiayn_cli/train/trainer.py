@@ -40,11 +40,7 @@ class Due:
 
 
 def due(config: TrainingConfig, state: TrainingState, agreement: Agreement, *, has_valid: bool) -> Due:
-    """What is due after the update of a state.
-
-    A checkpoint is due every save_every_steps updates or, if save_every_minutes is set, after that much training
-    (time_is_up); and after the last update. A signal at any other update saves the place.
-    """
+    """What is due after the update of a state; a signal between two regular checkpoints saves the place only."""
     step, last = state.step, state.step >= config.max_updates
     is_time, number = step % config.save_every_steps == 0, -(-step // config.save_every_steps)
     if config.save_every_minutes:
@@ -88,11 +84,7 @@ class Meter:
         self._seconds, self.clock = self._seconds + now - self.clock, now
 
     def record(self) -> dict[str, float]:
-        """Loss and perplexity per target token (nats, without smoothing), speed without padding, the last rate.
-
-        MFU (model FLOPs utilisation; Chowdhery et al. 2022, Appendix B) is the share of the rate of large matrix
-        products that went into counted operations.
-        """
+        """The values of metrics.jsonl; MFU (Chowdhery et al. 2022, Appendix B) relates to large matrix products."""
         loss = self._nll / self._tokens if self._tokens else math.nan
         seconds = self._seconds or math.nan
         return {
@@ -107,11 +99,7 @@ class Meter:
 
 
 class Readback:
-    """A queue of numbers that a device is computing.
-
-    A host that asks a GPU for the loss of the update it has just queued would leave the GPU idle until the next update
-    is queued. So numbers are read one update late on a GPU, and immediately on a CPU.
-    """
+    """A queue of numbers that a device is computing, read one update late on a GPU so that it never idles."""
 
     def __init__(self, device: torch.device) -> None:
         self._lag = 1 if device.type == "cuda" else 0
@@ -177,8 +165,7 @@ class Trainer:
     def train(self, progress: logs.Progress = logs.SILENT) -> str:
         """Train until "max_updates", "patience" or a signal, and return which; a checkpoint was written.
 
-        Raises:
-            AiaynError: update after update must be skipped, or not even a single pair fits into memory.
+        Raises AiaynError if update after update must be skipped, or if not even one pair fits into memory.
         """
         config = self._config
         self.model.train()
@@ -224,7 +211,7 @@ class Trainer:
         return self.state.max_tokens or self._config.max_tokens
 
     def _make_room(self) -> None:
-        """Run the largest possible batch before anything is learnt, with smaller micro-batches until it fits."""
+        """Run the largest batch before training starts, with smaller micro-batches until it fits."""
         while not self._gradient.fits(self.max_tokens):
             pairs, src, tgt = self.largest_batch()
             self._halve(min(self.max_tokens, pairs * max(src, tgt)), hopeless=pairs == 1)
@@ -240,15 +227,14 @@ class Trainer:
         before = self.max_tokens
         if hopeless:
             _, src, tgt = self.largest_batch()
-            raise AiaynError(
-                f"there is not enough memory for one pair of {src:,} source and {tgt:,} target tokens",
-                "prepare the data with a lower --max-length, or take a smaller model or a larger device",
-            )
+            hint = "prepare the data with a lower --max-length, or use a smaller model or a device with more memory"
+            problem = f"out of memory even for a single pair of {src:,} source and {tgt:,} target tokens"
+            raise AiaynError(problem, hint)
         self.state = replace(self.state, max_tokens=max(1, tokens // 2))
         self._metrics.write("memory", step=self.state.step, max_tokens=self.state.max_tokens)
         logs.warning(
-            f"memory ran out with {before:,} tokens in a micro-batch; continuing with {self.state.max_tokens:,}, "
-            "and as many more micro-batches in each update"
+            f"out of memory with {before:,} tokens per micro-batch: continuing with {self.state.max_tokens:,} and more "
+            "micro-batches per update"
         )
 
     def _update(self, update: Update) -> Agreement:
@@ -292,31 +278,27 @@ class Trainer:
                 self.state = replace(self.state, skipped=self.state.skipped + 1, skipped_in_a_row=in_a_row)
                 self._metrics.write("skipped", step=done.step, gradient_norm=norm)
                 usual = f", {norm / usual_norm:,.0f} times the usual" if math.isfinite(norm) else ""
-                logs.warning(f"update {done.step} is skipped: its gradient norm is {norm:.4g}{usual}")
+                logs.warning(f"update {done.step:,} skipped: its gradient norm is {norm:.4g}{usual}")
             else:
                 self.state = replace(self.state, skipped_in_a_row=0, usual_norm=usual_norm)
                 meter.add(done, nll, norm)
         self.state = replace(self.state, seconds=self.state.seconds + time.perf_counter() - started)
 
     def _go_back(self, *, weights_are_finite: bool) -> None:
-        """Return to the newest checkpoint's weights, and go on with the pairs that come next.
-
-        Position, tokens, seconds and operations keep counting; the results of the updates since then no longer count.
-        """
+        """Return to the newest checkpoint's weights and continue with the next pairs; costs keep counting."""
         now = self.state
-        problem = (
-            f"{now.skipped_in_a_row} updates in a row up to {now.step} had no finite gradient, or an exploding one"
-        )
-        if not weights_are_finite:
-            problem = f"the weights are not finite after update {now.step}"
-        hint = "lower training.learning_rate_scale or raise warmup_steps; the checkpoints so far are whole"
+        problem = f"the weights are not finite after update {now.step:,}"
+        if weights_are_finite:
+            count, step = now.skipped_in_a_row, now.step
+            problem = f"{count} updates in a row, up to {step:,}, had an infinite or exploding gradient"
+        hint = "lower training.learning_rate_scale or raise training.warmup_steps; earlier checkpoints are intact"
         earlier = self._hooks.load_newest()
         if earlier is None:
             raise AiaynError(problem, hint)
         self._returns[earlier.step] += 1
         if self._returns[earlier.step] > _MOST_RETURNS:
             raise AiaynError(f"{problem}, and again after {_MOST_RETURNS} returns to update {earlier.step}", hint)
-        logs.warning(f"{problem}; back to the weights of update {earlier.step:,}, and on with other pairs")
+        logs.warning(f"{problem}; returning to the weights of update {earlier.step:,} and continuing with other pairs")
         kept = ("position", "max_tokens", "division", "pool_pairs", "tgt_tokens", "seconds", "flops")
         self.state = replace(earlier, rollbacks=now.rollbacks + 1, **{name: getattr(now, name) for name in kept})
         list(self._readback.take(wait=True))
@@ -327,7 +309,7 @@ class Trainer:
         return Meter(self._hooks.matmul_rate * self._worker.world_size)
 
     def _log(self, meter: Meter) -> list[str]:
-        """Write a record of the updates since the last record; return it as short texts."""
+        """Record the updates since the last record, and return what the progress line shows."""
         record = meter.record()
         self._metrics.write(
             "train",
@@ -345,11 +327,7 @@ class Trainer:
         return progress_facts(self.state.position.epoch, record, self._metrics.latest.get("validation"))
 
     def _save(self, *, validate: bool, regular: bool, signal: str = "") -> str:
-        """Validate if that is due, then write the checkpoint.
-
-        Returns:
-            Why training ends here: "patience", or the signal that left no time for the validation; "" if it goes on.
-        """
+        """Validate if `validate`, write the checkpoint, and return why training ends: "patience", a signal, or ""."""
         best, ended = False, ""
         state = replace(self.state, validation_due=False)
         if validate and (validation := self._hooks.validation) is not None:

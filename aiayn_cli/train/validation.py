@@ -48,13 +48,9 @@ def validation_loss(
     longest: int = 1 << 30,
     interrupted: ReceivedSignal = lambda: "",
 ) -> float:
-    """Loss of a model on all pairs of a store, with dropout off; each process computes its share of the batches.
+    """Negative log-likelihood in nats per target token, end tokens included, without dropout and label smoothing.
 
-    Args:
-        max_tokens: padded tokens of one side in a batch.
-        longest: tokens of a side with its end token; longer pairs are skipped.
-    Returns:
-        Negative log-likelihood in nats per target token, end tokens included, without label smoothing.
+    Pairs with a side of more than `longest` tokens, its end token included, are skipped.
     """
     was_training = model.training
     model.eval()  # and left so after Interrupted
@@ -76,9 +72,9 @@ def validation_loss(
 
 
 def longest_validated(data: PreparedData, recipe: Recipe) -> int:
-    """Most tokens, with the end token, of either side of a validation pair whose loss is measured.
+    """Most tokens, with the end token, of a side whose loss is measured: the longest training pair's, or 1,024 or more.
 
-    As many as the longest training pair has, and at least 1,024; with learned positions, as many as the table has rows.
+    With learned positions, it is the number of rows of the table.
     """
     longest = 1 + max(data.train.longest)
     return recipe.model.max_positions if recipe.model.positions == "learned" else max(longest, 1_024)
@@ -89,7 +85,7 @@ def too_long(store: TokenStore, longest: int) -> int:
 
 
 class ValidationBleu:
-    """Translates the wanted number of sentences, spread over the validation set, with a model, and scores them."""
+    """Translates and scores sentences spread evenly over the validation set."""
 
     low_confidence: float | None = None  # of the last score(), as in Checkpoint; on rank 0 only
 
@@ -123,7 +119,7 @@ class ValidationBleu:
         return float(score["bleu"])
 
     def _translate_share(self, interrupted: ReceivedSignal) -> list[tuple[str, float]]:
-        """This process's translations, each with its confidence."""
+        """This process's translations with their confidence."""
         translator = LineTranslator(
             [self._model], self._codec, self._device, self._decoding,
             setup=SearchSetup(stop=interrupted), trained_length=self._data.max_length,
@@ -161,11 +157,9 @@ class Validation:
     longest: int = 1 << 30  # tokens, with the end token, of a pair whose loss is measured
 
     def judge(self, state: TrainingState) -> tuple[TrainingState, bool, str]:
-        """Measure the present weights; every rank gets the same result.
+        """Measure the present weights, with the same result on every rank.
 
-        Returns:
-            The state with the best so far, whether this one is the best, and the signal that stopped the validation
-            ("" if none did), with the state as it was.
+        Returns the state with the best so far, whether this is the best, and the signal that stopped the validation.
         """
         started = time.perf_counter()
         max_tokens = state.max_tokens or self.config.max_tokens

@@ -157,6 +157,25 @@ def test_without_a_path_the_run_that_was_trained_last_is_taken(
     assert newest_run() == Path("runs/a")
 
 
+def test_a_run_without_a_checkpoint_is_not_the_newest_and_is_mentioned(
+    saved: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    older = saved(50, run="runs/a")
+    os.utime(older, ns=(1, 1_000))
+    (tmp_path / "runs" / "crashed").mkdir()
+    (tmp_path / "runs" / "crashed" / "manifest.json").write_text("{}")
+    saved(3, path=interrupted_path(Path("runs/stopped"), 3))
+    (tmp_path / "runs" / "stopped" / "manifest.json").write_text("{}")
+    assert find_model() == checkpoint_path(Path("runs/a"), 50)
+    said = capsys.readouterr().err.split("\n")
+    assert said[:2] == [
+        f"runs/{name} is newer, but has no checkpoint yet: taking runs/a" for name in ("crashed", "stopped")
+    ]
+    shutil.rmtree(older)
+    assert find_model() == interrupted_path(Path("runs/stopped"), 3)
+
+
 def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()

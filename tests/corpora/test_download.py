@@ -166,7 +166,7 @@ def test_a_wrong_hash_leads_to_the_next_url(tmp_path: Path, server: Loopback, kn
     assert fetch(tmp_path, archive(wrong, right, **known)).read_bytes() == BODY
     problem = fetch_in_vain(tmp_path / "b", archive(wrong, **known)).problem
     name, expected = kind.split()
-    assert f"the file has {name} " in problem
+    assert f"the server's file has {name} " in problem
     assert f", not {expected}" in problem
     assert names(tmp_path / "b") == []
 
@@ -175,7 +175,7 @@ def test_another_size_is_refused_before_the_body_unless_the_size_is_approximate(
     tmp_path: Path, server: Loopback
 ) -> None:
     url = server.put("/corpus.tgz", Answer(BODY + b"more", stall_seconds=60))
-    assert "it has 300,004 bytes there, not 300,000" in fetch_in_vain(tmp_path, archive(url)).problem
+    assert "the server's file has 300,004 bytes, not 300,000" in fetch_in_vain(tmp_path, archive(url)).problem
     server.put("/corpus.tgz", BODY)
     assert fetch(tmp_path, archive(url, bytes=1, approximate=True)).read_bytes() == BODY
 
@@ -238,7 +238,10 @@ def test_what_each_url_answered_is_reported_with_the_way_out(tmp_path: Path, ser
         f"corpus.tgz cannot be downloaded ({urls[0]}: status 404 Not Found; "
         f"{urls[1]}: no connection (Connection refused))"
     )
-    assert error.hint == "run this again: it resumes; or fetch corpus.tgz elsewhere and give its folder with --from"
+    assert (
+        error.hint
+        == "run the same command again to resume; or download corpus.tgz elsewhere and give its folder with --from"
+    )
     assert names(tmp_path) == []
     urls = server.put("/a", NOT_FOUND), server.put("/b", Answer(status=410))
     hint = fetch_in_vain(tmp_path, archive(*urls)).hint
@@ -249,7 +252,7 @@ def test_what_each_url_answered_is_reported_with_the_way_out(tmp_path: Path, ser
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
     error = fetch_in_vain(tmp_path / folder, archive("http://127.0.0.1:1/corpus.tgz"))
-    assert error.problem.startswith(f"{tmp_path / folder} cannot be made: ")
+    assert error.problem.startswith(f"{tmp_path / folder} cannot be created: ")
     assert error.hint == "choose another folder with --downloads"
 
 
@@ -279,7 +282,7 @@ def test_a_stalled_transfer_is_resumed(tmp_path: Path, server: Loopback) -> None
     ("answer", "problem"),
     [
         (Answer(BODY[:1], stall_seconds=20), "timed out"),
-        (Answer(BODY, trickle_seconds=0.02), "bytes came in "),
+        (Answer(BODY, trickle_seconds=0.02), " bytes in "),
     ],
 )
 def test_a_server_that_is_too_slow_is_given_up(tmp_path: Path, server: Loopback, answer: Answer, problem: str) -> None:
@@ -338,7 +341,7 @@ def test_a_disk_that_fills_up_stops_and_keeps_what_came(
     with monkeypatch.context() as patch:
         patch.setattr(http_fetch, "open_locked", lambda *args, **how: FullAfterHalf(open_locked(*args, **how)))
         problem = fetch_in_vain(tmp_path, wanted).problem
-    assert problem.endswith("corpus.tgz.part: no space is left on its disk after 120,000 bytes")
+    assert problem.endswith("corpus.tgz.part: the disk is full after 0.1 MB")
     assert (tmp_path / "corpus.tgz.part").read_bytes() == BODY[:HALF]
     assert fetch(tmp_path, wanted).read_bytes() == BODY
     assert server.ranges("/corpus.tgz") == [None, REST]
@@ -402,7 +405,7 @@ def test_what_is_not_at_hand_is_fetched(tmp_path: Path, server: Loopback) -> Non
     assert fetch(tmp_path / "kept", wanted, from_folder=tmp_path / "hand") == tmp_path / "kept" / "corpus.tgz"
     assert names(tmp_path / "hand") == []
     error = fetch_in_vain(tmp_path, wanted, from_folder=tmp_path / "nowhere")
-    assert error.problem.endswith("nowhere is not a folder")
+    assert error.problem.endswith("nowhere: there is no such folder")
     assert error.hint == "--from names a folder with archives"
 
 
@@ -492,6 +495,6 @@ def test_progress_counts_megabytes_and_a_missing_hash_is_reported(
     fetch(tmp_path, wanted)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"downloading 1 file, 5.6 MB, to {tmp_path}"
-    assert lines[-2].startswith("downloading corpus.tgz, the first 2 MB at hand: 3 of 3 MB (100 %), ")
-    trust = "no published hash to compare with, and it was transferred without TLS"
-    assert lines[-1] == f"corpus.tgz: {trust}; its SHA-256 is {hashlib.sha256(body).hexdigest()}"
+    assert lines[-2].startswith("downloading corpus.tgz, of which 2.0 MB are here: 3 of 3 MB (100 %), ")
+    trust = "unverified, transferred without TLS (no hash is published)"
+    assert lines[-1] == f"corpus.tgz: {trust}; SHA-256 {hashlib.sha256(body).hexdigest()}"

@@ -37,7 +37,7 @@ def test_the_demo_is_english_to_german_and_small() -> None:
 def test_an_unknown_corpus_is_answered_with_the_nearest_name(name: str, nearest: str) -> None:
     with pytest.raises(DataError, match=f"unknown corpus '{name}'") as caught:
         find_corpus(name)
-    assert caught.value.hint == f"did you mean {nearest}? (for files of your own give --train)"
+    assert caught.value.hint == f"did you mean {nearest}? (for your own files: --train SRC TGT)"
 
 
 @pytest.mark.parametrize("corpus", ALL, ids=lambda corpus: corpus.name)
@@ -121,12 +121,12 @@ def test_others_ways_take_other_corpora(like: str, part: str, vocab_size: int, v
 
 def test_a_way_that_is_not_known_for_a_corpus_is_refused_with_those_that_are() -> None:
     assert {like for corpus in CORPORA.values() for like in corpus.like} == set(LIKE)
-    with pytest.raises(UsageError, match="--like t2t is not known for iwslt14-de-en") as caught:
+    with pytest.raises(UsageError, match="iwslt14-de-en has no variant --like t2t") as caught:
         find_corpus("iwslt14-de-en", like="t2t")
-    assert caught.value.hint == "known for it: fairseq"
+    assert caught.value.hint == "available: fairseq"
     with pytest.raises(UsageError) as caught:
         find_corpus("multi30k-en-de", like="paper")
-    assert caught.value.hint == "known for it: none"
+    assert caught.value.hint == "available: none"
 
 
 @pytest.mark.parametrize("langs", ["en-de", "de-en"])

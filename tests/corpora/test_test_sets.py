@@ -184,7 +184,7 @@ def test_what_is_not_there_is_answered_with_what_is(server: Loopback, tmp_path: 
     assert error.value.hint == "did you mean wmt14/full?"
     for langs, problem in (
         ("de-en", "the test set mine/sgml has no pair 'de-en'"),
-        (None, "no language pair is named"),
+        (None, "needs --langs"),
     ):
         with pytest.raises(UsageError, match=problem) as usage:
             load_test_set("mine/sgml", langs, downloads)

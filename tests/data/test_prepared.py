@@ -64,9 +64,9 @@ def test_raw_text_that_was_changed_to_as_many_bytes_is_refused(tmp_path: Path) -
 
 
 def test_text_of_a_split_that_is_not_there_is_an_error(folder: Path) -> None:
-    with pytest.raises(DataError, match="has no test data") as caught:
+    with pytest.raises(DataError, match="has no test text") as caught:
         PreparedData.load(folder).read_text("test", "src")
-    assert caught.value.hint == "run `aiayn prepare` with --test"
+    assert caught.value.hint == "prepare it anew with --test"
 
 
 def test_the_manifest_names_every_other_file_with_its_hash(folder: Path) -> None:

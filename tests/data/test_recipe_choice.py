@@ -22,7 +22,7 @@ def test_larger_corpora_get_larger_recipes(pairs: int, on_cpu: str, on_gpu: str)
     assert choose_recipe(pairs).name == on_cpu
     assert choose_recipe(pairs, has_gpu=True).name == on_gpu
     assert {on_cpu, on_gpu} <= set(recipe_names())
-    assert f"{pairs:,} pairs" in choose_recipe(pairs).reason
+    assert f"{pairs:,} pair" in choose_recipe(pairs).reason
 
 
 def test_corpora_with_recipes_of_their_own_get_these() -> None:

@@ -330,14 +330,14 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
         ({"valid_trees": Path("a")}, "--valid-trees without --trees"),
         ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
         ({"corpus": "demo", "settings": {"tree_words": True}}, "data.tree_words without --trees"),
-        ({"trees": [Path("a")], "corpus": "demo"}, "--trees together with demo"),
+        ({"trees": [Path("a")], "corpus": "demo"}, "--trees and demo contradict each other"),
         ({"trees": [Path("a")], "settings": {"case_copies": 0.1}}, "data.case_copies is 0.1, but --trees is true"),
         ({"trees": [Path("a")], "settings": {"on_bad_bytes": "drop"}}, "--on-bad-bytes is drop, but --trees is true"),
         (
             {"trees": [Path("a")], "settings": {"moses_tokenise": True}},
             "data.moses_tokenise is true, but so is --trees",
         ),
-        ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees together with --tsv"),
+        ({"trees": [Path("a")], "tsv": [Path("b")]}, "--trees and --tsv contradict each other"),
     ],
 )
 def test_trees_go_with_nothing_else(files: dict[str, object], problem: str) -> None:

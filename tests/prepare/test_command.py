@@ -90,9 +90,9 @@ def test_a_vocabulary_and_a_recipe_can_be_named(here: Path) -> None:
 def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "--list"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("corpus          pair         pairs  download  licence\n")
+    assert out.startswith("corpus          langs        pairs  download  licence\n")
     assert "\nwmt14-en-de     en-de    4,520,620   1.70 GB  research use; see statmt.org\n" in out
-    assert "\n  --like fairseq: with News Commentary v12; each 100th training pair is for validation\n" in out
+    assert "\n  --like fairseq: with News Commentary v12; every 100th training pair is for validation\n" in out
     assert err == ""
     assert main(["prepare", "--list", "--json"]) == 0
     corpora = json.loads(capsys.readouterr().out)["corpora"]
@@ -118,8 +118,8 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
             2,
             "--weight is '3', but must be a name and a whole number from 1 to 9999",
         ),
-        ("--train a.en a.de --langs en-de --weight b.en=3", 2, "--weight b.en=3: nothing of that name is read"),
-        ("--train a.en v.de --langs en-de", 1, "a.en has 30 records, but v.de has 7"),
+        ("--train a.en a.de --langs en-de --weight b.en=3", 2, "--weight b.en=3: no corpus, part or file b.en"),
+        ("--train a.en v.de --langs en-de", 1, "a.en has 30 lines, but v.de has 7"),
         ("--train a.en none.de --langs en-de", 1, "none.de does not exist"),
         ("--train a.en a.de --langs en-de --max-length 0", 2, "--max-length is 0, but must be at least 1"),
         (
@@ -130,18 +130,25 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         (
             "--train a.en a.de --langs en-de --vocab a.en --set data.vocab_type=bpe",
             2,
-            "--vocab and data.vocab_type together",
+            "--vocab and data.vocab_type contradict each other",
         ),
-        ("demo --bpe-dropout 0.1", 2, "--bpe-dropout is gone: prepare no longer splits words at random"),
+        ("demo --bpe-dropout 0.1", 2, "no such option: --bpe-dropout"),
+        ("a.en a.de", 2, "unexpected argument: a.de"),
+        ("a.en", 2, "a.en is a file, but the name of a corpus belongs here"),
+        (
+            "--train a.en a.de --langs en-de --vocab-size 10",
+            1,
+            "10 sub-words are too few for the text: 67 % of its characters would be unknown",
+        ),
         ("demo --set data.corpus=mine", 2, "--set data.corpus=mine: the corpus is an argument"),
-        ("demo --case-copies=0.1", 2, "--case-copies is gone"),
+        ("demo --case-copies=0.1", 2, "no such option: --case-copies"),
         ("demo --set model.d_model=8", 1, "--set model.d_model=8: model.d_model is not a setting of data"),
         ("demo --set data.max_word=8", 1, "--set data.max_word=8: unknown setting data.max_word"),
         ("demo --vocab-size 2147483648", 2, "--vocab-size is 2147483648, but must be at most 1000000"),
         ("demo --max-ratio inf", 2, "--max-ratio is inf, but must be a number"),
         ("demo --max-ratio 1e999", 2, "--max-ratio is inf, but must be a number"),
         ("demo --max-ratio nan", 2, "--max-ratio is nan, but must be at least 1.0"),
-        ("--train a.en a.de --langs en-de --out .", 1, ". exists already"),
+        ("--train a.en a.de --langs en-de --out .", 1, ". exists and is not an empty folder"),
         (
             f"demo --weight demo={'9' * 5_000}",
             2,
@@ -210,4 +217,22 @@ def test_an_option_of_earlier_versions_names_its_setting(
     here: Path, capsys: pytest.CaptureFixture[str], option: str, setting: str
 ) -> None:
     assert main(["prepare", "demo", option]) == 2
-    assert capsys.readouterr().err == f"error: {option} is gone\nhint: write --set data.{setting}\n"
+    assert capsys.readouterr().err == f"error: no such option: {option}\nhint: write --set data.{setting}\n"
+
+
+@pytest.mark.parametrize(
+    ("langs", "said"),
+    [
+        ("xx-qq", ["xx is not a known language code", "qq is not a known language code"]),
+        ("eng-de", ["eng is not a known language code, so its script is not checked; did you mean en?"]),
+        ("en-zh_Hans", []),
+    ],
+)
+def test_an_unknown_language_code_is_mentioned_with_the_nearest(
+    here: Path, capsys: pytest.CaptureFixture[str], langs: str, said: list[str]
+) -> None:
+    line = f"prepare --train a.en a.de --langs {langs} --vocab-size 60 --set data.drop_wrong_script=false"
+    assert main(line.split()) == 0
+    lines = [line for line in capsys.readouterr().err.split("\n") if "known language" in line]
+    assert len(lines) == len(said)
+    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))

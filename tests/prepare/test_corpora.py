@@ -190,7 +190,7 @@ def test_wmt14_from_its_name_to_training_ready_data(
     for path in Path("prepared/.downloads").iterdir():
         path.unlink()
     assert main(line) == 0  # finished data asks for no download
-    assert "holds exactly this already; nothing to do" in capsys.readouterr().err
+    assert "is up to date: nothing to do" in capsys.readouterr().err
     assert server.asked == []
 
 
@@ -235,7 +235,7 @@ def test_each_hundredth_pair_is_for_validation_as_fairseq_has_it(
     assert (result.pairs_read, result.valid_pairs) == (270, 2)
     settings = data.manifest["settings"]
     assert (settings["dedupe"], settings["vocab_size"], settings["max_length"]) == (False, 90, 250)
-    with pytest.raises(DataError, match="prepared otherwise"):
+    with pytest.raises(DataError, match="was prepared differently"):
         run_prepare(PrepareOptions(corpus="wmt14-en-de", settings=SMALL, out=result.out))
 
 
@@ -328,8 +328,8 @@ def test_a_corpus_of_opus_is_downloaded_by_its_name_alone(
     assert main(line.split()) == 0
     err = capsys.readouterr().err
     sha256 = hashlib.sha256(body).hexdigest()
-    assert "writing to prepared/opus-Books-v1-en-de (" in err
-    assert f"no published hash to compare with, and it was transferred without TLS; its SHA-256 is {sha256}\n" in err
+    assert "output: prepared/opus-Books-v1-en-de (" in err
+    assert f"unverified, transferred without TLS (no hash is published); SHA-256 {sha256}\n" in err
     data = PreparedData.load(Path("prepared/opus-Books-v1-en-de"))
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted(pairs)
     assert data.manifest["inputs"][0]["read"]["sha256"] == sha256
@@ -387,7 +387,7 @@ def test_text_that_is_not_what_is_known_of_it_is_remarked_on(
     prepare("multi30k-en-de")
     warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert warnings == [
-        "warning: test_2016_flickr is not exactly the text that others score on",
+        "warning: test_2016_flickr differs from the text that published scores refer to",
         f"warning: train has 52 pairs, but {'53' if exact else 'about 60'} were expected",
     ]
 
@@ -455,7 +455,7 @@ def test_tsv_and_tmx_alone_need_their_languages(here: Path) -> None:
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted([*pairs, *more])
     with pytest.raises(UsageError, match="--tmx without --langs"):
         run_prepare(PrepareOptions(tmx=[Path("b.tmx")]))
-    with pytest.raises(DataError, match=r"prepared otherwise \(text\)"):
+    with pytest.raises(DataError, match="prepared differently: other train text"):
         run_prepare(
             PrepareOptions(tsv=[Path("a.tsv")], tsv_columns=(2, 1), tmx=[Path("b.tmx")], langs="en-de", settings=SMALL)
         )
@@ -477,9 +477,9 @@ def test_a_weight_takes_pairs_several_times(here: Path) -> None:
     assert decoded(data, "train") == [*first, *second * 3, *third * 2]
     assert (result.pairs_read, result.copies, result.pairs_kept) == (93, 80, 170)
     assert sum(result.dropped.values()) == 3
-    assert "\n  copies of pairs with a weight             80\n" in str(result)
+    assert "\n  copies by --weight " in str(result)
     assert run_prepare(PrepareOptions(**options, weights={"b.en": 3, "c.tsv": 2})).done_before
-    with pytest.raises(DataError, match="prepared otherwise"):
+    with pytest.raises(DataError, match="was prepared differently"):
         run_prepare(PrepareOptions(**options, weights={"b.en": 2, "c.tsv": 2}))
 
 

@@ -65,11 +65,10 @@ def test_the_message_names_both_files_and_the_way_out() -> None:
     with pytest.raises(DataError) as caught:
         next(watch(chunks_of(SRC[1:2_001], TGT[:2_000], 2_000), "a.en", "a.de"))
     assert caught.value.problem == (
-        "a.en:1: from about here on, the translation of each line is 1 line later in a.de, "
-        "judging by lengths, numbers and questions"
+        "a.en:1: from about here on, translations are 1 line later in a.de (by lengths, numbers and questions)"
     )
     assert caught.value.hint == (
-        "one side lost or gained lines there: repair it, or accept the files with --set data.drift_alarm=false"
+        "one file lost or gained lines there: repair it, or turn the check off with --set data.drift_alarm=false"
     )
 
 

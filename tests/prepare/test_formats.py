@@ -81,20 +81,20 @@ def test_unequal_numbers_of_records_stop_with_both_counts(tmp_path: Path, n_src:
     paths = write(tmp_path, b"a\n" * n_src, b"b\n" * n_tgt)
     with pytest.raises(DataError) as caught:
         read_files(paths)
-    assert caught.value.problem == f"{paths[0]} has {n_src:,} records, but {paths[1]} has {n_tgt:,}"
+    assert caught.value.problem == f"{paths[0]} has {n_src:,} lines, but {paths[1]} has {n_tgt:,}"
     assert caught.value.hint == "each line of one file must translate the same line of the other"
 
 
 def test_unequal_numbers_point_at_characters_that_other_tools_split_at(tmp_path: Path) -> None:
     paths = write(tmp_path, b"a\rb\nc\n", b"d\ne\nf\n")
-    with pytest.raises(DataError, match="has 2 records, but") as caught:
+    with pytest.raises(DataError, match="has 2 lines, but") as caught:
         read_files(paths)
     assert f"{paths[0]} has 1 CR, U+2028 or the like inside lines, which other programs take" in caught.value.hint
 
 
 def test_bad_bytes_do_not_hide_unequal_numbers(tmp_path: Path) -> None:
     paths = write(tmp_path, b"a\n\xff\nc\n\xff\n", b"d\ne\n")
-    with pytest.raises(DataError, match=r"has 4 records, but .* has 2"):
+    with pytest.raises(DataError, match=r"has 4 lines, but .* has 2"):
         read_files(paths, drop=True)
 
 
@@ -210,7 +210,7 @@ def test_lines_about_a_talk_on_one_side_alone_shift_nothing() -> None:
         found, counts = read(TalkPairs(made(src), made(tgt), titles=titles))
         assert found == [("eins", "one"), ("drei", "three")]
         assert counts.skipped == 1
-    with pytest.raises(DataError, match="src has 3 records, but tgt has 2"):
+    with pytest.raises(DataError, match="src has 3 lines, but tgt has 2"):
         read(TalkPairs(made(src, "src"), made("one\nthree\n", "tgt")))
 
 
@@ -227,8 +227,8 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
 @pytest.mark.parametrize(
     ("text", "columns", "problem"),
     [
-        ("a\tb\na\tb\tc\n", (1, 2), "given:2 has 3 columns, but the lines before have 2"),
-        ("a\tb\n\na\n", (1, 2), "given:3 has 1 column, but the lines before have 2"),
+        ("a\tb\na\tb\tc\n", (1, 2), "given:2 has 3 columns, but earlier lines have 2"),
+        ("a\tb\n\na\n", (1, 2), "given:3 has 1 column, but earlier lines have 2"),
         ("a\tb\n", (1, 3), "given:1 has 2 columns, but columns 1 and 3 are needed"),
         ("a b\n", (1, 2), "given:1 has 1 column, but columns 1 and 2 are needed"),
     ],

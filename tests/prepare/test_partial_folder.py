@@ -30,7 +30,7 @@ def test_what_exists_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "out" / "precious").write_text("mine")
     (tmp_path / "file").write_text("mine too")
     for name in ("out", "file"):
-        with pytest.raises(DataError, match=f"{name} exists already"), new_folder(tmp_path / name):
+        with pytest.raises(DataError, match=f"{name} exists and is not an empty folder"), new_folder(tmp_path / name):
             pytest.fail("entered")
     assert (tmp_path / "out" / "precious").read_text() == "mine"
     assert (tmp_path / "file").read_text() == "mine too"
@@ -99,7 +99,7 @@ def test_folders_that_cannot_be_replaced_are_refused_before_the_work(
     for path, problem in (
         (Path(), ". is the folder that the command runs in"),
         (Path("nowhere") / "..", "nowhere/.. is the folder that the command runs in"),
-        (Path("/"), "/ exists already"),
+        (Path("/"), "/ exists and is not an empty folder"),
     ):
         with pytest.raises(DataError) as caught, new_folder(path):
             pytest.fail("it must not begin")
@@ -124,7 +124,7 @@ def test_a_folder_that_another_process_finished_meanwhile_is_left_alone(
         flock(lock, operation)
 
     monkeypatch.setattr(fcntl, "flock", finish_first)
-    with pytest.raises(DataError, match="out exists already"), new_folder(tmp_path / "out"):
+    with pytest.raises(DataError, match="out exists and is not an empty folder"), new_folder(tmp_path / "out"):
         pytest.fail("it must not begin")
     assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "out"]
 
@@ -160,7 +160,7 @@ def test_two_processes_do_not_write_the_same_folder(tmp_path: Path) -> None:
 
 def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="out cannot be made"), new_folder(tmp_path / "file" / "out"):
+    with pytest.raises(DataError, match="out cannot be created"), new_folder(tmp_path / "file" / "out"):
         pytest.fail("entered")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

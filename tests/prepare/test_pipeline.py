@@ -137,7 +137,7 @@ def test_without_validation_text_some_pairs_are_held_out_and_named(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = prepare(here, valid=None)
-    assert "no validation text given: 15 training pairs are held out for it" in capsys.readouterr().err
+    assert "no validation text given: 15 training pairs are held out for validation" in capsys.readouterr().err
     data = PreparedData.load(here / "out")
     held_out = decoded(data, "valid")
     assert (len(held_out), result.held_out, result.valid_pairs, result.pairs_kept) == (15, 15, 15, 285)
@@ -186,7 +186,7 @@ def test_running_it_again_does_nothing_and_says_so(here: Path, capsys: pytest.Ca
     before = {path: path.stat().st_mtime_ns for path in (here / "out").iterdir()}
     capsys.readouterr()
     again = prepare(here)
-    assert capsys.readouterr().err == f"{here / 'out'} holds exactly this already; nothing to do\n"
+    assert capsys.readouterr().err == f"{here / 'out'} is up to date: nothing to do\n"
     assert {path: path.stat().st_mtime_ns for path in (here / "out").iterdir()} == before
     assert again.done_before
     assert again.pairs_kept == first.pairs_kept
@@ -195,11 +195,11 @@ def test_running_it_again_does_nothing_and_says_so(here: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("options", "difference"),
     [
-        ({"settings": {"vocab_size": 80}}, "vocab_size 90 and not 80"),
-        ({"settings": {"max_ratio": 3.0, "seed": 5}}, "max_ratio 9.0 and not 3.0, seed 1 and not 5"),
-        ({"langs": "en-nl"}, "languages en-de and not en-nl"),
-        ({"pairs": TRAIN[:-1]}, "text"),
-        ({"valid": None}, "text"),
+        ({"settings": {"vocab_size": 80}}, "vocab_size 90 instead of 80"),
+        ({"settings": {"max_ratio": 3.0, "seed": 5}}, "max_ratio 9.0 instead of 3.0, seed 1 instead of 5"),
+        ({"langs": "en-nl"}, "languages en-de instead of en-nl"),
+        ({"pairs": TRAIN[:-1]}, "other train text"),
+        ({"valid": None}, "other valid text"),
     ],
     ids=["vocab_size", "two settings", "languages", "training text", "validation text"],
 )
@@ -208,8 +208,8 @@ def test_other_data_is_never_overwritten(here: Path, options: dict[str, Any], di
     before = contents(here / "out")
     with pytest.raises(DataError) as caught:
         prepare(here, **options)
-    assert caught.value.problem == f"{here / 'out'} holds data prepared otherwise ({difference})"
-    assert caught.value.hint == "remove the folder, or give another --out; nothing was changed"
+    assert caught.value.problem == f"{here / 'out'} was prepared differently: {difference}"
+    assert caught.value.hint == f"give another --out to keep both, or remove {here / 'out'} to prepare it anew"
     assert contents(here / "out") == before
 
 
@@ -263,7 +263,7 @@ def test_killed_at_the_end_too(
     assert (here / "out").exists() == (moment == "remove_leftovers")
     again = prepare(here, settings=settings)
     assert again.done_before == (moment == "remove_leftovers")
-    assert ("resuming an interrupted call" in capsys.readouterr().err) == (moment == "write_manifest")
+    assert ("resuming interrupted work" in capsys.readouterr().err) == (moment == "write_manifest")
     assert contents(here / "out") == contents(here / "undisturbed")
     assert not (here / "out.partial").exists()
 
@@ -362,7 +362,7 @@ def test_a_vocabulary_too_large_for_the_text_is_reported(here: Path, capsys: pyt
     wanted = f"the text has only {size:,} sub-words, so the vocabulary has that many, not 50,000"
     assert wanted in capsys.readouterr().err
     prepare(here, out=here / "101", settings={"vocab_size": 101})
-    assert "101 sub-words are many for 300 pairs; fewer may do better (--vocab-size)" in capsys.readouterr().err
+    assert "101 sub-words are many for 300 pairs; try a smaller --vocab-size" in capsys.readouterr().err
     prepare(here, out=here / "100", settings={"vocab_size": 100})
     assert "many for" not in capsys.readouterr().err
 
@@ -370,14 +370,14 @@ def test_a_vocabulary_too_large_for_the_text_is_reported(here: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("pairs", "settings", "problem"),
     [
-        ([], {}, "the training text holds no pair"),
-        ([("", "a"), ("b", " ")], {}, "no training pair is left of 2 (2 a blank side)"),
+        ([], {}, "FILE: no line to train on"),
+        ([("", "a"), ("b", " ")], {}, "FILE: no training pair is left of 2 (2 blank side)"),
         (
             [VALID[0], (" ", "a")],
             {},
-            "no training pair is left of 2 (1 a blank side, 1 overlap with validation or test text)",
+            "FILE: no training pair is left of 2 (1 blank side, 1 overlap with validation or test text)",
         ),
-        (TRAIN[:9], {"max_length": 2}, "no training pair is left of 9 (9 too long (tokens))"),
+        (TRAIN[:9], {"max_length": 2}, "FILE: no training pair is left of 9 (9 too long (tokens))"),
     ],
 )
 def test_an_empty_training_set_says_what_took_its_pairs(
@@ -385,11 +385,12 @@ def test_an_empty_training_set_says_what_took_its_pairs(
 ) -> None:
     with pytest.raises(DataError) as caught:
         prepare(here, pairs, settings=settings)
-    assert caught.value.problem == problem
+    assert caught.value.problem == problem.replace("FILE", str(here / "train.en"))
+    only_blank = not any(src.strip() and tgt.strip() for src, tgt in pairs)
     assert caught.value.hint == (
-        "look into the files; `--set data.RULE=false` turns a rule off, see the README"
-        if pairs
-        else "give files with a sentence a line"
+        "give files with a sentence per line"
+        if only_blank
+        else "check the files; prepare's manual says how to turn rules off, such as --set data.drop_identical=false"
     )
     assert not (here / "out").exists()
 
@@ -401,11 +402,12 @@ def test_too_little_disk_is_said_before_anything_is_done(here: Path, monkeypatch
     assert not list(here.glob("out*"))
 
 
+@pytest.mark.parametrize("pairs", [[], [("", ""), (" ", "")], [("a", ""), ("b", " ")]], ids=["empty", "blank", "half"])
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_empty_validation_or_test_files_are_refused(here: Path, split: str) -> None:
-    with pytest.raises(DataError, match=f"the {split} files hold no pair") as caught:
-        prepare(here, TRAIN, **{split: write_pairs(here, "empty", [])})
-    assert caught.value.hint == f"leave out --{split}, or give other files"
+def test_validation_or_test_files_without_text_are_refused(here: Path, split: str, pairs: list[Pair]) -> None:
+    with pytest.raises(DataError, match=r"empty\.en: no line with text") as caught:
+        prepare(here, TRAIN, **{split: write_pairs(here, "empty", pairs)})
+    assert caught.value.hint.startswith(f"give another file, or leave out --{split}")
 
 
 def test_one_pair_cannot_be_trained_and_validated_on(here: Path) -> None:
@@ -427,7 +429,7 @@ def test_the_demo_needs_nothing_but_its_name(
 
     monkeypatch.setattr(plan, "generate", generate)
     result = run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4}))
-    assert "writing to prepared/demo" in capsys.readouterr().err
+    assert "output: prepared/demo" in capsys.readouterr().err
     assert (result.out, result.vocab_size, result.langs) == (Path("prepared/demo"), 2_800, "en-de")
     assert (result.pairs_read, result.valid_pairs, result.test_pairs) == (6_100, 20, 30)
     data = PreparedData.load(result.out)
@@ -455,7 +457,7 @@ def test_without_recipe_the_defaults_and_the_languages_name_the_result(
         PrepareOptions(train=[write_pairs(here, "train", TRAIN)], valid=write_pairs(here, "v", VALID), langs="en-de")
     )
     assert result.out == Path("prepared/en-de")
-    assert "writing to prepared/en-de (--out chooses another folder)" in capsys.readouterr().err
+    assert "output: prepared/en-de (--out chooses another folder)" in capsys.readouterr().err
     assert PreparedData.load(result.out).manifest["settings"]["max_length"] == DataConfig().max_length
 
 
@@ -464,7 +466,7 @@ def test_a_recipe_of_a_corpus_that_has_no_name_yet_asks_for_files(here: Path) ->
     recipe.write_text("data:\n  corpus: my-corpus\n")
     with pytest.raises(DataError, match="unknown corpus 'my-corpus'") as caught:
         run_prepare(PrepareOptions(recipe=str(recipe)))
-    assert caught.value.hint.endswith("(for files of your own give --train)")
+    assert caught.value.hint.endswith(" (for your own files: --train SRC TGT)")
 
 
 FILES = (Path("a.en"), Path("a.de"))
@@ -475,17 +477,17 @@ FILES = (Path("a.en"), Path("a.de"))
     [
         ({"corpus": "demo", "langs": "de-en"}, UsageError, "--langs is de-en, but demo is en-de"),
         ({"corpus": "demo+multi30k-en-fr"}, UsageError, "demo is en-de, but multi30k-en-fr is en-fr"),
-        ({"corpus": "demo", "like": "paper"}, UsageError, "--like paper is not known for demo"),
+        ({"corpus": "demo", "like": "paper"}, UsageError, "demo has no variant --like paper"),
         ({"corpus": "multi30k-en-de", "tmx": [Path("a.tmx")]}, DataError, "a.tmx does not exist"),
         ({"tsv": [Path("a.tsv")], "langs": "en-de"}, DataError, "a.tsv does not exist"),
         ({"tsv": [Path("a.tsv")]}, UsageError, "--tsv without --langs"),
         ({"train": [FILES], "langs": "en-de", "like": "paper"}, UsageError, "--like without a corpus"),
         ({"train": [FILES], "langs": "en-de", "from_folder": Path("x")}, UsageError, "--from without a corpus"),
-        ({"corpus": "multi30k-en-de", "from_folder": Path("x")}, DataError, "x is not a folder"),
+        ({"corpus": "multi30k-en-de", "from_folder": Path("x")}, DataError, "--from x: there is no such folder"),
         (
             {"train": [FILES], "langs": "en-de", "tsv_columns": (0, 1)},
             UsageError,
-            "--tsv-columns is 0 1, but must be two columns from 1 on",
+            "--tsv-columns is 0 1, but must be two different columns from 1 on",
         ),
         ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid without --train"),
         ({"train": [FILES], "langs": "en"}, UsageError, "--langs is 'en', but must be source-target"),
@@ -493,7 +495,7 @@ FILES = (Path("a.en"), Path("a.de"))
         (
             {"corpus": "demo", "vocab": Path("v"), "settings": {"vocab_size": 99}},
             UsageError,
-            "--vocab and --vocab-size together",
+            "--vocab and --vocab-size contradict each other",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -515,7 +517,7 @@ def test_the_result_prints_itself_as_a_table(here: Path) -> None:
     table = {label.strip(): number for label, number in lines[1:]}
     assert table["training pairs read"] == "303"
     assert table["dropped: repeated pair"] == "1"
-    assert table["dropped: a blank side"] == "2"
+    assert table["dropped: blank side"] == "2"
     assert "dropped: too long" not in table
     assert table["training pairs kept"] == "300"
     assert table["sub-words in the vocabulary"] == "90"
@@ -569,7 +571,7 @@ def test_what_is_damaged_on_the_way_is_named_and_the_next_call_starts_over(
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(DataError, match=f"{path} is damaged: ") as caught:
         prepare(here, settings={"case_copies": 0.5})
-    assert caught.value.hint == "run the same command again: it starts over"
+    assert caught.value.hint == "run the same command again to start over"
     assert prepare(here, settings={"case_copies": 0.5}).pairs_read == 300
 
 
@@ -586,7 +588,8 @@ def test_too_little_text_for_a_held_out_part_says_how_to_give_one(here: Path) ->
     with pytest.raises(DataError) as caught:
         prepare(here, [("a", "b"), ("a", "c")], valid=None, test=None)
     assert caught.value.problem == (
-        "no training pair is left of 2 (1 overlap with validation or test text, 1 held out for validation)"
+        f"{here / 'train.en'}: no training pair is left of 2 "
+        "(1 overlap with validation or test text, 1 held out for validation)"
     )
     assert caught.value.hint == "give more training text, or validation text with --valid"
 
@@ -600,5 +603,5 @@ def test_data_of_an_earlier_version_is_the_same_data_unless_its_words_were_split
     assert prepare(here).done_before
     manifest["settings"]["bpe_dropout"] = 0.1
     path.write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(DataError, match=r"prepared otherwise \(bpe_dropout\)"):
+    with pytest.raises(DataError, match=r"prepared differently: bpe_dropout 0\.1 instead of none"):
         prepare(here)

@@ -137,7 +137,7 @@ def test_entities_are_refused_where_they_are_declared(declaration: str, entity: 
         (HEAD + unit(("en", "a < b"), ("de", "c")) + TAIL, "given.tmx:3: not well-formed (invalid token) (column 32)"),
         (HEAD + unit(("en", "a"), ("de", "b")), "given.tmx:4: no element found (column 1)"),
         (HEAD + unit(("en", "&nbsp;"), ("de", "b")) + TAIL, "given.tmx:3: undefined entity (column 29)"),
-        (HEAD + TAIL, "given.tmx has no translation unit"),
+        (HEAD + TAIL, "given.tmx has no translation unit (<tu>)"),
         ("one\teins\n", "given.tmx:1: syntax error (column 1)"),
         ("", "given.tmx:1: no element found (column 1)"),
         ((HEAD + unit(("en", "a"), ("de", "\udcff")) + TAIL).encode("utf-8", "surrogateescape"),
@@ -227,6 +227,6 @@ def test_a_compressed_file_that_is_damaged_is_named(tmp_path: Path, suffix: str,
 @pytest.mark.parametrize("encoding", ["x-unknown", "shift_jis", "utf-7", "base64"])
 def test_an_encoding_that_cannot_be_read_is_an_error(encoding: str) -> None:
     content = CONTENT.replace(b"UTF-8", encoding.encode())
-    with pytest.raises(DataError, match=r"given\.tmx: the encoding that it names cannot be read \(") as caught:
+    with pytest.raises(DataError, match=r"given\.tmx: unknown encoding \(") as caught:
         list(TmxPairs(MadeText("given.tmx", content), "en", "de").read(ReadCounts()))
     assert caught.value.hint == "convert it to UTF-8, and name that in its first line"

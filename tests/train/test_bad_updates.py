@@ -64,7 +64,7 @@ def test_an_update_without_a_finite_gradient_is_left_out_and_counted(
     ]  # fmt: skip
     assert [r["loss"] is None for r in records if r["event"] == "train"] == [True, True, False]
     err = capsys.readouterr().err
-    assert f"warning: update 2 is skipped: its gradient norm is {'nan' if math.isnan(value) else 'inf'}" in err
+    assert f"warning: update 2 skipped: its gradient norm is {'nan' if math.isnan(value) else 'inf'}" in err
 
 
 def test_an_update_whose_gradient_explodes_is_left_out_and_counted(
@@ -119,13 +119,13 @@ def test_ten_such_updates_in_a_row_lead_back_to_the_last_checkpoint_and_past_the
     assert run.trainer.state.position == positions[-1]  # 12 and 15 updates further: no pairs come again
     events = [(r["event"], r["step"]) for r in read_metrics(tmp_path / "metrics.jsonl") if r["event"] != "train"]
     assert events == [*(("skipped", step) for step in range(3, 13)), ("rollback", 0)]
-    assert "back to the weights of update 0, and on with other pairs" in capsys.readouterr().err
+    assert "returning to the weights of update 0 and continuing with other pairs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("has_checkpoint", "problem"),
     [
-        (False, "10 updates in a row up to 10 had no finite gradient"),
+        (False, "10 updates in a row, up to 10, had an infinite or exploding gradient"),
         (True, "and again after 3 returns to update 0"),
     ],
 )
@@ -164,7 +164,7 @@ def test_weights_that_are_not_finite_are_never_saved(watched: Any, capsys: pytes
     assert run.trainer.train() == "max_updates"
     assert returns == [4]
     assert [step for step, _, _ in run.saves] == [2, 2, 4, 6, 8]
-    assert "the weights are not finite after update 4; back to the weights of update 0" in capsys.readouterr().err
+    assert "the weights are not finite after update 4; returning to the weights of update 0" in capsys.readouterr().err
 
 
 def short_of_memory(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
@@ -197,7 +197,7 @@ def test_the_largest_batch_runs_first_and_memory_that_runs_out_halves_it(
     for mine, theirs in zip(run.gradients, free.gradients, strict=True):  # no pair was lost or counted twice
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
     assert any(r["event"] == "memory" for r in read_metrics(tmp_path / "metrics.jsonl"))
-    assert "memory ran out with 1,000 tokens in a micro-batch" in capsys.readouterr().err
+    assert "out of memory with 1,000 tokens per micro-batch" in capsys.readouterr().err
 
 
 def test_memory_that_runs_out_in_the_middle_of_an_update_repeats_it(
@@ -223,6 +223,6 @@ def test_memory_that_runs_out_in_the_middle_of_an_update_repeats_it(
 def test_a_single_pair_that_does_not_fit_ends_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = watched(with_valid=False)
     short_of_memory(monkeypatch, most=3)
-    with pytest.raises(AiaynError, match="not enough memory for one pair of 10 source and 10 target tokens") as error:
+    with pytest.raises(AiaynError, match="out of memory even for a single pair of 10 source and 10 target tokens") as error:
         run.trainer.train()
     assert "--max-length" in error.value.hint

@@ -196,7 +196,7 @@ def test_a_rank_0_that_ends_before_all_have_come_is_named(together: Callable[...
     before = {0: threading.Timer(1.0, kill_me).start, 2: lambda: os._exit(0)}  # rank 2 never comes
     ended = together(3, lambda _: None, before).wait(60)
     assert [e.code for e in ended] == [-9, 1, 0]
-    assert "error: rank 1 has lost rank 0 before all 3 had come" in ended[1].err
+    assert "error: rank 1 lost rank 0 before all 3 had joined" in ended[1].err
 
 
 def test_an_error_of_rank_0_at_work_alone_ends_all(together: Callable[..., Ranks]) -> None:

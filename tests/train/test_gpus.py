@@ -103,7 +103,7 @@ def test_gpus_under_torchrun_is_refused(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["train", *options, "--gpus", "2"]) == 2
-    assert "torchrun has started this one already" in capsys.readouterr().err
+    assert "torchrun has started this one" in capsys.readouterr().err
 
 
 # Starts what SLURM would start on each node, here, and ends with the first code above 0.

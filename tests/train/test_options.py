@@ -8,6 +8,8 @@ from aiayn_cli.app import main
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import DataError
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.train import session
+from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.options import TrainOptions, peak_rate, schedule_of, settle, short_schedule, updates_within
 
 
@@ -69,6 +71,7 @@ def test_hours_set_the_schedule_of_a_new_run_and_not_of_one_that_resumes(
     assert main([*arguments, "--hours", "0.001"]) == 0
     said = capsys.readouterr()
     assert "--hours 0.001: " in said.err
+    assert "0.00 hours" not in said.err
     updates = int(said.out.partition(": ")[2].partition(" updates")[0])
     assert 1 <= updates <= 36  # three times the recipe's 12
     assert main([*arguments, "--hours", "5"]) == 0
@@ -105,3 +108,20 @@ def test_a_time_gives_updates_that_fit_into_it() -> None:
     assert updates_within(1.0, 3.6, recipe) == 900
     assert updates_within(1e-9, 3.6, recipe) == 1
     assert updates_within(1000.0, 0.01, recipe) == 3 * recipe.training.max_updates
+
+
+def test_the_trial_counts_among_the_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1_800.0])
+    monkeypatch.setattr(session.time, "monotonic", lambda: next(clock))
+    options = TrainOptions(recipe="base", out=tmp_path / "run")
+    trial = DryRunResult(*[1] * 15)
+    recipe = session._fit_to_hours(options, 1.0, Worker(), lambda: trial)
+    assert recipe.training.max_updates == 1_620  # of a second each, in nine tenths of half an hour
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [(0.0, "0 seconds"), (1 / 3600, "1 second"), (0.017, "1 minute"), (0.5, "30 minutes"), (1.25, "1.25 hours")],
+)
+def test_a_short_time_is_written_in_minutes_or_seconds(hours: float, text: str) -> None:
+    assert time_text(hours) == text

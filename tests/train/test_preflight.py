@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import change_tensors, hash_anew
-from training_runs import Train, ending_after, flip_a_bit, tensors_of
+from training_runs import Train, ending_after, flip_a_bit, tensors_of, train_command
 
 from aiayn_cli import logs
 from aiayn_cli.app import main
@@ -93,7 +93,7 @@ def test_a_damaged_newest_checkpoint_is_kept_aside_and_the_one_before_takes_its_
     weights = {name: torch.zeros_like(weight) for name, weight in load_checkpoint(before).weights().items()}
     capsys.readouterr()
     found = load_newest(run, weights, len(small_data.train))
-    assert "the checkpoint step-00000008 is damaged: step-00000004 takes its place" in capsys.readouterr().err
+    assert "the checkpoint step-00000008 is damaged: using step-00000004 instead" in capsys.readouterr().err
     assert found is not None
     assert found[0].step == 4
     assert all(torch.equal(weight, weights[name]) for name, weight in load_checkpoint(before).weights().items())
@@ -155,7 +155,7 @@ def test_validation_goes_on_without_pairs_that_are_too_long(
 ) -> None:
     monkeypatch.setattr(session_module, "longest_validated", lambda *_: 8)
     train("max_updates=4")
-    assert "validation pairs are too long for the network and not in the validation loss" in capsys.readouterr().err
+    assert "too long for the network" in capsys.readouterr().err
     record = next(r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["event"] == "validation")
     assert record["loss"] > 0
 
@@ -180,10 +180,10 @@ def test_checkpoints_that_will_not_fit_are_announced(
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=17 << 20))  # enough for one small one
     train("max_updates=1")
-    assert "GB are free; one that does not fit ends training" not in capsys.readouterr().err  # 3 of 0.07 MB fit
+    assert "checkpoints will take up to" not in capsys.readouterr().err  # 3 of 0.07 MB fit
     monkeypatch.setattr(preflight, "bytes_of", lambda _: 10_000_000)
     train("max_updates=2")
-    assert "checkpoints will take up to 0.06 GB more, and 0.02 GB are free" in capsys.readouterr().err
+    assert "checkpoints will take up to 60.0 MB more, and 17.8 MB are free" in capsys.readouterr().err
 
 
 def test_a_short_run_needs_disk_for_the_checkpoints_that_it_makes() -> None:
@@ -247,8 +247,8 @@ def test_a_dry_run_shows_its_own_updates_and_not_those_of_the_run(
     train("max_updates=8")
     assert "training: 8 of 8 updates (100 %)" in capsys.readouterr().err
     train("max_updates=1000", dry_run=True)
-    lines = [line for line in capsys.readouterr().err.split("\n") if " updates, " in line]
-    assert lines[0].startswith("trying out: 1 updates, ")
+    lines = [line for line in capsys.readouterr().err.split("\n") if line.startswith("measuring: ")]
+    assert lines[0].startswith("measuring: 1 update, ")
     assert all("left" not in line and " of " not in line for line in lines)
 
 
@@ -332,3 +332,17 @@ def test_a_proof_whose_killed_run_began_anew_is_none(
 def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--dry-run", "--verify-resume"]) == 2
     assert "contradict" in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_finished_run_says_so_and_measures_nothing(
+    tmp_path: Path, small_recipe: Path, small_data: PreparedData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = train_command(tmp_path / "run", small_recipe, small_data, 2)
+    assert main(line) == 0
+    assert main([*line, "--fresh", "--dry-run"]) == 0
+    assert f"next: aiayn train --recipe {small_recipe} --data {small_data.folder}" in capsys.readouterr().err
+    assert main([*line, "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{tmp_path / 'run'}: 2 updates")
+    assert "is finished after 2 updates" in err
+    assert f"next: aiayn average {tmp_path / 'run'}" in err

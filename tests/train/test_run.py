@@ -65,7 +65,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
     again = train("label_smoothing=0.2")
     assert again.stopped_by == "already done"
     assert (again.updates, again.best_step, again.train_seconds) == (12, first.best_step, first.train_seconds)
-    assert "has finished its 12 updates; to train longer, raise training.max_updates" in capsys.readouterr().err
+    assert "is finished after 12 updates; to train longer, raise training.max_updates" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -151,6 +151,7 @@ def test_the_command_prints_its_result_on_stdout_alone(
         (["--device", "cuda:77"], 1, "visible"),
         (["--recipe", "bse"], 1, "did you mean base?"),
         (["--data", "nowhere"], 1, "no prepared data nowhere"),
+        (["--recipe", "parsing"], 1, "the recipe is for trees, but"),
     ],
 )
 def test_what_the_user_can_mend_is_one_message(
@@ -168,4 +169,4 @@ def test_options_are_settings(command: Command, tmp_path: Path) -> None:
     assert main([*command("max_updates=1"), *options]) == 0
     recipe = (tmp_path / "run" / "recipe.yaml").read_text(encoding="utf-8")
     for line in ("seed: 7", "precision: bf16", "compile: off", "max_updates: 1\n"):
-        assert line in recipe.replace('"', "")
+        assert line in recipe.replace("'", "")

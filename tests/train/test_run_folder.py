@@ -20,7 +20,7 @@ def test_fresh_sets_the_old_run_aside(train: Train, tmp_path: Path, capsys: pyte
     for _ in range(3):
         train("max_updates=1", resume=False)
     assert sorted(path.name for path in tmp_path.glob("run*")) == ["run", "run.1", "run.2"]
-    assert f"the run that was in {tmp_path / 'run'} is now {tmp_path / 'run.2'}" in capsys.readouterr().err
+    assert f"--fresh: the earlier run is now in {tmp_path / 'run.2'}" in capsys.readouterr().err
     assert len({load_checkpoint(list_checkpoints(run)[-1]).run_id for run in tmp_path.glob("run*")}) == 3
 
 
@@ -35,7 +35,7 @@ def test_other_data_under_an_old_run_is_refused(
     train: Train, other_data: PreparedData, small_data: PreparedData, tmp_path: Path
 ) -> None:
     train("max_updates=1")
-    with pytest.raises(DataError, match="trained on other data") as error:
+    with pytest.raises(DataError, match="whose content differs from") as error:
         train(data=other_data)
     assert str(small_data.folder) in error.value.problem
     assert str(other_data.folder) in error.value.problem
@@ -74,7 +74,7 @@ def test_two_processes_do_not_train_the_same_run(train: Train, tmp_path: Path) -
 
 def test_a_place_where_no_run_can_be_made_is_named(train: Train, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="run cannot be made: Not a directory"):
+    with pytest.raises(DataError, match="run cannot be created: Not a directory"):
         train(name="file/run")
 
 
