@@ -135,7 +135,7 @@ def explain_usage(usage: Any) -> tuple[str, str]:
             choices = str(limits["error"]).partition(" is not one of ")[2].rstrip(".").replace("'", "")
             need, hint = f"one of {choices}", did_you_mean(fault["input"], choices.split(", "))
         elif limits.keys() & {"ge", "le"}:
-            need = f"at least {limits['ge']}" if "ge" in limits else f"at most {limits['le']}"
+            need = f"at least {limits['ge']}" if "ge" in limits else f"at most {limits['le']:g}"
         return f"{max(usage.param.opts, key=len)} is {fault['input'] or 'empty'}, but must be {need}", hint
     if hasattr(usage, "option_name") and getattr(usage, "possibilities", None):
         return f"no such option: {usage.option_name}", f"did you mean {' or '.join(usage.possibilities)}?"

@@ -26,7 +26,7 @@ class TrainCommand(HelpCommand):
         aiayn train --recipe base --dry-run
         aiayn train --recipe big --gpus 8 --set training.max_updates=100000
     """
-    sections: ClassVar = {"decoding": DecodingConfig, "model": ModelConfig, "training": TrainingConfig}
+    sections: ClassVar = {"training": TrainingConfig, "model": ModelConfig, "decoding": DecodingConfig}
     instead: ClassVar = {
         **dict.fromkeys(("--lr", "--learning-rate"), "write --set training.learning_rate_scale=X, a factor"),
         **dict.fromkeys(("--batch-size", "--batch"), "write --set training.batch_tokens=N, in tokens"),

@@ -134,7 +134,7 @@ def test_a_disk_that_fails_at_any_stage_harms_no_checkpoint(
     assert "\n" not in error.value.problem
     assert "cannot write the checkpoint" in error.value.problem
     assert "Input/output error" in error.value.problem
-    assert "are whole" in error.value.hint
+    assert "are intact" in error.value.hint
     new_is_there = replaced and stage[1] == "fsync" and is_whole(before, 1, vocab)
     assert new_is_there or is_whole(before, 0, vocab)
     for path in list_checkpoints(tmp_path / "run"):

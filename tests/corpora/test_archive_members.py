@@ -86,7 +86,7 @@ def test_the_path_asked_for_goes_before_the_same_name_elsewhere(tmp_path: Path, 
     for name, content in (("new/a.en", b"new"), ("a.en", b"top")):
         with open_member(archive, name) as stream:
             assert stream.read() == content
-    with pytest.raises(DataError, match=r"has 3 files other/a\.en: old/a\.en, new/a\.en, a\.en"):
+    with pytest.raises(DataError, match=r"has 3 files named other/a\.en: old/a\.en, new/a\.en, a\.en"):
         open_member(archive, "other/a.en")
 
 

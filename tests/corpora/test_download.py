@@ -245,7 +245,7 @@ def test_what_each_url_answered_is_reported_with_the_way_out(tmp_path: Path, ser
     assert names(tmp_path) == []
     urls = server.put("/a", NOT_FOUND), server.put("/b", Answer(status=410))
     hint = fetch_in_vain(tmp_path, archive(*urls)).hint
-    assert hint.startswith("check the name of the corpus, its version and its languages; or fetch a ")
+    assert hint.startswith("check the corpus's name, version and languages; or download a ")
 
 
 @pytest.mark.parametrize("folder", ["file", "file/in"])
@@ -308,13 +308,13 @@ def test_a_disk_without_space_is_refused(tmp_path: Path, server: Loopback, monke
     archives = [Archive(name, (server.put(f"/{name}", BODY),), bytes=350_000_000) for name in "ab"]
     with pytest.raises(DataError) as caught:
         Downloads(tmp_path, network=FAST).fetch(archives)
-    assert caught.value.problem == f"the downloads need 700 MB, but the disk of {tmp_path} has 700 MB free"
+    assert caught.value.problem == f"the downloads need 700.0 MB, but the disk of {tmp_path} has 700.0 MB free"
     assert "--downloads" in caught.value.hint
     assert server.asked == []
     # An unknown size is checked when the server gives it.
     url = server.put("/corpus.tgz", Answer(b"", length=900_000_000))
     problem = fetch_in_vain(tmp_path, archive(url, bytes=None)).problem
-    assert problem == f"corpus.tgz needs 900 MB more, but the disk of {tmp_path} has 700 MB free"
+    assert problem == f"corpus.tgz needs 900.0 MB more, but the disk of {tmp_path} has 700.0 MB free"
 
 
 class FullAfterHalf:
@@ -406,7 +406,7 @@ def test_what_is_not_at_hand_is_fetched(tmp_path: Path, server: Loopback) -> Non
     assert names(tmp_path / "hand") == []
     error = fetch_in_vain(tmp_path, wanted, from_folder=tmp_path / "nowhere")
     assert error.problem.endswith("nowhere: there is no such folder")
-    assert error.hint == "--from names a folder with archives"
+    assert error.hint == "name a folder with archives"
 
 
 @pytest.mark.parametrize(("content", "why"), [(BODY[:-1], "has 299,999 bytes"), (BODY[::-1], "has SHA-256")])

@@ -160,7 +160,7 @@ def test_larger_updates_are_taken_from_larger_pools(batch_tokens: int, pool: int
 def test_an_empty_store_is_refused_and_says_where_to_look(store_of: StoreOf) -> None:
     with pytest.raises(DataError, match="no training pairs") as error:
         next(plan_updates(store_of([]), 100, 1, Position()))
-    assert "drops" in error.value.hint
+    assert "dropped" in error.value.hint
 
 
 def test_memory_of_planning_does_not_grow_with_the_corpus(tmp_path: Path) -> None:

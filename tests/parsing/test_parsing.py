@@ -305,7 +305,7 @@ def test_the_same_call_again_changes_nothing_and_other_options_are_refused(tmp_p
     assert again()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["splits"]["train"]["held_out"] == manifest["splits"]["valid"]["pairs_kept"] > 0
-    with pytest.raises(AiaynError, match=r"tree_functions False and not True"):
+    with pytest.raises(AiaynError, match=r"tree_functions False instead of True"):
         again(tree_functions=True)
 
 

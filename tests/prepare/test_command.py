@@ -138,7 +138,7 @@ def test_the_list_names_each_corpus_with_its_languages(capsys: pytest.CaptureFix
         (
             "--train a.en a.de --langs en-de --vocab-size 10",
             1,
-            "10 sub-words are too few for the text: 67 % of its characters would be unknown",
+            "10 sub-words are too few for the text: 55 % of its characters would be unknown",
         ),
         ("demo --set data.corpus=mine", 2, "--set data.corpus=mine: the corpus is an argument"),
         ("demo --case-copies=0.1", 2, "no such option: --case-copies"),

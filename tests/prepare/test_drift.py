@@ -52,7 +52,7 @@ def test_lines_lost_on_one_side_are_found_soon_and_placed_well(lost_at: int, los
         read, problem = found
         assert read <= lost_at + WINDOW_LINES + HOP_LINES
         assert abs(place(problem) - (lost_at + 1)) <= 15 + lost
-        assert f"each line is {lost} line{'s' if lost > 1 else ''} {where} in a.de" in problem
+        assert f"translations are {lost} line{'s' if lost > 1 else ''} {where} in a.de" in problem
 
 
 def test_a_blank_line_inserted_on_one_side_is_found() -> None:

@@ -76,7 +76,7 @@ def test_an_interruption_leaves_what_is_done_to_the_next_call(tmp_path: Path, er
 def test_a_full_disk_is_said_plainly_and_loses_nothing(tmp_path: Path, code: int) -> None:
     with pytest.raises(DataError, match=f"out does not fit on its disk: {os.strerror(code)}") as caught:
         fill_half(tmp_path / "out", OSError(code, os.strerror(code)))
-    assert caught.value.hint == "free some space: the same command resumes; or give another --out"
+    assert caught.value.hint == "free some space and run the same command again to resume, or give another --out"
     with new_folder(tmp_path / "out") as folder:
         assert Steps(folder, PLAN).result("first") == {"n": 1}
 

@@ -436,7 +436,7 @@ def test_the_demo_needs_nothing_but_its_name(
     assert decoded(data, "valid") == VALID
     assert data.manifest["corpus"] == "demo"
     assert run_prepare(PrepareOptions(corpus="demo", settings={"seed": 4})).done_before
-    with pytest.raises(DataError, match=r"seed 4 and not 5"):
+    with pytest.raises(DataError, match="seed 4 instead of 5"):
         run_prepare(PrepareOptions(corpus="demo", settings={"seed": 5}))
     assert seeds == [4, 4, 5]
 

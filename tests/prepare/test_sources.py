@@ -172,5 +172,5 @@ def test_too_little_room_is_said_with_both_numbers(tmp_path: Path, monkeypatch: 
     check_disk(tmp_path / "out.partial", 3_210_000_000)
     with pytest.raises(DataError) as caught:
         check_disk(tmp_path / "out.partial", 45_600_000_000)
-    assert caught.value.problem == f"{tmp_path} has 3.2 GB free, but preparing takes about 45.6 GB"
-    assert caught.value.hint == "free some space, or give an --out on another disk"
+    assert caught.value.problem == f"{tmp_path} has 3.21 GB free, but preparing takes about 45.60 GB"
+    assert caught.value.hint == "free some space, or put --out on another disk"

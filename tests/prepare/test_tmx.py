@@ -229,4 +229,4 @@ def test_an_encoding_that_cannot_be_read_is_an_error(encoding: str) -> None:
     content = CONTENT.replace(b"UTF-8", encoding.encode())
     with pytest.raises(DataError, match=r"given\.tmx: unknown encoding \(") as caught:
         list(TmxPairs(MadeText("given.tmx", content), "en", "de").read(ReadCounts()))
-    assert caught.value.hint == "convert it to UTF-8, and name that in its first line"
+    assert caught.value.hint == "convert it to UTF-8, and declare that in its first line"

@@ -130,7 +130,7 @@ def test_auto_and_graphs_compile_on_a_gpu_only(
     mode = "reduce-overhead" if wanted == "graphs" else None
     assert compiled == ([(layer, mode) for layer in (*model.encoder_layers, *model.decoder_layers)] if expected else [])
     assert model.replays_graphs == ((wanted, device) == ("graphs", "cuda"))
-    assert ("CUDA graphs need a GPU, and this is cpu" in capsys.readouterr().err) == (
+    assert ("CUDA graphs need a GPU, but the device is cpu" in capsys.readouterr().err) == (
         (wanted, device) == ("graphs", "cpu")
     )
 
