@@ -223,6 +223,8 @@ def test_memory_that_runs_out_in_the_middle_of_an_update_repeats_it(
 def test_a_single_pair_that_does_not_fit_ends_training(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = watched(with_valid=False)
     short_of_memory(monkeypatch, most=3)
-    with pytest.raises(AiaynError, match="out of memory even for a single pair of 10 source and 10 target tokens") as error:
+    with pytest.raises(
+        AiaynError, match="out of memory even for a single pair of 10 source and 10 target tokens"
+    ) as error:
         run.trainer.train()
     assert "--max-length" in error.value.hint

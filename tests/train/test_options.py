@@ -11,6 +11,7 @@ from aiayn_cli.recipe import load_recipe
 from aiayn_cli.train import session
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.options import TrainOptions, peak_rate, schedule_of, settle, short_schedule, updates_within
+from aiayn_cli.train.preflight import DryRunResult, time_text
 
 
 @pytest.fixture

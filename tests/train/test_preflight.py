@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import change_tensors, hash_anew
-from training_runs import Train, ending_after, flip_a_bit, tensors_of, train_command
+from training_runs import Train, ending_after, flip_a_bit, tensors_of
 
 from aiayn_cli import logs
 from aiayn_cli.app import main
@@ -131,8 +131,8 @@ def test_a_run_stopped_before_its_first_checkpoint_has_a_model_and_goes_on(
     assert "was stopped before its first checkpoint" in capsys.readouterr().err
     assert main(["average"]) == 1
     said = capsys.readouterr().err
-    assert "runs/early was stopped before its first checkpoint, and there is nothing to average" in said
-    assert "`aiayn translate --model runs/early` takes interrupted-00000002 as it is" in said
+    assert "runs/early was stopped before its first checkpoint, so there is nothing to average" in said
+    assert "translate with interrupted-00000002: `aiayn translate --model runs/early`" in said
     train(name="runs/early")
     assert tensors_of(tmp_path / "runs" / "early") == unbroken["tensors"]
 
@@ -335,12 +335,12 @@ def test_a_dry_run_and_a_proof_at_once_is_wrong_usage(capsys: pytest.CaptureFixt
 
 
 def test_a_dry_run_of_a_finished_run_says_so_and_measures_nothing(
-    tmp_path: Path, small_recipe: Path, small_data: PreparedData, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = train_command(tmp_path / "run", small_recipe, small_data, 2)
+    line = ["train", *arguments, "--out", str(tmp_path / "run"), "--set", "training.max_updates=2"]
     assert main(line) == 0
     assert main([*line, "--fresh", "--dry-run"]) == 0
-    assert f"next: aiayn train --recipe {small_recipe} --data {small_data.folder}" in capsys.readouterr().err
+    assert f"next: aiayn train --recipe {arguments[1]} --data {arguments[3]}" in capsys.readouterr().err
     assert main([*line, "--dry-run"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{tmp_path / 'run'}: 2 updates")
