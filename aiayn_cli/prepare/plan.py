@@ -153,7 +153,7 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
 
 
 def _mention_unknown_langs(*langs: str) -> None:
-    known = sorted({code for _, codes in SCRIPTS.values() for code in codes.split()})
+    known = sorted({code for script in SCRIPTS.values() for code in script["languages"].split()})
     for lang in langs:
         if not scripts_of(lang):
             nearest = did_you_mean(lang, (), unlisted=known)

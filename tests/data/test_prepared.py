@@ -113,7 +113,8 @@ AGAIN, OTHER_FOLDER = "remove the folder, and run `aiayn prepare` again", "name 
         *((rewritten(MANIFEST, lambda _, new=new: new), "manifest.json does not describe prepared data", OTHER_FOLDER)
           for new in (b"[]", b'{"format": "something else"}')),
         (manifest(lambda content: content.update(format_version=2)),
-         "has format version 2, but this version of aiayn reads 1", "prepare the data again with the installed version"),
+         "has format version 2, but this version of aiayn reads 1",
+         "prepare the data again with the installed version"),
         *((manifest(lambda content, key=key: content.pop(key)), f"manifest.json is damaged: KeyError '{key}'", AGAIN)
           for key in ("files", "splits", "src_lang", "vocab")),
         *((manifest(change), "manifest.json is damaged: ", AGAIN) for change in (
