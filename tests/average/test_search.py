@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from small_run import prepare_texts
-from training_runs import Train
+from small_run import Train, prepare_texts
 from translation_models import translate_options
 
 from aiayn_cli.app import main

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_runs import result_of
+from small_run import result_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint import checkpoint as checkpoint_module

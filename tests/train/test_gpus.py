@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ranks import Ended, Ranks, free_port
-from training_runs import state_of, tensors_of
+from small_run import state_of, tensors_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training

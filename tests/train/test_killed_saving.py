@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from checkpoints import kill
-from training_runs import Train, ending_after, result_of
+from small_run import Train, ending_after, result_of
 
 from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training

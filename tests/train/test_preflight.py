@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import change_tensors, hash_anew
-from training_runs import Train, ending_after, flip_a_bit, tensors_of
+from small_run import Train, ending_after, flip_a_bit, tensors_of
 
 from aiayn_cli import logs
 from aiayn_cli.app import main

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from html_page import Page
-from training_runs import Train
+from small_run import Train
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.metrics_log import read_metrics

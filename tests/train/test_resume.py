@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ranks import Ranks
-from training_runs import Killed, Train, ending_after, result_of, updates_logged
+from small_run import Killed, Train, ending_after, result_of, updates_logged
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from training_runs import Train, result_of
+from small_run import Train, result_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint

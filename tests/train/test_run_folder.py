@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from training_runs import Train, ending_after
+from small_run import Train, ending_after
 
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ranks import Ranks
-from training_runs import result_of
+from small_run import result_of
 
 from aiayn_cli.app import main
 from aiayn_cli.checkpoint.metrics_log import read_metrics
