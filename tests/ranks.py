@@ -67,16 +67,16 @@ class Ranks:
         path = self._folder / f"err.{rank}"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def wait(self, seconds: float = 120) -> list[Ended]:
-        """Wait until all have ended; what has not by then fails the test."""
+    def wait(self, codes: Sequence[int] | None = None, seconds: float = 120) -> list[Ended]:
+        """Wait until all have ended; what has not by then, or not with these exit codes, fails the test."""
         ended: dict[int, Ended] = {}
         try:
             while len(ended) < len(self.pids):
                 for rank, pid in enumerate(self.pids):
                     if rank in ended:
                         continue
-                    found, status = os.waitpid(pid, os.WNOHANG)
-                    if found:
+                    has_ended, status = os.waitpid(pid, os.WNOHANG)
+                    if has_ended:
                         now = time.monotonic() - self._started
                         out = (self._folder / f"out.{rank}").read_text(errors="replace")
                         ended[rank] = Ended(os.waitstatus_to_exitcode(status), out, self.err(rank), now)
@@ -89,7 +89,9 @@ class Ranks:
                 if rank not in ended:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
-        return [ended[rank] for rank in range(len(self.pids))]
+        found = [ended[rank] for rank in range(len(self.pids))]
+        assert codes is None or [each.code for each in found] == list(codes), found
+        return found
 
 
 def _become(rank: int, work: Callable[[int], int], folder: Path, variables: Mapping[str, str], namespace: str) -> None:

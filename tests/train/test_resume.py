@@ -124,7 +124,7 @@ def test_real_signals_and_a_real_kill_lose_nothing(
         while updates_logged(run) < before + 5 and time.monotonic() < deadline:
             time.sleep(0.01)
         os.kill(process.pids[0], number)
-        [ended] = process.wait(60)
+        [ended] = process.wait(seconds=60)
         err = ended.err
         assert ended.code == code, err
         assert ended.out == ""
