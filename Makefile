@@ -1,5 +1,5 @@
-# Everything from a fresh machine with Python 3.11 or newer and a package registry: `make demo`, `make test`.
-# Each target creates .venv and installs into it first, once.
+# All targets work on a fresh machine with Python 3.11 or newer and a package registry.
+# The first one creates .venv and installs into it.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +15,7 @@ help:
 
 setup: $(INSTALLED)  ## create .venv and install aiayn into it, with what the tests need
 
-demo: setup  ## the whole way in minutes on two cores: prepare, train, average, translate, score
+demo: setup  ## prepare, train, average, translate and score the demo corpus: minutes on two cores
 	$(BIN)/aiayn prepare demo
 	$(BIN)/aiayn train --recipe tiny
 	$(BIN)/aiayn average
@@ -25,36 +25,36 @@ demo: setup  ## the whole way in minutes on two cores: prepare, train, average, 
 	    awk -F '\t' '{ print "source       " $$1; print "reference    " $$2; print "translation  " $$3; print "" }'
 	$(BIN)/aiayn score prepared/demo/test.de < runs/demo.hyp
 
-# Halves that steal from each other, so that files with shared preparations stay together and no core waits at the end.
+# worksteal keeps the tests of a file together, which share fixtures, and leaves no core idle at the end.
 test: setup  ## run all tests, on all cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-# What depends on the processor's instructions, kept from all that came after AVX2: no bf16, VNNI, AMX or AVX-512.
+# Only the tests that depend on the processor's instructions, without bf16, VNNI, AMX and AVX-512.
 test-avx2: export ONEDNN_MAX_CPU_ISA = AVX2
 test-avx2: export ATEN_CPU_CAPABILITY = avx2
 test-avx2: export FBGEMM_ENABLE_INSTRUCTIONS = AVX2
-test-avx2: setup  ## run the tests that depend on the processor as on one with AVX2 alone
+test-avx2: setup  ## run the tests that depend on the processor, limited to AVX2
 	$(BIN)/python -m pytest -m processor -n auto --maxprocesses 8 --dist worksteal
 
-lint: setup  ## look for faults and for foreign formatting
+lint: setup  ## check code and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: setup  ## check the types
 	$(BIN)/mypy
 
-check: lint types test test-avx2  ## lint, types, and tests on this processor and as on an older one
+check: lint types test test-avx2  ## lint, types, and tests on this processor and limited to AVX2
 
-# Those that need neither data nor a model, and minutes; tests/benchmarks/README.md has all, with their commands.
+# The benchmarks that take minutes and need no data and no model; tests/benchmarks/README.md lists all.
 BENCHMARKS := startup score attention prepare search_steps
-bench: setup  ## print this machine's figures of the short benchmarks; tests/benchmarks/README.md has all
+bench: setup  ## run the short benchmarks on this machine; tests/benchmarks/README.md lists all
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
 
 gpu: setup  ## check training and decoding on one GPU, in under six minutes
 	@sh tests/gpu/check.sh
 
 SCALE ?= multi30k
-# TABLE3 holds more options, such as TABLE3='--updates 2000'
+# TABLE3 has further options, such as TABLE3='--updates 2000'
 table3: setup  ## the paper's Table 3 at the size of a recipe: make table3 SCALE=multi30k
 	$(BIN)/python tests/benchmarks/table3.py $(SCALE) $(TABLE3)
 
@@ -62,7 +62,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@if ! $(BIN)/python -c '' 2>/dev/null; then \
 	    if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	        echo "error: $(PYTHON) is missing, or older than Python 3.11" >&2; \
-	        echo "hint: make $(MAKECMDGOALS) PYTHON=python3.12, or another one that this machine has" >&2; exit 1; \
+	        echo "hint: make $(MAKECMDGOALS) PYTHON=python3.12, or another Python of this machine" >&2; exit 1; \
 	    fi; \
 	    if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
 	        echo "error: $(PYTHON) cannot create a virtual environment" >&2; \

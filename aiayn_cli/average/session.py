@@ -192,6 +192,7 @@ def _nothing_to_average(run: Path) -> CheckpointError:
 def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Path]:
     """The best `wanted` of a run's checkpoints by the recipe's metric, read from metrics.jsonl."""
     metric = load_recipe(str(run / "recipe.yaml")).training.best_metric
+    name = metric.replace("bleu", "BLEU")
     records = [each for each in read_metrics(run / "metrics.jsonl") if each["event"] == "validation"]
     # Of a step that was repeated after a crash, the last record counts; null stands for a value that is not finite.
     values = {str(record["step"]): record.get(metric) for record in records}
@@ -200,11 +201,11 @@ def best_by_validation(run: Path, found: Sequence[Path], wanted: int) -> list[Pa
     validated = {checkpoint: value for checkpoint, value in of_checkpoint.items() if value is not None}
     if not validated:
         raise CheckpointError(
-            f"no checkpoint of {run} has a validation {metric} in metrics.jsonl", "choose with --last or --steps"
+            f"no checkpoint of {run} has a validation {name} in metrics.jsonl", "choose with --last or --steps"
         )
     if len(validated) < wanted:
         checkpoints = logs.counted(len(validated), "checkpoint")
-        logs.notice(f"{run} has only {checkpoints} with a validation {metric}, fewer than {wanted}")
+        logs.notice(f"{run} has only {checkpoints} with a validation {name}, fewer than {wanted}")
     sign = -1 if metric == "bleu" else 1
     later_first = reversed(validated)  # the later of equally good ones
     return sorted(later_first, key=lambda checkpoint: sign * validated[checkpoint])[:wanted]

@@ -270,12 +270,12 @@ def test_the_best_by_validation_are_averaged(average: Average, run: Path) -> Non
 
 
 def test_the_best_without_enough_validations(average: Average, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(CheckpointError, match=r"no checkpoint of .* has a validation bleu") as error:
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* has a validation BLEU") as error:
         run_average([run], AverageOptions(best=2))
     assert "--last" in error.value.hint
     validated(run, "bleu", [{"step": 10, "bleu": 5.0}, {"step": 99, "bleu": None}])
     average([10], best=2)
-    assert "has only 1 checkpoint with a validation bleu, fewer than 2" in capsys.readouterr().err
+    assert "has only 1 checkpoint with a validation BLEU, fewer than 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
