@@ -36,7 +36,7 @@ _NO_LIMIT = ("", "ALL", "DEFAULT")
 
 @dataclass(frozen=True)
 class Device:
-    """Where the numbers are computed, and in which type."""
+    """Where and in which type numbers are computed."""
 
     device: torch.device
     dtype: torch.dtype  # of weights and activations in the forward pass: torch.bfloat16 or torch.float32

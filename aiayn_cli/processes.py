@@ -1,4 +1,4 @@
-"""Work on many items in several processes, results in the order of the items; and items read ahead by a thread."""
+"""Work on many items in several processes, with results in order; and items read ahead by a thread."""
 
 import multiprocessing
 import os
@@ -124,7 +124,7 @@ class Processes(Generic[Info, Item, Result]):
         names: of the processes, for messages.
         killed: turns "worker 2 was ended by SIGKILL (PID 7)" into the error to raise.
         start: "spawn" = fresh processes. "fork" = copies of this one, within milliseconds and with its memory, for work
-            that needs neither CUDA nor this process's threads; `make` and its arguments need not be picklable then.
+            that needs neither CUDA nor this process's threads; then `make` and its arguments need not be picklable.
     Attributes:
         info: the first process's information about the work.
     Raises:

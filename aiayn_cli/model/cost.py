@@ -1,9 +1,9 @@
-"""What training costs: floating-point operations, counted from the shape of the network and the lengths of the text.
+"""The cost of training: floating-point operations, counted from the shape of the network and the lengths of the text.
 
 An operation is a multiplication or an addition, so a product of [m, k] and [k, n] takes 2 m k n. Only matrix products
-count, as in Kaplan et al. (2020, Section 2.1) and Chowdhery et al. (2022, Appendix B), not norms, softmax, dropout and
-the optimiser. The backward pass makes two products for each one of the forward pass, so an update takes three times
-its forward pass. Unlike in those papers, padding and what a mask hides do not count.
+count, as in Kaplan et al. (2020, Section 2.1) and Chowdhery et al. (2022, Appendix B): no norms, softmax, dropout or
+optimiser. The backward pass has two products for each one of the forward pass, so an update costs three forward passes.
+Unlike in those papers, padding and masked positions do not count.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""The vocabulary: one SentencePiece model file for both languages; every id comes from it and nothing else.
+"""The vocabulary: one SentencePiece model file for both languages, the only source of ids.
 
-Text goes in as it is: no Unicode normalisation and no merging of blanks, so decode(encode(x)) == x except for unknown
-characters. SentencePiece reserves four characters, which are read as others: a tab and U+001F as a blank, U+2581 (its
-own sign for a blank) as "_", and U+2585 as U+2586.
+Text is encoded as it is, without Unicode normalisation or merging of blanks, so decode(encode(x)) == x except for
+unknown characters. SentencePiece reserves four characters, which are replaced: a tab and U+001F by a blank, U+2581 (its
+own sign for a blank) by "_", and U+2585 by U+2586.
 """
 
 import hashlib

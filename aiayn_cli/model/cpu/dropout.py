@@ -1,11 +1,11 @@
 """Dropout (paper, Section 5.4) with masks that are cheap on a CPU.
 
-torch draws one Bernoulli variable per element there, which took a sixth of a training step. Here 16 random bits decide:
-the probability is rounded to a multiple of 1 / 65,536, and the kept elements are scaled by the rounded one, so that the
-expectation is exact. The bits are the exclusive or of two stretches, from random places on, of two pools that are drawn
-for each seed of torch's generator (training seeds it for every micro-batch). Any two elements of all masks are lost
-independently, unless two pairs of stretches happen to be shifted alike; a mask takes a quarter of the time of drawing
-all its numbers.
+torch draws one Bernoulli variable per element, which took a sixth of a training step on a CPU. Here 16 random bits
+decide: the probability is rounded to a multiple of 1 / 65,536, and kept elements are scaled by the rounded one, so that
+the expectation is exact. The bits are the XOR of two slices, at random offsets, of two pools that are drawn for each
+seed of torch's generator (training seeds it for every micro-batch). Any two elements of all masks are dropped
+independently, unless two pairs of slices happen to have the same relative offset; a mask takes a quarter of the time of
+drawing all its numbers.
 
 Other devices, and torch.compile, which cannot trace numpy's generator, use torch's dropout.
 """

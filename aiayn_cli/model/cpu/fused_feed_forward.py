@@ -1,7 +1,7 @@
 """The feed-forward network for CPUs in one operation, with its gradients written out.
 
-oneDNN adds the first bias and applies the ReLU while it writes the product. The backward pass tells the elements that
-the ReLU or dropout set to 0 from the result, which it needs anyway.
+oneDNN adds the first bias and applies the ReLU while it writes the product. The backward pass recognises the elements
+that the ReLU or dropout set to 0 by the result, which it needs anyway.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""8-bit weights for translation on a CPU: matrix products in whole numbers, everything else in float32.
+"""8-bit weights for translation on a CPU: integer matrix products, everything else in float32.
 
 This is torch's dynamic quantisation: each row of a weight matrix has its own scale, its largest magnitude / 127; the
 inputs are rounded to 8 bits at each call, with one scale for all, and the sums are exact.
@@ -37,7 +37,7 @@ class Int8Linear(nn.Module):
     Args:
         weight: float32 [out_features, in_features].
         bias: [out_features] or None.
-        parts: ranges of output features, together all of them in order, that rows() can compute alone.
+        parts: ranges of output features, in order and without gaps, that rows() can compute alone.
         rectifies: whether a ReLU follows.
     """
 

@@ -1,8 +1,8 @@
 """Multi-head attention over packed sequences, for CPUs, with its gradients written out.
 
-Packed sequences stand one after the other, without padding: [rows, ..]. Attention gathers their heads into a padded
-grid and back. The softmax runs in float32: torch's bf16 softmax of rows shorter than a vector register takes longer
-than the products.
+Packed sequences are concatenated without padding: [rows, ..]. Attention gathers their heads into a padded grid and
+scatters the result back. The softmax runs in float32: torch's bf16 softmax of rows shorter than a vector register takes
+longer than the products.
 """
 
 import math

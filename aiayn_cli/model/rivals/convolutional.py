@@ -1,12 +1,12 @@
-"""A convolutional encoder-decoder: ConvS2S (Gehring et al. 2017), which the paper compares itself with.
+"""A convolutional encoder-decoder: ConvS2S (Gehring et al. 2017), which the paper compares with.
 
-Gated convolutions of a fixed width read text, one upon the other; each layer of the decoder has an attention of its
-own, which asks the encoder's last layer and reads that layer together with the embeddings below it. Unlike the first
-ConvS2S, each block normalises what it reads by its mean and deviation instead of the norm of its weights, so that it
-trains by the same recipe as the others; and gradients into the encoder are not scaled.
+It is a stack of gated convolutions of a fixed width. Each layer of the decoder has its own attention, whose keys are
+the encoder's output, and whose values are that output plus the source embeddings. Unlike the original, each block uses
+layer normalisation instead of weight normalisation, so that it trains by the same recipe as the others, and gradients
+into the encoder are not scaled.
 
-Of ModelConfig it takes n_encoder_layers, n_decoder_layers, d_model, kernel_size, dropout, positions, max_positions
-and share_embeddings.
+It uses n_encoder_layers, n_decoder_layers, d_model, kernel_size, dropout, positions, max_positions and share_embeddings
+of ModelConfig.
 """
 
 import math
@@ -25,7 +25,7 @@ _HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
 
 
 class GatedConvolution(nn.Module):
-    """A convolution whose one half of outputs says how much of the other half comes through (GLU)."""
+    """A convolution of which half the outputs gate the other half (GLU)."""
 
     def __init__(self, d_model: int, kernel_size: int, dropout: float) -> None:
         super().__init__()

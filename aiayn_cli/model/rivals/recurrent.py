@@ -1,12 +1,11 @@
 """A recurrent encoder-decoder with additive attention: the state of the art before the Transformer.
 
-It follows Bahdanau et al. (2015): an encoder that reads in both directions, and a decoder that asks at each target
-position, by a small network, how much each source position matters. As in later systems (Wu et al. 2016, Chen et al.
-2018) there are several LSTM layers with residual connections, and the lowest layer of the decoder asks while all
-layers above read the answer. So nothing that is asked depends on an earlier answer, and in training each layer is one
-call for the whole sequence.
+It follows Bahdanau et al. (2015): a bidirectional encoder, and a decoder that weights the source positions at each
+target position by a small network. As in later systems (Wu et al. 2016, Chen et al. 2018) there are several LSTM layers
+with residual connections; the lowest layer of the decoder gives the queries, and all layers above read the context. So
+no query depends on an earlier context, and in training each layer is one call for the whole sequence.
 
-Of ModelConfig it takes n_encoder_layers, n_decoder_layers, d_model, dropout and share_embeddings.
+It uses n_encoder_layers, n_decoder_layers, d_model, dropout and share_embeddings of ModelConfig.
 """
 
 import math
