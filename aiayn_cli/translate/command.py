@@ -65,17 +65,18 @@ class TranslateCommand(HelpCommand):
 def translate(
     context: Context,
     lines: Annotated[
-        list[str] | None, Argument(metavar="[TEXT]...", help="Text to translate, instead of a file or a pipe.")
+        list[str] | None, Argument(metavar="TEXT", help="Text to translate, instead of a file or a pipe.")
     ] = None,
     model: Annotated[
         list[Path] | None,
-        Option("--model", "-m", metavar="DIR", help="Run or checkpoint; several are an ensemble. Default: newest run."),
+        Option("--model", "-m", metavar="DIR", help="Run or checkpoint; several: ensemble. Default: the newest run."),
     ] = None,
     source: Annotated[
         str, Option("--input", "-i", metavar="FILE", help="Text to translate, line by line; - is stdin.")
     ] = TextOptions.source,
     output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="File that appears at the end. Default: stdout (-).")
+        Path | None,
+        Option("--output", "-o", metavar="FILE", help="File, written at the very end. Default: stdout (-)."),
     ] = None,
     beam: Annotated[
         int | None, Option(min=1, help=f"Beam size; 1 is greedy. Default: the model's, {_DEFAULTS.beam_size}.")
@@ -89,7 +90,7 @@ def translate(
         ),
     ] = None,
     max_extra: Annotated[
-        int | None, Option(min=1, help=f"Most tokens beyond the input's. Default: the model's, {_DEFAULTS.max_extra}.")
+        int | None, Option(min=1, help=f"Most tokens beyond the input. Default: the model's, {_DEFAULTS.max_extra}.")
     ] = None,
     max_length: Annotated[int | None, Option(min=1, help="Longest output in tokens. Default: no limit.")] = None,
     min_length: Annotated[int, Option(min=0, help="Shortest output in tokens.")] = SearchOptions.min_length,
@@ -109,14 +110,14 @@ def translate(
         float | None, Option(help="With --sample: below 1 favours likely tokens. Default: 1.")
     ] = None,
     top_k: Annotated[
-        int | None, Option(min=1, help="With --sample: draw from the K most likely tokens. Default: all.")
+        int | None, Option(min=1, help="With --sample: draw from the N most likely tokens. Default: all.")
     ] = None,
     top_p: Annotated[
-        float | None, Option(help="With --sample: draw from the top tokens that add up to P. Default: 1.")
+        float | None, Option(help="With --sample: draw from the top tokens that add up to X. Default: 1.")
     ] = None,
     seed: Annotated[int | None, Option(min=0, help="With --sample: seed of the random numbers. Default: 0.")] = None,
     prefix: Annotated[
-        Path | None, Option(metavar="FILE", help="The beginning of each output, line by line; an empty line sets none.")
+        Path | None, Option(metavar="FILE", help="Forced beginning of each output, line by line; empty lines set none.")
     ] = None,
     line_format: Annotated[
         FormatName, Option("--format", help='jsonl reads and writes one object a line: {"id", "text", "prefix"} in.')
@@ -138,13 +139,13 @@ def translate(
         OnSuspect, Option(help="If an output looks wrong: keep it, search again, write nothing or the source, or stop.")
     ] = OutputOptions.on_suspect,
     markup: Annotated[
-        bool, Option("--markup", help="Carry tags (<b>..</b>), placeholders ({name}, %s) and addresses over.")
+        bool, Option("--markup", help="Keep tags (<b>..</b>), placeholders ({name}, %s) and addresses intact.")
     ] = False,
     glossary: Annotated[
         Path | None, Option(metavar="FILE.tsv", help="Terms to use: source, TAB, translation (or several: a|b).")
     ] = None,
     attention: Annotated[
-        Path | None, Option(metavar="FILE.html", help="Write a page with the attention for the first 50 outputs.")
+        Path | None, Option(metavar="FILE.html", help="Write a page that shows attention for the first 50 outputs.")
     ] = None,
     device: Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")] = EngineOptions.device,
     gpus: Annotated[
