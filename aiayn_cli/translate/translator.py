@@ -239,7 +239,7 @@ def _check_option(name: str, value: object) -> None:
     elif hint is float:
         fits, needed = type(value) in (int, float), "a number"
     else:
-        fits, needed = isinstance(value, choices or hint), "true or false" if hint is bool else "text"
+        fits, needed = isinstance(value, choices or hint), "True or False" if hint is bool else "a str"
     if not fits:
         raise UsageError(f"{name} is {value!r}, but must be {needed}", "see `aiayn translate --help`")
 

@@ -17,7 +17,6 @@ _BLOCKED_NGRAM = 3
 _BEYOND_SEARCH = {"unknown_symbols", "too_long"}  # what no other search can mend
 _SHORTEST_PART = 8  # sub-words into which a line is cut at least
 
-
 Search = Callable[[Sequence[str], None, Sequence[str]], list[list[Translation]]]  # as translate_n_best()
 
 
@@ -37,8 +36,6 @@ class Judge:
     """Checks outputs and deals with those that look wrong.
 
     Args:
-        translator: made the outputs.
-        checks: for its languages.
         on_suspect: "keep" leaves them; "retry" searches again: without repeating any three sub-words and not
             ending at once, then with twice the beam, then in two or more parts; "empty" and "copy" give nothing or
             the source instead; "fail" leaves them to the caller.
