@@ -109,7 +109,7 @@ def test_what_is_read_cannot_be_written(
     for option in ("-o", "--report", "--attention"):
         feed_stdin(monkeypatch, b"hund\n")
         assert main(["translate", "-m", str(model), "-i", "in", option, "link"]) == 2
-        assert "link is an input, and cannot be an output as well" in capsys.readouterr().err
+        assert "link is an input and cannot also be an output" in capsys.readouterr().err
     assert Path("in").read_text() == "hund\n"
     assert read_place(Path("new"), ["in", "-", None]) is None
     assert read_place(Path("/dev/null"), ["/dev/null"]) is None
@@ -132,11 +132,12 @@ def test_what_is_read_is_no_place_for_an_output_that_is_not_whole_yet(
             assert main(["translate", "-m", str(model), *arguments]) == 2
             err = capsys.readouterr().err
             assert (
-                "out.unfinished is an input, and cannot be an output as well, where out is written until it is" in err
+                "out.unfinished is an input and cannot also be an output (out is written there until it is complete)"
+                in err
             )
     for first, second in (("out", str(left)), (str(left), "out")):
         assert main(["translate", "-m", str(model), "-i", "new", "-o", first, "--report", second]) == 2
-        assert f"{second} and {first} would be written to one file" in capsys.readouterr().err
+        assert f"{second} and {first} would be written to the same file" in capsys.readouterr().err
     assert main(["score", str(left), "--hyp", str(left), "--html", "out"]) == 2
     assert "--html out: its temporary file " in capsys.readouterr().err
     assert left.read_text() == "hund\n"
