@@ -1,6 +1,6 @@
 """The formats of input and output: how a record is read as a line, and how results are written as records.
 
-JSON Lines have one object a line, {"id", "text", "prefix"} in; all but the prefix come out again with the results.
+JSON Lines have one object per line: {"id", "text", "prefix"} in, the same without the prefix and with the results out.
 """
 
 import json
@@ -70,7 +70,7 @@ class TextLines:
 
 
 class JsonLines:
-    """Objects; one for a record that is not such an object keeps its place and says what is wrong with it."""
+    """Objects; a record that cannot be read keeps its place, and its output says what is wrong."""
 
     def read(self, number: int, record: str, prefix: str) -> InputLine:
         fields, error = _parse(record)

@@ -1,4 +1,4 @@
-"""How the lines to translate arrive, from a terminal, a pipe or a file, and what a person sees of that."""
+"""Reads the lines to translate from a terminal, a pipe or a file; the prompt, and what it shows below an answer."""
 
 import fcntl
 import io
@@ -97,7 +97,10 @@ class InputLines:
     def groups(self, workers: int = 1) -> Iterator[Sequence[InputLine]]:
         """Give the lines in groups to translate together; what arrived together is shared among the workers."""
         if self.is_typed:
-            yield from self._typed()
+            for record in typed_records():
+                self.lines_read += 1
+                yield [self._line(record)]
+            self._end_second()
             return
         for group in gather(self.blocks(), _LINES_TOGETHER * workers):
             size = -(-len(group) // workers)
@@ -115,7 +118,7 @@ class InputLines:
                 progress.advance(count)
 
     def droppable(self, work: Callable[[Item], Result]) -> Callable[[Item], Result | None]:
-        """The same work; Ctrl-C during that on a typed line gives None, as if the line had never been typed."""
+        """Let Ctrl-C during the work on a typed line drop it: None, as if it had never been typed."""
 
         def answer(item: Item) -> Result | None:
             try:
@@ -130,12 +133,6 @@ class InputLines:
             return None
 
         return answer
-
-    def _typed(self) -> Iterator[Sequence[InputLine]]:
-        for record in typed_records():
-            self.lines_read += 1
-            yield [self._line(record)]
-        self._end_second()
 
     def _line(self, record: str | None) -> InputLine:
         number, second = self.lines_read, ""
@@ -187,7 +184,7 @@ def is_typed(options: TextOptions) -> bool:
 
 
 def _stdin_has_data() -> bool:
-    """Whether stdin is a file or pipe in which something waits; never waits itself."""
+    """Whether stdin is a file or pipe with unread data; never waits for it."""
     waiting = array("i", [0])
     try:
         fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
@@ -223,7 +220,7 @@ def _opened(source: str | Path) -> Iterator[BinaryIO]:
 def typed_records() -> Iterator[str | None]:
     """Prompt for lines until Ctrl-D; None for one that is not UTF-8. Ctrl-C drops the line.
 
-    The prompt comes when the next record is requested, so that the answer to the one before comes first.
+    It prompts when the next record is requested, after the answer to the previous one.
     """
     logs.notice("type a line to translate it; Ctrl-C drops the line, Ctrl-D ends")
     edits = sys.stdout.isatty() and sys.stdin is sys.__stdin__  # else input() would write its prompt to stdout
@@ -250,7 +247,7 @@ def typed_records() -> Iterator[str | None]:
 
 
 def show_details(best: Translation, flags: tuple[str, ...]) -> None:
-    """Say below an answer, in grey, its score and what looks wrong."""
+    """Show the score and the flags below an answer, in grey."""
     remarks = [f"score {best.score:.2f}"] if math.isfinite(best.score) else []
     remarks += ["check: " + ", ".join(flag.replace("_", " ") for flag in flags)] if flags else []
     if not remarks:

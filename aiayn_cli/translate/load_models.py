@@ -31,7 +31,7 @@ class LoadedModels:
     codec: Codec
     translator: LineTranslator
     glossary: Glossary | None
-    confirm: Callable[[], None]  # to call before the first output; raises CheckpointError for damaged weights
+    confirm: Callable[[], None]  # call it before the first output: raises CheckpointError for damaged weights
 
 
 def load_models(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
-from aiayn_cli.errors import UsageError
+from aiayn_cli.errors import ConfigError, UsageError
 
-# A lone argument like this is a file that is missing rather than text: no blank, and the end of a file's name.
+# A lone argument like this is more likely a missing file than text.
 _FILE_NAME = re.compile(
     r"(?!www\.|\w+://)[^\s@]+\.(?:txt|text|tsv|csv|jsonl?|md|x?html?|xml|src|tgt|ref|hyp|tok|[a-z]{2})"
     r"(?:\.(?:gz|xz|bz2|zst))?"
@@ -78,7 +78,11 @@ class DecodingOverrides:
 
     def over(self, config: DecodingConfig, search: SearchOptions) -> DecodingConfig:
         """The model's settings with the replaced ones; UsageError for more outputs than the beam holds, or too many."""
-        changed = replace(config, **{name: value for name, value in vars(self).items() if value is not None})
+        try:
+            changed = replace(config, **{name: value for name, value in vars(self).items() if value is not None})
+        except ConfigError as error:  # which names the recipe's setting
+            flag = f"--{error.key.rpartition('.')[2].removesuffix('_size').replace('_', '-')}"
+            raise ConfigError(error.problem.replace(error.key, flag, 1), error.hint) from error
         if search.sampling is None and search.n_best > changed.beam_size:
             raise UsageError(
                 f"--nbest {search.n_best} is more than the beam of {changed.beam_size} holds",

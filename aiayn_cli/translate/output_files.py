@@ -88,5 +88,5 @@ def say_unfinished(error: BaseException, result: Any, take: Callable[[Any], None
     try:
         if take is not None:
             take(result)
-    except OSError as further:  # the error itself is what a person should know first
+    except OSError as further:  # must not hide the error itself
         logs.warning(str(further))

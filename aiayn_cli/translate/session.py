@@ -72,7 +72,7 @@ class TranslateResult:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome for lines without gaps: all of them, or with --on-suspect fail those before the first suspect one."""
+    """The results for a group of lines; with --on-suspect fail, for those before the first suspect one."""
 
     judged: Sequence[Judged]  # for each line
     results: Sequence[Sequence[Any]]  # for each line, results() of the format
@@ -219,7 +219,7 @@ class _Worker:
 
 
 class _AnswerWriter:
-    """Takes the answers in order: writes, reports, counts, draws."""
+    """Writes the answers in order, with the report and the attention page, and counts lines."""
 
     def __init__(self, options: TranslateOptions, source: str, write: WriteRecords, write_report: WriteRecords) -> None:
         self._source = source
@@ -231,7 +231,7 @@ class _AnswerWriter:
         self.result = TranslateResult(tuple(map(str, options.engine.models)), translations=kept)
 
     def take(self, lines: Group, answer: Answer) -> None:
-        """Write and count an answer; AiaynError if a line looks wrong where the work shall stop."""
+        """Write and count an answer; AiaynError for a suspect line under --on-suspect fail."""
         for line, judged in zip(lines, answer.judged, strict=False):
             self._count(line, judged)
         for notice in answer.notices:

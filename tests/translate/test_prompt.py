@@ -121,7 +121,7 @@ def test_text_is_an_argument(text: list[str], model: Path, capsys: pytest.Captur
         (["-5 degrees"], "-5 degrees starts with a dash", '-- "-5 degrees"'),
         (["-5"], "-5 starts with a dash", '-- "-5"'),
         (["- and so on"], "- and so on starts with a dash", '-- "- and so on"'),
-        (["--beam", "-1"], "invalid value for '--beam'", "--help"),
+        (["--beam", "-1"], "--beam is -1, but must be at least 1", "--help"),
     ],
 )
 def test_what_is_hardly_text_is_refused_with_the_way_out(

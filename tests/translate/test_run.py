@@ -116,7 +116,7 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
     [
         (["--nbest", "4"], 2, "--nbest 4 is more than the beam of 3 holds"),
         (["--beam", "0"], 2, "beam"),
-        (["--beam", "1001"], 1, "beam_size is 1001, but must be at most 1000"),  # the kernel would kill 100,000
+        (["--beam", "1001"], 1, "--beam is 1001, but must be at most 1000"),  # the kernel would kill 100,000
         (["--sample", "--nbest", "1001"], 2, "--nbest 1001 is more than 1,000"),
         (["--top-k", "3"], 2, "--top-k 3 needs --sample"),
         (["--sample", "--beam", "2"], 2, "--beam 2 has no effect with --sample"),
@@ -126,7 +126,7 @@ def test_json_holds_the_translations_or_counts_what_a_file_holds(
         (["--format", "xml"], 2, "xml"),
         (["--sample", "--temperature", "inf"], 2, "--temperature inf must be above 0 and finite"),
         (["--alpha", "-1"], 2, "alpha"),
-        (["--alpha", "500"], 1, "alpha is 500.0, but must be at most 10"),
+        (["--alpha", "500"], 1, "--alpha is 500.0, but must be at most 10"),
         (["--report", "r.jsonl.gz"], 2, "r.jsonl.gz: output is not compressed"),
         (["-o", "out", "--report", "../" + "{here}/out"], 2, "out cannot hold two outputs"),
         (["--report", "-"], 2, "- is stdout, which is only for translations"),

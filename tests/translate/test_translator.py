@@ -135,6 +135,7 @@ def in_a_fork(translator: Translator) -> str:
         ({"sample": True, "nbest": 1_001}, "nbest=1001 is more than 1,000", "with another seed"),
         ({"min_length": 1_000}, "min_length=1000 is more than the 999 tokens", "give a smaller number"),
         ({"tree_rules": False}, "tree_rules=False is for parsers", "drop it"),
+        ({"beam": 1_001}, "beam is 1001, but must be at most 1000", ""),
         ({"engine": "ctranslate2", "precision": "bf16"}, 'engine="ctranslate2" does not support precision="bf16"', ""),
         ({"engine": "ctranslate2", "int8": True}, "d_k is 6 and d_v 10", 'translate with engine="torch" instead'),
     ],

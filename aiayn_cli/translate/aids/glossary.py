@@ -27,7 +27,7 @@ class Term:
 
     source: str  # without capital letters it is also found with them
     targets: tuple[str, ...]  # its translations
-    constraint: Constraint  # the same in sub-words; empty if the vocabulary can write none of them
+    constraint: Constraint  # the same in sub-words; empty if the vocabulary cannot spell any
 
 
 class Glossary:

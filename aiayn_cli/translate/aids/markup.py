@@ -198,7 +198,7 @@ class MarkupTranslator:
     def translate_n_best(
         self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Translation]]:
-        """Translate lines; see LineTranslator. A line of nothing but markup comes out as it is."""
+        """Translate lines; see LineTranslator. A line of nothing but markup stays as it is."""
         taken = [take_out(line, placeholders=False) for line in lines]
         outputs = self._translator.translate_n_best([plain for plain, _ in taken], first_line, prefixes)
         lost = [

@@ -1,4 +1,4 @@
-"""Tokens that must not come next in an output, whatever the model prefers; shared by all kinds of search."""
+"""Forbids tokens as the next ones of an output, whatever their probability; shared by all searches."""
 
 from collections.abc import Sequence
 
@@ -123,7 +123,7 @@ class Restrictions:
         self._tree_rules = tree_rules
 
     def apply(self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, sentences: Sequence[int]) -> None:
-        """Set to -inf, in place, what may not come next.
+        """Set forbidden next tokens to -inf, in place.
 
         Args:
             log_probs: [batch, beams, vocab], of the next token.

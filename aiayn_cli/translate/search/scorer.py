@@ -9,11 +9,11 @@ from torch import Tensor
 
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
 
-Stop = Callable[[], object]  # true when the result of a search is no longer wanted
+Stop = Callable[[], object]  # true when a search should stop
 
 
 class Stopped(Exception):
-    """Raised in a search whose result is no longer wanted."""
+    """Raised in a search that was told to stop."""
 
 
 class ModelScorer:
@@ -35,7 +35,7 @@ class ModelScorer:
         self._caches: list[DecodingCache] = [model.start(model.encode(src, src_mask), src_mask) for model in models]
 
     def step(self, tokens: Tensor) -> Tensor:
-        """int64 [rows] -> float32 log p of the next token, [rows, vocab]; Stopped if that is no longer wanted."""
+        """int64 [rows] -> float32 log p of the next token, [rows, vocab]; Stopped if told to stop."""
         if self._stop is not None and self._stop():
             raise Stopped
         new = tokens.to(self._device).unsqueeze(1)

@@ -124,7 +124,7 @@ class SentenceSearch:
         """Search n_best outputs for each source, best first; fewer if no others have a probability above 0.
 
         No source may be longer than max_positions with EOS. CheckpointError if the model gives nothing but NaN; Stopped
-        if the outputs are no longer wanted.
+        if told to stop.
         """
         if self._setup.engine is not None:
             return self._search_with(self._setup.engine, sources)

@@ -43,7 +43,7 @@ _LONG_SOURCE = 12  # sub-words of a source; its output is suspect if very short
 _FEW_LETTERS = 4  # too few to tell a script by
 _COPIED_WORDS = 5  # words of an output; it is suspect if most are copied
 _COPIED_SHARE = 0.75
-_FEWEST_OUTPUTS = 20  # that a threshold is taken from; with fewer, more than 5 % of such text would be below it
+_FEWEST_OUTPUTS = 20  # for a threshold; one from fewer would flag more than 5 % of similar text
 
 
 class OutputChecks:
@@ -138,7 +138,7 @@ def confidence_threshold(outputs: Iterable[float]) -> float | None:
 
 
 def is_looping(ids: Sequence[int]) -> bool:
-    """Whether a sequence of up to 20 sub-words comes four times in a row (three times from 3 sub-words on)."""
+    """Whether up to 20 sub-words repeat four times in a row (three times if they are three or more)."""
     array = np.asarray(ids)
     for period in range(1, min(_LONGEST_LOOP, len(array) // 3) + 1):
         same = array[period:] == array[:-period]
