@@ -97,7 +97,7 @@ class InputLines:
     def groups(self, workers: int = 1) -> Iterator[Sequence[InputLine]]:
         """Give the lines in groups to translate together; what arrived together is shared among the workers."""
         if self.is_typed:
-            for record in typed_records():
+            for record in typed_records("score its translation" if self._second_is_target else "translate it"):
                 self.lines_read += 1
                 yield [self._line(record)]
             self._end_second()
@@ -217,12 +217,12 @@ def _opened(source: str | Path) -> Iterator[BinaryIO]:
             file.close()
 
 
-def typed_records() -> Iterator[str | None]:
+def typed_records(purpose: str) -> Iterator[str | None]:
     """Prompt for lines until Ctrl-D; None for one that is not UTF-8. Ctrl-C drops the line.
 
     It prompts when the next record is requested, after the answer to the previous one.
     """
-    logs.notice("type a line to translate it; Ctrl-C drops the line, Ctrl-D ends")
+    logs.notice(f"type a line to {purpose}; Ctrl-C drops the line, Ctrl-D ends")
     edits = sys.stdout.isatty() and sys.stdin is sys.__stdin__  # else input() would write its prompt to stdout
     if edits:
         with suppress(ImportError):  # some builds of Python lack it

@@ -68,8 +68,8 @@ class TranslatedLine:
     """One of the outputs for a line."""
 
     text: str
-    score: float  # log_prob / length penalty; for a split line, of all parts together
-    log_prob: float  # natural log p of the output with its end token
+    score: float  # log_prob / length penalty; for a split line, of all parts together; NaN if no model wrote the text
+    log_prob: float  # natural log p of the output with its end token; NaN likewise
     flags: tuple[str, ...]  # what looks wrong: names of trust/flags.py
     alignment: Links | None  # (source word, output word), counted from 0; None without alignments=True
 
