@@ -10,6 +10,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from commands import Aiayn, Said, feed_stdin
 from loopback import Loopback, serve
 
 pytest_plugins = ["small_run"]  # prepared data, a recipe and a model, all small
@@ -51,6 +52,20 @@ def _fresh_logs() -> None:
     from aiayn_cli import logs
 
     logs.setup()
+
+
+@pytest.fixture
+def aiayn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Aiayn:
+    """Run `aiayn` with the words of a command line."""
+    from aiayn_cli.app import main
+
+    def run(*words: object, stdin: bytes = b"") -> Said:
+        feed_stdin(monkeypatch, stdin)
+        capsys.readouterr()
+        code = main(list(map(str, words)))
+        return Said(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture

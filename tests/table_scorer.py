@@ -1,13 +1,16 @@
 """A scorer for tests of searches: next-token distributions from a table, and a check that rows are kept straight."""
 
+import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+import pytest
 import torch
 from torch import Tensor
 
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS
+from aiayn_cli.translate.search.beam import Hypothesis
 
 Prefix = tuple[int, ...]
 NextLogProbs = Callable[[int, Prefix], list[float]]  # sentence, tokens so far -> log p of each next token
@@ -111,3 +114,20 @@ def restricted(
         return [log_prob if token in allowed else -math.inf for token, log_prob in enumerate(row)]
 
     return next_log_probs
+
+
+def all_outputs(
+    table: NextLogProbs, sentence: int, n_words: int, max_length: int, alpha: float
+) -> list[tuple[Prefix, float]]:
+    """What exhaustive search finds: every possible output with its score, the best first."""
+    outputs = [
+        (tokens, log_prob_of(table, sentence, tokens) / ((5 + n + 1) / 6) ** alpha)
+        for n in range(max_length)
+        for tokens in itertools.product(words(n_words), repeat=n)
+    ]
+    return sorted((each for each in outputs if each[1] > -math.inf), key=lambda each: -each[1])
+
+
+def assert_same(found: Sequence[Hypothesis], expected: Sequence[tuple[Prefix, float]]) -> None:
+    assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for _, score in expected])

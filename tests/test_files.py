@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from translation_models import feed_stdin
+from commands import feed_stdin
 
 from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError

@@ -1,20 +1,22 @@
 """Checkpoints of small models with random weights, and what `aiayn translate` says with them."""
 
-import io
+import os
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
+from commands import Said
 
-from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab
@@ -33,9 +35,12 @@ from aiayn_cli.translate.options import (
 LINES = ["der hund läuft", "", "die katze springt und läuft", " \u3000", "hund", "eine maus sieht die katze"]
 DECODING = DecodingConfig(beam_size=3, alpha=0.7, max_extra=5, batch_tokens=60)
 
-
 GROUPS = (SearchOptions, DecodingOverrides, EngineOptions, TextOptions, OutputOptions)
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=6, d_v=10)
+
+Translate = Callable[..., Said]  # options, and lines=; the fixture `translate`
+ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig; the fixture `make_model`
+TranslatorMaker = Callable[..., LineTranslator]  # models, then fields of DecodingConfig; the fixture `make_translator`
 
 
 def make_checkpoint(
@@ -92,14 +97,21 @@ def best(outputs: list[list[Translation]]) -> str:
     return "".join(each[0].text + "\n" for each in outputs)
 
 
-def feed_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+def start(model: Path, *options: str) -> subprocess.Popen[bytes]:
+    """Start `aiayn translate` with pipes to it and from it."""
+    command = [sys.executable, "-m", "aiayn_cli", "translate", "-m", str(model), "--device", "cpu", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
 
 
-def run(
-    model: Path, options: list[str], data: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    """What `aiayn translate` writes."""
-    feed_stdin(monkeypatch, data)
-    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 0
-    return capsys.readouterr().out
+def assert_answers_at_once(process: subprocess.Popen[bytes], blank: bytes = b"\n") -> None:
+    """Each line is answered before the next is written, and a blank one so."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for line in (b"hund\n", b"\n", b"katze\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer.endswith(b"\n")
+        assert answer.startswith(blank) if line == b"\n" else answer > b"\n"

@@ -14,16 +14,13 @@ A call that was interrupted goes on where it stopped; what is finished is only r
 """
 
 import argparse
-import json
 import math
-import platform
-import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from command_line import aiayn
+from command_line import aiayn, bleu, print_header, train, translate_test_set
 
+from aiayn_cli.logs import clock
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.train.options import peak_rate, short_schedule
 
@@ -49,18 +46,18 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all of them")
     arguments = parser.parse_args()
-    manifest = json.loads((arguments.data / "manifest.json").read_bytes())
-    print(f"{date.today()}  {' '.join(sys.argv)}")
-    print(f"machine: {platform.machine()}; {arguments.updates:,} updates each of the recipe {RECIPE}", flush=True)
+    print_header(f"; {arguments.updates:,} updates each of the recipe {RECIPE}")
     rates = {kind: best_rate(kind, arguments) for kind in arguments.kinds}
     head = f"{'BLEU':>8}{'parameters':>13}{'target tokens/s':>18}{'training':>11}{'FLOPs':>10}{'highest rate':>15}"
     print(f"\n{'':16}{head}", flush=True)
-    for kind in arguments.kinds:
-        row = measure(kind, rates[kind], manifest["src_lang"], manifest["tgt_lang"], arguments)
-        minutes, seconds = divmod(round(row["train_seconds"]), 60)
+    for kind, rate in rates.items():
+        row = train_kind(kind, rate, arguments.updates, f"kind-{kind}", arguments.set, arguments)
+        run = Path(row["run"])
+        aiayn("average", run)
+        score = bleu(translate_test_set(run, arguments.data, run / "test.hyp"), run / "test.hyp")
         print(
-            f"{kind:16}{row['bleu']:8.2f}{row['parameters']:13,}{row['tokens_per_second']:18,.0f}"
-            f"{f'{minutes}:{seconds:02}':>11}{row['flops']:10.2g}{rates[kind]:15.2g}",
+            f"{kind:16}{score:8.2f}{row['parameters']:13,}{row['tokens_per_second']:18,.0f}"
+            f"{clock(row['train_seconds']):>11}{row['flops']:10.2g}{rate:15.2g}",
             flush=True,
         )
 
@@ -73,34 +70,21 @@ def best_rate(kind: str, arguments: argparse.Namespace) -> float:
     only_loss = ["training.best_metric=loss", "training.validation_bleu_pairs=0", "training.validate_every_saves=32"]
     losses = {}
     for rate in rates:
-        trained = train(kind, rate, arguments.trial, f"kind-{kind}-trial", [*arguments.set, *only_loss], arguments)
+        settings = [*arguments.set, *only_loss]
+        trained = train_kind(kind, rate, arguments.trial, f"kind-{kind}-trial", settings, arguments)
         losses[rate] = math.inf if trained["best_value"] is None else trained["best_value"]
     tried = ", ".join(f"{loss:.3f} with {rate:.2g}" for rate, loss in losses.items())
     print(f"{kind}: validation loss after {arguments.trial:,} updates {tried}", flush=True)
     return min(losses, key=losses.__getitem__)
 
 
-def measure(kind: str, rate: float, src_lang: str, tgt_lang: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train, average, translate and score one kind."""
-    trained = train(kind, rate, arguments.updates, f"kind-{kind}", arguments.set, arguments)
-    run = Path(trained["run"])
-    aiayn("average", run)
-    hypotheses = run / "test.hyp"
-    source, reference = (arguments.data / f"test.{lang}" for lang in (src_lang, tgt_lang))
-    aiayn("translate", "--model", run, "-i", source, "-o", hypotheses)
-    score = aiayn("score", reference, "--hyp", hypotheses)
-    return {**trained, "bleu": score["systems"][0]["scores"][0]["score"]}
-
-
-def train(
+def train_kind(
     kind: str, rate: float, updates: int, name: str, overrides: list[str], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Train one kind up to a learning rate; give what `aiayn train` says."""
-    recipe = load_recipe(RECIPE, [*SETTINGS[kind], *arguments.set])
-    settings = [*SETTINGS[kind], *short_schedule(recipe, updates, rate), *overrides]
-    sets = [part for setting in settings for part in ("--set", setting)]
+    schedule = short_schedule(load_recipe(RECIPE, [*SETTINGS[kind], *arguments.set]), updates, rate)
     run = arguments.folder / f"{name}-{updates}-{rate:.3g}"  # another rate or length is another run
-    return aiayn("train", "--recipe", RECIPE, "--data", arguments.data, "--out", run, *sets)
+    return train(RECIPE, arguments.data, run, [*SETTINGS[kind], *schedule, *overrides])
 
 
 if __name__ == "__main__":

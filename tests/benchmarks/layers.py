@@ -33,75 +33,54 @@ WIDTHS = (128, 256, 512, 1024)
 LEAST_SECONDS = 0.4  # of measuring each place; the first round is thrown away
 
 
-class Attention(nn.Module):
+class Layer(nn.Module):
+    """A module, and how it maps [1, n, d] to [1, n, d]."""
+
+    def __init__(self, module: nn.Module, mapping: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.module, self.mapping = module, mapping
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mapping(self.module, x)
+
+
+def attention(window: Window | None) -> Layer:
     """The attention function of 8 heads, without projections."""
 
-    def __init__(self, window: Window | None) -> None:
-        super().__init__()
-        self.window = window
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, n, d] -> [1, n, d]."""
+    def attend_alone(_: nn.Module, x: Tensor) -> Tensor:
         heads = x.unflatten(2, (HEADS, -1)).transpose(1, 2)
-        return attend(heads, heads, heads, self.window).transpose(1, 2).flatten(2)
+        return attend(heads, heads, heads, window).transpose(1, 2).flatten(2)
+
+    return Layer(nn.Identity(), attend_alone)
 
 
-class Projected(nn.Module):
+def projected(d: int, window: Window | None) -> Layer:
     """Multi-head attention as the model has it."""
-
-    def __init__(self, d: int, window: Window | None) -> None:
-        super().__init__()
-        self.attention = MultiHeadAttention(d, HEADS, d // HEADS, d // HEADS)
-        self.window = window
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, n, d] -> [1, n, d]."""
-        return self.attention(x, x, self.window)  # type: ignore[no-any-return]
+    return Layer(MultiHeadAttention(d, HEADS, d // HEADS, d // HEADS), lambda module, x: module(x, x, window))
 
 
-class Recurrent(nn.Module):
-    """One LSTM."""
-
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(d, d, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, n, d] -> [1, n, d]."""
-        return self.lstm(x)[0]  # type: ignore[no-any-return]
+def recurrent(d: int) -> Layer:
+    return Layer(nn.LSTM(d, d, batch_first=True), lambda lstm, x: lstm(x)[0])
 
 
-class Convolution(nn.Module):
+def convolution(d: int, kernel: int, separable: bool) -> Layer:
     """Kernels over all d numbers, or first over each alone and then over all at one position."""
-
-    def __init__(self, d: int, kernel: int, separable: bool) -> None:
-        super().__init__()
-        whole = nn.Conv1d(d, d, kernel, padding=kernel // 2)
-        parts = nn.Conv1d(d, d, kernel, padding=kernel // 2, groups=d), nn.Conv1d(d, d, 1)
-        self.convolutions = nn.Sequential(*parts) if separable else whole
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, n, d] -> [1, n, d]."""
-        return self.convolutions(x.transpose(1, 2)).transpose(1, 2)  # type: ignore[no-any-return]
+    whole = nn.Conv1d(d, d, kernel, padding=kernel // 2)
+    parts = nn.Conv1d(d, d, kernel, padding=kernel // 2, groups=d), nn.Conv1d(d, d, 1)
+    module = nn.Sequential(*parts) if separable else whole
+    return Layer(module, lambda convolutions, x: convolutions(x.transpose(1, 2)).transpose(1, 2))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A row of the table.
-
-    Attributes:
-        name: of the layer.
-        make: for a width d.
-        complexity, sequential, path: what the paper's Table 1 says.
-        growth: the exponents of n and d in the complexity.
-    """
+    """A row of the table."""
 
     name: str
-    make: Callable[[int], nn.Module]
-    complexity: str
+    make: Callable[[int], nn.Module]  # for a width d
+    complexity: str  # this and the next two as in the paper's Table 1
     sequential: str
     path: str
-    growth: tuple[str, str]
+    growth: tuple[str, str]  # the exponents of n and d in the complexity
 
 
 def kinds(reach: int, kernel: int) -> list[Kind]:
@@ -110,13 +89,13 @@ def kinds(reach: int, kernel: int) -> list[Kind]:
     window = Window(reach, causal=False)
     separable = f"separable convolution {k}"
     return [
-        Kind("self-attention", lambda d: Attention(None), "n^2 d", "1", "1", ("2", "1")),
-        Kind(f"restricted self-attention {r}", lambda d: Attention(window), "r n d", "1", "n/r", ("1", "1")),
-        Kind("recurrent (LSTM)", Recurrent, "n d^2", "n", "n", ("1", "2")),
-        Kind(f"convolution {k}", lambda d: Convolution(d, kernel, False), "k n d^2", "1", "log_k n", ("1", "2")),
-        Kind(separable, lambda d: Convolution(d, kernel, True), "k n d + n d^2", "1", "log_k n", ("1", "2")),
-        Kind("self-attention, projected", lambda d: Projected(d, None), "n^2 d + n d^2", "1", "1", ("1-2", "1-2")),
-        Kind(f"restricted {r}, projected", lambda d: Projected(d, window), "r n d + n d^2", "1", "n/r", ("1", "1-2")),
+        Kind("self-attention", lambda d: attention(None), "n^2 d", "1", "1", ("2", "1")),
+        Kind(f"restricted self-attention {r}", lambda d: attention(window), "r n d", "1", "n/r", ("1", "1")),
+        Kind("recurrent (LSTM)", recurrent, "n d^2", "n", "n", ("1", "2")),
+        Kind(f"convolution {k}", lambda d: convolution(d, kernel, False), "k n d^2", "1", "log_k n", ("1", "2")),
+        Kind(separable, lambda d: convolution(d, kernel, True), "k n d + n d^2", "1", "log_k n", ("1", "2")),
+        Kind("self-attention, projected", lambda d: projected(d, None), "n^2 d + n d^2", "1", "1", ("1-2", "1-2")),
+        Kind(f"restricted {r}, projected", lambda d: projected(d, window), "r n d + n d^2", "1", "n/r", ("1", "1-2")),
     ]
 
 

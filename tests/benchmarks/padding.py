@@ -10,10 +10,10 @@ import argparse
 import sys
 import tempfile
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 import torch
+from command_line import print_header
 
 from aiayn_cli.data.batches import Position, plan_updates, pool_pairs_for, split_update
 from aiayn_cli.data.collate import shape_of
@@ -28,15 +28,9 @@ from made_sentences import sentences_like_wmt
 
 @dataclass(frozen=True)
 class Padding:
-    """Of one epoch.
+    """Of one epoch."""
 
-    Attributes:
-        share: of places that belong to no token.
-        shapes: that occur.
-        batches: that have them.
-    """
-
-    share: float
+    share: float  # of places that belong to no token
     shapes: int
     batches: int
 
@@ -45,14 +39,7 @@ class Padding:
 
 
 def padding(store: TokenStore, batch_tokens: int, max_tokens: int, *, packed: bool) -> Padding:
-    """What batches of the first epoch hold beside tokens, over both sides.
-
-    Args:
-        store: the training pairs.
-        batch_tokens: of an update.
-        max_tokens: of a micro-batch.
-        packed: whether sequences stand one after the other, as on a CPU; or side by side, as on a GPU.
-    """
+    """What batches of the first epoch hold besides tokens, over both sides; packed one after the other as on a CPU."""
     places = tokens = batches = 0
     shapes: set[tuple[object, ...]] = set()
     pool = pool_pairs_for(batch_tokens)
@@ -79,7 +66,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="*", default=[], help="folders made by aiayn prepare")
     parser.add_argument("--pairs", type=int, default=1_000_000, help="made-up pairs with lengths like WMT14's")
     arguments = parser.parse_args()
-    print(f"{date.today()}  {' '.join(sys.argv)}")
+    print_header()
     with tempfile.TemporaryDirectory() as folder:
         stores = [(str(path), PreparedData.load(path).train, 4_096) for path in arguments.data]
         if arguments.pairs:

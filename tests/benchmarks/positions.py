@@ -10,18 +10,15 @@ they stay as they were drawn. A call that was interrupted goes on where it stopp
 """
 
 import argparse
-import platform
-import sys
-from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
-from command_line import aiayn
-from short_runs import short_schedule
+from command_line import aiayn, bleu, print_header, train, translate_test_set
 
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.text.lines import read_file, write_records
 from aiayn_cli.text.vocab import Vocab
+from aiayn_cli.train.options import short_schedule
 
 
 def main() -> None:
@@ -45,8 +42,7 @@ def main() -> None:
     references = read_file(data / f"test.{tgt_lang}")
     lengths = list(map(len, Vocab.load(data / "vocab.model").encode(read_file(data / f"test.{src_lang}"))))
 
-    print(f"{date.today()}  {' '.join(sys.argv)}")
-    print(f"machine: {platform.machine()}; {arguments.updates:,} updates of {prepared['pairs_kept']:,} pairs with at")
+    print_header(f"\n{arguments.updates:,} updates of {prepared['pairs_kept']:,} pairs with at")
     print(f"most {arguments.longest} sub-words on a side; BLEU of the test set by sub-words of the source\n")
     print(f"{'sub-words':>12}{'sentences':>12}{'sinusoidal':>13}{'learned':>10}")
     bounds = [0, *(round(share * arguments.longest) for share in (0.67, 1, 1.33, 1.67)), 1 << 30]
@@ -62,11 +58,9 @@ def translate(positions: str, data: Path, arguments: argparse.Namespace) -> list
     """Train one of the two, and give its translations of the test set."""
     run = arguments.folder / f"positions-{positions}-{arguments.longest}-{arguments.updates}"
     schedule = short_schedule(load_recipe("multi30k", arguments.set), arguments.updates)
-    settings = [f"model.positions={positions}", *schedule, *arguments.set]
-    aiayn("train", "--recipe", "multi30k", "--data", data, "--out", run, *(w for s in settings for w in ("--set", s)))
+    train("multi30k", data, run, [f"model.positions={positions}", *schedule, *arguments.set])
     aiayn("average", run)
-    source = data / f"test.{arguments.langs.split('-')[0]}"
-    aiayn("translate", "--model", run, "-i", source, "-o", run / "test.hyp")
+    translate_test_set(run, data, run / "test.hyp")
     return read_file(run / "test.hyp")
 
 
@@ -76,7 +70,7 @@ def score(folder: Path, chosen: list[int], hypotheses: list[str], references: li
     for path, lines in zip(paths, (hypotheses, references), strict=True):
         with path.open("wb") as file:
             write_records(file, [lines[number] for number in chosen])
-    return float(aiayn("score", paths[1], "--hyp", paths[0])["systems"][0]["scores"][0]["score"])
+    return bleu(paths[1], paths[0])
 
 
 if __name__ == "__main__":

@@ -6,28 +6,28 @@
 The first form makes as many different pairs as asked of a given text (each pair as it is, then two of them joined),
 or generates them, and prints pairs/s of each step beside SentencePiece's own trainer and encoder, which read the same
 text in the same run. The second prints time, memory and disk for generated text of so many million pairs, and what
-they come to at 40 million. Memory is that of all processes together (proportional set size, so that shared pages
-count once), read five times a second; disk is what the folder holds at most, the result among it.
+they come to at 40 million. Memory is that of all processes together (shared pages count
+once), read five times a second; disk is what the folder holds at most, the result among it.
 """
 
 import argparse
+import contextlib
 import os
-import platform
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import sentencepiece
+from command_line import print_header
+from process_memory import family_mebibytes, repeating
 
 from aiayn_cli import logs
 from aiayn_cli.prepare import vocab_training
@@ -60,8 +60,7 @@ def main() -> None:
     if arguments.one is not None:
         measure_growth(arguments.folder, arguments.one, arguments)
         return
-    print(f"{date.today()}  {' '.join(sys.argv)}")
-    print(f"machine: {platform.machine()}, {available_cores()} cores, {arguments.workers} workers")
+    print_header(f", {arguments.workers} workers")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
         if arguments.growth:
             show_growth(Path(scratch), arguments)
@@ -243,64 +242,26 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
         return model
 
     Steps.finish, vocab_training.train_vocab = finish_noted, learn_noted
-    done = threading.Event()
-    watcher = threading.Thread(target=watch_peaks, args=(watch, folder, done))
-    watcher.start()
+    settings = {"vocab_size": arguments.vocab_size}
+    options = PrepareOptions(
+        train=[files], langs="en-de", out=folder / "out", workers=arguments.workers, settings=settings
+    )
     try:
-        settings = {"vocab_size": arguments.vocab_size}
-        run_prepare(
-            PrepareOptions(
-                train=[files], langs="en-de", out=folder / "out", workers=arguments.workers, settings=settings
-            )
-        )
-        note("flush, hash, rename")
-        watch.seconds = time.perf_counter() - watch.started
+        with repeating(lambda: look_at(watch, folder), 0.2):
+            run_prepare(options)
+            note("flush, hash, rename")
+            watch.seconds = time.perf_counter() - watch.started
     finally:
-        done.set()
-        watcher.join()
         shutil.rmtree(folder / "out", ignore_errors=True)
     return watch
 
 
-def watch_peaks(watch: Watch, folder: Path, done: threading.Event) -> None:
-    """Look at memory and disk until the work is done."""
-    while not done.wait(0.2):
-        watch.peak_memory = max(watch.peak_memory, sum(map(proportional_set_size, process_tree(os.getpid()))))
-        sizes = (
-            size_of(Path(top) / name)
-            for out in ("out.partial", "out")
-            for top, _, names in os.walk(folder / out)
-            for name in names
-        )
-        watch.peak_disk = max(watch.peak_disk, sum(sizes))
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file that may be gone by now."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def process_tree(pid: int) -> list[int]:
-    """A process and all that it started, directly or not; Linux only."""
-    try:
-        children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += [int(child) for child in (task / "children").read_text().split()]
-    except OSError:
-        return [pid]
-    return [pid, *(each for child in sorted(set(children)) for each in process_tree(child))]
-
-
-def proportional_set_size(pid: int) -> int:
-    """Bytes of memory of a process, of what it shares only its part; 0 where nobody says."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    return 1024 * int(next((line.split()[1] for line in text.split("\n") if line.startswith("Pss:")), 0))
+def look_at(watch: Watch, folder: Path) -> None:
+    """Take note of the memory and the disk that are in use."""
+    watch.peak_memory = max(watch.peak_memory, int(family_mebibytes(os.getpid()) * 2**20))
+    with contextlib.suppress(OSError):  # files come and go meanwhile
+        files = (path for out in ("out.partial", "out") for path in (folder / out).rglob("*") if path.is_file())
+        watch.peak_disk = max(watch.peak_disk, sum(path.stat().st_size for path in files))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,46 @@
 """Memory that a process holds together with those that it has started; Linux only, since it reads /proc."""
 
 import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
+@contextlib.contextmanager
+def repeating(look: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call a function every so many seconds, in a thread, while something else is done."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(seconds):
+            look()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
 def family_mebibytes(process: int) -> float:
-    """Resident memory of a process and its children in MiB, what several of them hold counted once.
+    """Resident memory of a process and all that it started in MiB, what several of them hold counted once.
 
     Of memory of their own each has its share: one over the number of processes that hold a page. Files such as
     libraries are the same for all, and count as they do in the process that has most of them in memory.
     """
-    family = [process, *_children(process)]
+    family = _family(process)
     own = sum(_kibibytes(member, "smaps_rollup", "Pss_Anon", "Pss_Shmem") for member in family)
     return (own + max(_kibibytes(member, "status", "RssFile") for member in family)) / 1024
 
 
-def _children(process: int) -> list[int]:
-    found = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has just ended
-            if int(file.read_text(encoding="utf-8").rpartition(")")[2].split()[1]) == process:
-                found.append(int(file.parent.name))
-    return found
+def _family(process: int) -> list[int]:
+    children: set[int] = set()
+    with contextlib.suppress(OSError):  # it has just ended
+        for task in Path(f"/proc/{process}/task").iterdir():
+            children.update(map(int, (task / "children").read_text(encoding="ascii").split()))
+    return [process, *(member for child in sorted(children) for member in _family(child))]
 
 
 def _kibibytes(process: int, file: str, *names: str) -> int:

@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
+from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
 from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.errors import AiaynError, Terminated, UsageError
+from aiayn_cli.files import write_whole
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
@@ -75,23 +77,14 @@ ROWS_OF_THE_CODE, TARGET_SPACE_ROWS = 40_960, 32  # of the authors' first code; 
 
 @dataclass(frozen=True)
 class RowResult:
-    """What a row gave.
+    """What a row gave: perplexity and BLEU of the validation text."""
 
-    Attributes:
-        settings: the overrides of the smaller recipe.
-        data: hash of the prepared data.
-        perplexity: of the validation text, for each sub-word.
-        bleu: of the validation text.
-        parameters: of the model.
-        seconds: of training.
-    """
-
-    settings: list[str]
-    data: str
-    perplexity: float
+    settings: list[str]  # overrides of the smaller recipe
+    data: str  # hash of the prepared data
+    perplexity: float  # for each sub-word
     bleu: float
     parameters: int
-    seconds: float
+    seconds: float  # of training
 
 
 def row_recipe(row: str) -> Recipe:
@@ -160,21 +153,10 @@ def run_row(row: str, scale: str, overrides: Sequence[str], prepared: PreparedDa
     )
     references = [prepared.folder / f"valid.{prepared.tgt_lang}"]
     bleu = run_score(ScoreOptions(references=references, hypotheses=[str(hypotheses)], langs=langs))
-    metrics = [
-        json.loads(line) for line in (out / row / "metrics.jsonl").read_text(encoding="utf-8").split("\n") if line
-    ]
-    last = [each for each in metrics if each["event"] == "validation"][-1]
-    result = RowResult(
-        settings,
-        prepared.sha256,
-        last["perplexity"],
-        bleu.systems[0].scores[0].score,
-        trained.parameters,
-        trained.train_seconds,
-    )
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    last = [each for each in read_metrics(out / row / "metrics.jsonl") if each["event"] == "validation"][-1]
+    score, cost = bleu.systems[0].scores[0].score, (trained.parameters, trained.train_seconds)
+    result = RowResult(settings, prepared.sha256, last["perplexity"], score, *cost)
+    write_whole(path, json.dumps(asdict(result), indent=2) + "\n")
     return result
 
 
@@ -248,10 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if recipe.data.trees:
             raise AiaynError(f"{options.scale} is about trees, and Table 3 about translation", "name another recipe")
         overrides = [*(short_schedule(recipe, options.updates) if options.updates is not None else []), *options.set]
+        small = load_recipe(options.scale, overrides)
         for row in options.rows:  # before anything is trained
-            load_recipe(
-                options.scale, [*overrides, *at_size_of(load_recipe(options.scale, overrides), row_recipe(row))]
-            )
+            load_recipe(options.scale, [*overrides, *at_size_of(small, row_recipe(row))])
         prepared = PreparedData.load(options.data or find_prepared(recipe.data.corpus))
         out = options.out or Path("runs") / f"table3-{run_name(options.scale)}"
         started = time.monotonic()

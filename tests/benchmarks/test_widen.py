@@ -1,17 +1,10 @@
 """A widened network says the same as the one that it was made of, in whole and step by step."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-try:
-    from widen import widened
-finally:
-    sys.path.pop(0)
+from widen import widened
 
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.build import build_model

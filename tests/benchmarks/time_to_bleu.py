@@ -9,17 +9,14 @@ A call that was interrupted goes on where it stopped.
 """
 
 import argparse
-import json
-import platform
 import shutil
-import sys
-from datetime import date
 from pathlib import Path
 
-from command_line import aiayn
+from command_line import aiayn, bleu, print_header, train, translate_test_set
 
 from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
+from aiayn_cli.logs import clock
 from aiayn_cli.recipe import load_recipe
 
 
@@ -34,14 +31,10 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings of the run")
     arguments = parser.parse_args()
     run = arguments.folder / f"time-to-bleu-{arguments.recipe}"
-    sets = [word for setting in [*arguments.set, "training.keep_checkpoints=100000"] for word in ("--set", setting)]
-    aiayn("train", "--recipe", arguments.recipe, "--data", arguments.data, "--out", run, *sets)
-    manifest = json.loads((arguments.data / "manifest.json").read_bytes())
-    source, reference = (arguments.data / f"test.{manifest[side]}" for side in ("src_lang", "tgt_lang"))
+    train(arguments.recipe, arguments.data, run, [*arguments.set, "training.keep_checkpoints=100000"])
 
     window = load_recipe(arguments.recipe, arguments.set).training.average_last
-    print(f"{date.today()}  {' '.join(sys.argv)}")
-    print(f"machine: {platform.machine()}; the average of {window} checkpoints at each row\n")
+    print_header(f"; the average of {window} checkpoints at each row\n")
     print(f"{'update':>8}{'training':>10}{'BLEU':>8}", flush=True)
     seconds = {
         event["step"]: event["seconds"] for event in standing(read_metrics(run / "metrics.jsonl")) if "seconds" in event
@@ -53,20 +46,14 @@ def main() -> None:
         model, hypotheses = run / "scored", run / "test.hyp"
         shutil.rmtree(model, ignore_errors=True)
         aiayn("average", *chosen, "--out", model)
-        aiayn("translate", "--model", model, "-i", source, "-o", hypotheses)
-        bleu = aiayn("score", reference, "--hyp", hypotheses)["systems"][0]["scores"][0]["score"]
+        found = bleu(translate_test_set(model, arguments.data, hypotheses), hypotheses)
         step = int(chosen[-1].name.split("-")[1])
         for goal in arguments.goals:
-            if bleu >= goal:
+            if found >= goal:
                 reached.setdefault(goal, seconds[step])
-        print(f"{step:8,}{clock(seconds[step]):>10}{bleu:8.2f}", flush=True)
+        print(f"{step:8,}{clock(seconds[step]):>10}{found:8.2f}", flush=True)
     for goal in arguments.goals:
         print(f"BLEU {goal:g}: " + (f"after {clock(reached[goal])} of training" if goal in reached else "not reached"))
-
-
-def clock(seconds: float) -> str:
-    """Minutes and seconds."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ ours, the peer, ours, the peer, so that what else the machine does meets both.
 
 import argparse
 import json
-import platform
 import resource
 import signal
 import subprocess
@@ -25,12 +24,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
+import torch
+from command_line import print_header
 from padding import padding
 from train_peers import Peer, find_peer, tokens_per_second, write_text
+
+from aiayn_cli.checkpoint.metrics_log import MetricsLog, read_metrics
+from aiayn_cli.config import ModelConfig, TrainingConfig
+from aiayn_cli.data.prepared import PreparedData
+from aiayn_cli.device import choose_device
+from aiayn_cli.model.build import build_model
+from aiayn_cli.model.translation_model import count_parameters
+from aiayn_cli.train.distributed import Worker
+from aiayn_cli.train.optimizer import MasterAdam
+from aiayn_cli.train.resume import TrainingState
+from aiayn_cli.train.trainer import Hooks, Trainer
 
 SIZES = {
     "small": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4},
@@ -73,8 +84,7 @@ def main() -> None:
             soak(arguments, size)
     if arguments.curve or arguments.soak:
         return
-    print(f"{date.today()}  {' '.join(sys.argv)}")
-    print(f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {cores()} cores")
+    print_header()
     print(f"{'':34}" + "".join(f"{size:>10}" for size in SIZES))
     for peer, figures in PEERS.items():
         print(f"{peer:34}" + "".join(f"{figure:10,}" for figure in figures))
@@ -86,9 +96,6 @@ def main() -> None:
 
 def in_turn(arguments: argparse.Namespace, size: str, peers: list[Peer]) -> None:
     """Train one size in a process of its own, and with each peer, in turn; print the figures and their ratios."""
-    from aiayn_cli.config import ModelConfig
-    from aiayn_cli.data.prepared import PreparedData
-
     column = list(SIZES).index(size)
     ours: list[float] = []
     theirs: dict[str, list[float]] = {peer.label: [] for peer in peers}
@@ -116,12 +123,6 @@ def in_turn(arguments: argparse.Namespace, size: str, peers: list[Peer]) -> None
 
 def measure(arguments: argparse.Namespace) -> None:
     """Train one size for a while and print what it did."""
-    import torch
-
-    from aiayn_cli.device import choose_device
-    from aiayn_cli.model.translation_model import count_parameters
-    from aiayn_cli.train.resume import TrainingState
-
     device = choose_device("auto", arguments.precision)
     rate = matmul_gflops(device.device, device.dtype)
     start = time.perf_counter()
@@ -171,17 +172,6 @@ def make_trainer(
     metrics: Path | None = None,
 ) -> tuple[Any, Any, Any]:
     """A trainer of fresh weights, its data and its settings."""
-    import torch
-
-    from aiayn_cli.checkpoint.metrics_log import MetricsLog
-    from aiayn_cli.config import ModelConfig, TrainingConfig
-    from aiayn_cli.data.prepared import PreparedData
-    from aiayn_cli.model.build import build_model
-    from aiayn_cli.train.distributed import Worker
-    from aiayn_cli.train.optimizer import MasterAdam
-    from aiayn_cli.train.resume import TrainingState
-    from aiayn_cli.train.trainer import Hooks, Trainer
-
     data = PreparedData.load(arguments.data)
     shape = ModelConfig(**SIZES[size])
     torch.manual_seed(1)
@@ -195,24 +185,13 @@ def make_trainer(
     )
     weights = {name: p.detach().float().clone() for name, p in model.named_parameters()}
     model = model.to(device.dtype)
-    trainer = Trainer(
-        model,
-        MasterAdam(model, config, weights),
-        data.train,
-        config,
-        Worker(),
-        MetricsLog(metrics),
-        Hooks(save=lambda *_: None, interrupted=interrupted),
-        TrainingState(),
-    )
+    adam, hooks = MasterAdam(model, config, weights), Hooks(save=lambda *_: None, interrupted=interrupted)
+    trainer = Trainer(model, adam, data.train, config, Worker(), MetricsLog(metrics), hooks, TrainingState())
     return trainer, data, config
 
 
 def compare_with_fp32(arguments: argparse.Namespace, size: str) -> None:
     """Train the same updates from the same weights in bf16 and fp32; print the loss of each tenth of them."""
-    from aiayn_cli.checkpoint.metrics_log import read_metrics
-    from aiayn_cli.device import choose_device
-
     losses = {}
     every = max(1, arguments.curve // 10)
     for precision in ("bf16", "fp32"):
@@ -229,8 +208,6 @@ def compare_with_fp32(arguments: argparse.Namespace, size: str) -> None:
 
 def soak(arguments: argparse.Namespace, size: str) -> None:
     """Train for some epochs; print the resident memory after each."""
-    from aiayn_cli.device import choose_device
-
     held: list[float] = []
 
     def enough() -> str:
@@ -246,8 +223,6 @@ def soak(arguments: argparse.Namespace, size: str) -> None:
 
 def matmul_gflops(device: object, dtype: object) -> float:
     """Best of several timings of one large product, in 1e9 operations a second."""
-    import torch
-
     x, w = (torch.randn(shape, device=device).to(dtype) for shape in ((4096, 512), (2048, 512)))
     best = 0.0
     for _ in range(30):
@@ -257,12 +232,6 @@ def matmul_gflops(device: object, dtype: object) -> float:
             torch.cuda.synchronize()
         best = max(best, 2e-9 * 4096 * 512 * 2048 / (time.perf_counter() - start))
     return best
-
-
-def cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

@@ -26,23 +26,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-WORDS = [
-    "the",
-    "a",
-    "one",
-    "dog",
-    "cat",
-    "house",
-    "tree",
-    "runs",
-    "sleeps",
-    "sees",
-    "big",
-    "red",
-    "and",
-    "here",
-    "there",
-]
+sys.path.append(str(Path(__file__).parents[1]))
 RECIPE = """
 data: {corpus: none}
 model: {n_encoder_layers: 1, n_decoder_layers: 1, d_model: 16, d_ff: 24, n_heads: 2, d_k: 8, d_v: 8, dropout: 0.2}
@@ -53,30 +37,6 @@ training:
 decoding: {beam_size: 2, max_extra: 2}
 """
 TIMES = ("seconds", "saved_seconds")  # of a state: what no two runs share
-
-
-def prepare(folder: Path) -> Path:
-    """Some 150 pairs that mean nothing."""
-    from aiayn_cli.prepare.pipeline import run_prepare
-    from aiayn_cli.prepare.plan import PrepareOptions
-
-    chance = random.Random(5)
-    files = {}
-    for split, count in (("train", 150), ("valid", 12)):
-        for lang in ("en", "de"):
-            files[split, lang] = folder / f"{split}.{lang}"
-            lines = (" ".join(chance.choices(WORDS, k=chance.randint(2, 8))) + "\n" for _ in range(count))
-            files[split, lang].write_text("".join(lines), encoding="utf-8")
-    options = PrepareOptions(
-        train=[(files["train", "en"], files["train", "de"])],
-        valid=(files["valid", "en"], files["valid", "de"]),
-        langs="en-de",
-        out=folder / "prepared",
-        settings={"vocab_size": 70, "max_ratio": 9.0},
-        workers=1,
-    )
-    run_prepare(options)
-    return folder / "prepared"
 
 
 def start(words: list[str], log: Path) -> int:
@@ -218,12 +178,15 @@ def main() -> None:
     arguments = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.environ["OMP_NUM_THREADS"] = "1"
+    from small_run import prepare_small_data  # loads torch, which is to have one thread
+
     chance = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = folder / "tiny-kill.yaml"
         recipe.write_text(RECIPE.replace("UPDATES", str(arguments.updates)), encoding="utf-8")
-        common = ["train", "--recipe", str(recipe), "--data", str(prepare(folder)), "--device", "cpu", "--quiet"]
+        prepared = prepare_small_data(folder, seed=5).folder
+        common = ["train", "--recipe", str(recipe), "--data", str(prepared), "--device", "cpu", "--quiet"]
         began = time.perf_counter()
         pid = start([*common, "--out", str(folder / "unbroken")], folder / "log")
         _, status = os.waitpid(pid, 0)

@@ -52,16 +52,10 @@ _FAIRSEQ_TOKENS = re.compile(r"\bwpb=([\d.]+)")
 
 @dataclass(frozen=True)
 class Peer:
-    """Another toolkit.
+    """Another toolkit."""
 
-    Attributes:
-        python: that has it installed.
-        name: "eole" or "fairseq".
-        version: of it.
-    """
-
-    python: Path
-    name: str
+    python: Path  # that has it installed
+    name: str  # "eole" or "fairseq"
     version: str
 
     @property
@@ -95,14 +89,7 @@ def tokens_per_second(
 ) -> float:
     """Train with a peer for a while; give its target tokens a second, end tokens included and padding not.
 
-    Args:
-        peer: what trains.
-        folder: with what write_text() wrote; takes what the peer writes.
-        vocab_size: words, special tokens included.
-        shape: of the network.
-        batch_tokens: of an update, as the peer counts them.
-        warm_up: seconds after the first report that do not count.
-        seconds: that do.
+    `folder` has what write_text() wrote; `warm_up` are seconds after the first report that do not count.
     """
     words = [str(i) for i in range(_SPECIAL_TOKENS, vocab_size)]
     make = _eole_command if peer.name == "eole" else _fairseq_command
@@ -200,16 +187,9 @@ def _fairseq_command(peer: Peer, folder: Path, words: list[str], shape: ModelCon
             check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     sides = {"encoder": shape.n_encoder_layers, "decoder": shape.n_decoder_layers}
-    network = {
-        f"--{side}-{name}": str(value)
-        for side, layers in sides.items()
-        for name, value in {
-            "layers": layers,
-            "embed-dim": shape.d_model,
-            "ffn-embed-dim": shape.d_ff,
-            "attention-heads": shape.n_heads,
-        }.items()
-    }
+    widths = {"embed-dim": shape.d_model, "ffn-embed-dim": shape.d_ff, "attention-heads": shape.n_heads}
+    network = {f"--{side}-layers": str(layers) for side, layers in sides.items()}
+    network |= {f"--{side}-{name}": str(width) for side in sides for name, width in widths.items()}
     return [
         str(peer.python), "-c", _FAIRSEQ_BY_ONEDNN, str(binary), "--cpu", "--task", "translation",
         "--arch", "transformer", *(word for pair in network.items() for word in pair), "--share-all-embeddings",

@@ -29,21 +29,19 @@ likely, so that rounding changes many.
 import argparse
 import json
 import os
-import platform
 import resource
 import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-from process_memory import family_mebibytes
+from command_line import print_header
+from process_memory import family_mebibytes, repeating
 from widen import widened
 
 SIZES: dict[str, dict[str, int]] = {
@@ -69,13 +67,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("runs/multi30k"), help="a trained checkpoint or run")
     parser.add_argument(
-        "--text",
-        nargs=3,
-        action="append",
-        metavar=("NAME", "SOURCE", "REFERENCE"),
-        dest="texts",
+        "--text", nargs=3, action="append", metavar=("NAME", "SOURCE", "REFERENCE"), dest="texts",
         help="a text and its reference translation; default: the test set of prepared/multi30k-en-de",
-    )
+    )  # fmt: skip
     parser.add_argument("--sizes", default="trained,small,base")
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES), metavar="ENGINE")
     parser.add_argument("--threads", type=int, default=2)
@@ -91,10 +85,7 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(measure(json.loads(arguments.one))))
         return
-    print(f"{date.today()}  {shlex.join(sys.argv)}")
-    print(
-        f"machine: {platform.machine()}, {platform.processor() or 'processor not named'}, {arguments.threads} threads"
-    )
+    print_header(f", {arguments.threads} threads")
     with tempfile.TemporaryDirectory() as folder:
         for size in arguments.sizes.split(","):
             model = prepare(size, arguments.model, Path(folder))
@@ -243,19 +234,10 @@ def peak_megabytes() -> float:
 
 def shared_megabytes(work: Callable[[], Any]) -> float:
     """The most memory that this process and those that it started hold at a time while something is done."""
-    most, done = 0.0, threading.Event()
-
-    def look() -> None:
-        nonlocal most
-        while not done.wait(0.02):
-            most = max(most, family_mebibytes(os.getpid()))
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    work()
-    done.set()
-    watcher.join()
-    return most
+    held = [0.0]
+    with repeating(lambda: held.append(family_mebibytes(os.getpid())), 0.02):
+        work()
+    return max(held)
 
 
 def ours(task: dict[str, Any]) -> Any:

@@ -21,14 +21,9 @@ _MAX_POSITIONS = 1024  # tokens; a table of them, since a wider network's sinuso
 def widened(small: Transformer, shape: ModelConfig, wide_shape: ModelConfig) -> tuple[Transformer, ModelConfig]:
     """Make a network of another shape that gives the same probabilities, but for rounding.
 
-    Args:
-        small: trained, float32.
-        shape: its shape: post-norm, without biases in attention, one matrix for all embeddings.
-        wide_shape: a whole multiple of it in d_model, d_ff and n_heads, with as many layers or more, heads as wide.
-    Returns:
-        The network, and its shape, which has a table of positions.
-    Raises:
-        ValueError: the shapes do not go together.
+    The trained one is post-norm, without biases in attention, with one matrix for all embeddings, in float32; the wide
+    shape is a whole multiple of its d_model, d_ff and n_heads, with as many layers or more and heads as wide. Returns
+    the shape too, which has a table of positions; ValueError where the two do not go together.
     """
     factor = wide_shape.d_model // shape.d_model
     many_times = [getattr(shape, name) * factor for name in ("d_model", "d_ff", "n_heads")]

@@ -17,22 +17,9 @@ def with_instead(archive: Archive | None) -> list[Archive]:
     return [archive, *with_instead(archive.instead)] if archive else []
 
 
-def test_the_demo_is_english_to_german_and_small() -> None:
-    demo = find_corpus("demo")
-    assert (demo.src_lang, demo.tgt_lang, demo.vocab_size) == ("en", "de", 2_800)
-    assert demo.archives() == []
-    assert (ListedCorpus.of(demo).download_bytes, ListedCorpus.of(demo).pairs) == (Amount(0), Amount(None))
-
-
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [
-        ("dmeo", "demo"),
-        ("Demo", "demo"),
-        ("wmt14-de-ne", "wmt14-de-en"),
-        ("MULTI30K-DE-EN", "multi30k-de-en"),
-        ("wmt14-en-de-fairsec", "wmt14-en-de-fairseq"),
-    ],
+    [("dmeo", "demo"), ("MULTI30K-DE-EN", "multi30k-de-en"), ("wmt14-en-de-fairsec", "wmt14-en-de-fairseq")],
 )
 def test_an_unknown_corpus_is_answered_with_the_nearest_name(name: str, nearest: str) -> None:
     with pytest.raises(DataError, match=f"unknown corpus '{name}'") as caught:
@@ -70,10 +57,8 @@ def test_wmt14_is_what_the_paper_scores() -> None:
     assert corpus.vocab_size == 37_000
     assert ListedCorpus.of(corpus).pairs == Amount(4_520_620)
     assert ListedCorpus.of(corpus).download_bytes == Amount(657_632_379 + 918_311_367 + 80_418_416 + 38_654_961)
-    assert [(part.name, part.pairs) for part in (*corpus.valid, *corpus.test)] == [
-        ("newstest2013", 3_000),
-        ("newstest2014", 3_003),
-    ]
+    scored = {part.name: part.pairs for part in (*corpus.valid, *corpus.test)}
+    assert scored == {"newstest2013": 3_000, "newstest2014": 3_003}
     assert find_corpus("wmt14-en-fr").vocab_size == 32_000
     assert ListedCorpus.of(find_corpus("wmt14-en-fr")).pairs == Amount(40_842_357, approximate=True)
 
@@ -84,6 +69,9 @@ def test_a_corpus_is_known_in_the_other_direction_too() -> None:
     assert other.archives() == corpus.archives()
     assert other.train == corpus.train
     assert other.reverse().name == corpus.name
+    assert corpus.test[0].md5
+    assert not other.test[0].md5, "which differs by direction"
+    assert other.valid[0].md5 == corpus.valid[0].md5
     assert find_corpus("wmt14-de-en", like="fairseq").name == "wmt14-de-en-fairseq"
     with pytest.raises(DataError):
         find_corpus("demo-de-en")
@@ -93,13 +81,6 @@ def test_a_corpus_is_known_in_the_other_direction_too() -> None:
 def test_each_variant_is_found_by_its_own_name_too(corpus: Corpus) -> None:
     assert find_corpus(corpus.name) == corpus
     assert find_corpus(corpus.reverse().name) == corpus.reverse()
-
-
-def test_hashes_of_text_that_differs_by_direction_are_not_taken_over() -> None:
-    corpus, other = find_corpus("wmt14-en-de"), find_corpus("wmt14-de-en")
-    assert corpus.test[0].md5
-    assert not other.test[0].md5
-    assert other.valid[0].md5 == corpus.valid[0].md5
 
 
 @pytest.mark.parametrize(
@@ -137,10 +118,7 @@ def test_any_corpus_of_opus_can_be_named(langs: str) -> None:
     (archive,) = corpus.archives()
     assert archive.urls == ("https://object.pouta.csc.fi/OPUS-TED2020/v1/moses/de-en.txt.zip",)
     assert archive.file == "opus-TED2020-v1-de-en.txt.zip"
-    assert {lang: text.member for lang, text in corpus.train[0].sides.items()} == {
-        "en": "TED2020.de-en.en",
-        "de": "TED2020.de-en.de",
-    }
+    assert {text.member for text in corpus.train[0].sides.values()} == {"TED2020.de-en.en", "TED2020.de-en.de"}
     assert ListedCorpus.of(corpus).pairs == ListedCorpus.of(corpus).download_bytes == Amount(None)
 
 
@@ -161,10 +139,9 @@ def test_languages_must_fit_the_corpus() -> None:
 
 
 def test_a_sum_is_as_sure_as_its_parts() -> None:
-    assert Amount.total([Amount(3), Amount(4)]) == Amount(7)
+    for parts, total in (((3, 4), Amount(7)), ((3, None), Amount(None)), ((), Amount(0))):
+        assert Amount.total([Amount(part) for part in parts]) == total
     assert Amount.total([Amount(3, approximate=True), Amount(4)]) == Amount(7, approximate=True)
-    assert Amount.total([Amount(3), Amount(None)]) == Amount(None)
-    assert Amount.total([]) == Amount(0)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +156,5 @@ def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="must be source-target") as caught:
         parse_langs(text)
     assert text == "" or repr(text) in caught.value.problem
-
-
-def test_two_equal_languages_are_refused() -> None:
     with pytest.raises(UsageError, match="source and target are the same"):
         parse_langs("de-de")

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Loopback, serve
+from archives import pack, sgml
+from commands import Aiayn
+from loopback import Loopback
 from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset, WMTAdditionDataset
 from sacrebleu.dataset.iwslt_xml import IWSLTXMLDataset
@@ -22,7 +23,6 @@ from sacrebleu.dataset.plain_text import PlainTextDataset
 from sacrebleu.dataset.tsv import TSVDataset
 from sacrebleu.dataset.wmt_xml import WMTXMLDataset
 
-from aiayn_cli.app import main
 from aiayn_cli.corpora.download import Downloads
 from aiayn_cli.corpora.http_fetch import Network
 from aiayn_cli.corpora.test_sets import load_test_set
@@ -32,12 +32,6 @@ FAST = Network(connect_seconds=5, read_seconds=5, attempts=2, pause_seconds=0)
 SOURCE = ["The dog runs.", "She said: stop &amp; go.", "Two  blanks\u00a0and a hard one.", "A & B"]
 REFERENCE = ["Der Hund läuft.", "Sie sagte: halt &amp; weiter.", "Zwei  Blanks\u00a0und ein hartes.", "A & B"]
 SECOND = ["Ein Hund rennt.", "Stopp und weiter, sagte sie.", "", "A und B"]
-
-
-def sgml(lines: list[str], kind: str, lang: str) -> bytes:
-    segments = "".join(f'<seg id="{number}"> {line} </seg>\n' for number, line in enumerate(lines, start=1))
-    text = f'<{kind} setid="x" srclang="any">\n<doc docid="d" genre="news" origlang="{lang}">\n<p>\n{segments}</p>\n'
-    return f"{text}</doc>\n</{kind}>\n".encode()
 
 
 def plain(lines: list[str]) -> bytes:
@@ -55,73 +49,37 @@ def xml() -> bytes:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{whole}'.encode()
 
 
-def tgz(members: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return content.getvalue()
-
-
-def zipped(members: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return content.getvalue()
-
-
 TSV = "".join(f"{n}\t{s}\t{r}\n" for n, (s, r) in enumerate(zip(SOURCE, REFERENCE, strict=True))).encode()
-TALKS = {"en-de/x.en.xml": sgml(SOURCE, "srcset", "en"), "en-de/x.de.xml": sgml(REFERENCE, "refset", "de")}
-SGM = {"test/x-src.en.sgm": sgml(SOURCE, "srcset", "en"), "test/x-ref.de.sgm": sgml(REFERENCE, "refset", "de")}
+TALKS = {"en-de/x.en.xml": sgml(SOURCE, "srcset"), "en-de/x.de.xml": sgml(REFERENCE, "refset")}
+SGM = {"test/x-src.en.sgm": sgml(SOURCE, "srcset"), "test/x-ref.de.sgm": sgml(REFERENCE, "refset")}
 
 # By name: the class, the downloads, the entry of en-de, and what else the class takes.
 SETS: dict[str, tuple[type, dict[str, bytes], Any, dict[str, Any]]] = {
-    "mine/sgml": (FakeSGMLDataset, {"test.tgz": tgz(SGM)}, list(SGM), {}),
-    "mine/two": (
-        FakeSGMLDataset,
-        {"test.tgz": tgz({**SGM, "test/x-ref2.de.sgm": sgml(SECOND, "refset", "de")})},
-        [*SGM, "test/x-ref2.de.sgm"],
-        {},
-    ),
-    "mine/talks": (
-        IWSLTXMLDataset,
-        {
-            "de-en.tgz": tgz({"de-en/other.xml": b""}),
-            "en-de.tgz": tgz(TALKS),
-        },
-        list(TALKS),
-        {},
-    ),
-    "mine/plain": (
-        PlainTextDataset,
-        {"all.zip": zipped({"all/x.en": plain(SOURCE)}), "x.de.gz": gzip.compress(plain(REFERENCE))},
-        ["all/x.en", "mine_plain.x.de.gz"],
-        {},
-    ),
-    "mine/tsv": (TSVDataset, {"x.tar.gz": tgz({"x/all.tsv": TSV})}, ["1:x/all.tsv", "2:x/all.tsv"], {}),
-    "mine/more": (
-        WMTAdditionDataset,
-        {"test.tgz": tgz(SGM), "x-ar.ref": plain(SECOND)},
-        ["test/x-src.en.sgm", "mine_more.x-ar.ref"],
-        {},
-    ),
-    "mine/xml": (WMTXMLDataset, {"v1.tar.gz": tgz({"v1/x.xml": xml()})}, ["v1/x.xml"], {"refs": ["B"]}),
+    "mine/sgml": (FakeSGMLDataset, {"test.tgz": pack(".tgz", SGM)}, list(SGM), {}),
+    "mine/two": (FakeSGMLDataset, {"test.tgz": pack(".tgz", {**SGM, "test/x-ref2.de.sgm": sgml(SECOND, "refset")})},
+                 [*SGM, "test/x-ref2.de.sgm"], {}),
+    "mine/talks": (IWSLTXMLDataset,
+                   {"de-en.tgz": pack(".tgz", {"de-en/other.xml": b""}), "en-de.tgz": pack(".tgz", TALKS)},
+                   list(TALKS), {}),
+    "mine/plain": (PlainTextDataset,
+                   {"all.zip": pack(".zip", {"all/x.en": plain(SOURCE)}), "x.de.gz": gzip.compress(plain(REFERENCE))},
+                   ["all/x.en", "mine_plain.x.de.gz"], {}),
+    "mine/tsv": (TSVDataset, {"x.tar.gz": pack(".tgz", {"x/all.tsv": TSV})}, ["1:x/all.tsv", "2:x/all.tsv"], {}),
+    "mine/more": (WMTAdditionDataset, {"test.tgz": pack(".tgz", SGM), "x-ar.ref": plain(SECOND)},
+                  ["test/x-src.en.sgm", "mine_more.x-ar.ref"], {}),
+    "mine/xml": (WMTXMLDataset, {"v1.tar.gz": pack(".tgz", {"v1/x.xml": xml()})}, ["v1/x.xml"], {"refs": ["B"]}),
 }  # fmt: skip
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+def server(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
     """A server that has every set's archives, and sacreBLEU's table with the sets."""
-    with serve() as loopback:
-        for name, (kind, files, entry, more) in SETS.items():
-            urls = [loopback.put(f"/{name}/{file}", content) for file, content in files.items()]
-            md5 = [hashlib.md5(content).hexdigest() for content in files.values()]
-            dataset = kind(name, data=urls, md5=md5, description="", citation="", langpairs={"en-de": entry}, **more)
-            monkeypatch.setitem(DATASETS, name, dataset)
-        yield loopback
+    for name, (kind, files, entry, more) in SETS.items():
+        urls = [server.put(f"/{name}/{file}", content) for file, content in files.items()]
+        md5 = [hashlib.md5(content).hexdigest() for content in files.values()]
+        dataset = kind(name, data=urls, md5=md5, description="", citation="", langpairs={"en-de": entry}, **more)
+        monkeypatch.setitem(DATASETS, name, dataset)
+    return server
 
 
 def lines_by_sacrebleu(name: str, folder: Path) -> dict[str, list[str]]:
@@ -157,24 +115,22 @@ def test_source_and_references_are_what_sacrebleu_makes_of_the_archives(
     assert len(found.source) == 4
 
 
-def test_only_the_archives_of_the_languages_are_fetched_and_once(server: Loopback, tmp_path: Path) -> None:
+def test_only_the_archives_of_the_languages_are_fetched_once_and_none_that_is_at_hand(
+    server: Loopback, tmp_path: Path
+) -> None:
     for _ in range(2):
         load_test_set("mine/talks", "en-de", Downloads(tmp_path, network=FAST))
     assert [path for path, _ in server.asked] == ["/mine/talks/en-de.tgz"]
+    (tmp_path / "test.tgz").write_bytes(SETS["mine/sgml"][1]["test.tgz"])
+    found = load_test_set("mine/sgml", "en-de", Downloads(tmp_path / "none", tmp_path, network=FAST))
+    assert (len(found.source), len(server.asked)) == (4, 1)
 
 
 def test_an_archive_that_is_another_is_refused(server: Loopback, tmp_path: Path) -> None:
-    server.put("/mine/sgml/test.tgz", tgz({**SGM, "test/x-ref.de.sgm": sgml(SECOND, "refset", "de")}))
+    server.put("/mine/sgml/test.tgz", pack(".tgz", {**SGM, "test/x-ref.de.sgm": sgml(SECOND, "refset")}))
     with pytest.raises(DataError, match="MD5"):
         load_test_set("mine/sgml", "en-de", Downloads(tmp_path, network=FAST))
     assert not list(tmp_path.glob("*.tgz"))
-
-
-def test_archives_from_a_folder_need_no_network(server: Loopback, tmp_path: Path) -> None:
-    (tmp_path / "test.tgz").write_bytes(SETS["mine/sgml"][1]["test.tgz"])
-    found = load_test_set("mine/sgml", "en-de", Downloads(tmp_path / "none", tmp_path, network=FAST))
-    assert len(found.source) == 4
-    assert server.asked == []
 
 
 def test_what_is_not_there_is_answered_with_what_is(server: Loopback, tmp_path: Path) -> None:
@@ -194,7 +150,7 @@ def test_what_is_not_there_is_answered_with_what_is(server: Loopback, tmp_path: 
 def test_sides_of_different_lengths_are_refused(
     server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = tgz({**SGM, "test/x-ref.de.sgm": sgml(REFERENCE[:3], "refset", "de")})
+    content = pack(".tgz", {**SGM, "test/x-ref.de.sgm": sgml(REFERENCE[:3], "refset")})
     url = server.put("/short.tgz", content)
     short = FakeSGMLDataset("short", data=[url], md5=[hashlib.md5(content).hexdigest()], langpairs={"en-de": list(SGM)})
     monkeypatch.setitem(DATASETS, "short", short)
@@ -202,24 +158,15 @@ def test_sides_of_different_lengths_are_refused(
         load_test_set("short", "en-de", Downloads(tmp_path, network=FAST))
 
 
-def test_the_paper_s_test_set_is_in_the_table() -> None:
-    dataset: Any = DATASETS["wmt14/full"]
-    assert dataset.data == ["https://statmt.org/wmt14/test-full.tgz"]
-    assert dataset.md5 == ["a8cd784e006feb32ac6f3d9ec7eb389a"]
-    assert "en-de" in dataset.langpairs
-
-
 def test_echo_gives_what_to_translate_and_the_score_is_the_sacrebleu_command_s(
-    server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+    server: Loopback, tmp_path: Path, aiayn: Aiayn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["score", "-t", "mine/sgml", "-l", "en-de", "--echo", "src"]) == 0
+    command = ["score", "-t", "mine/sgml", "-l", "en-de"]
     source = ["The dog runs.", "She said: stop &amp; go.", "Two blanks and a hard one.", "A & B"]
-    assert capfdbinary.readouterr().out == plain(source)
-    assert main(["score", "-t", "mine/sgml", "-l", "en-de", "--echo", "ref"]) == 0
-    (tmp_path / "hyp").write_bytes(capfdbinary.readouterr().out.replace(b"Hund", b"Kater"))
-    assert main(["score", "-t", "mine/sgml", "-l", "en-de", "--hyp", "hyp"]) == 0
-    line, signature, _ = capfdbinary.readouterr().out.decode().split("\n")
+    assert aiayn(*command, "--echo", "src")[:2] == (0, plain(source).decode())
+    (tmp_path / "hyp").write_text(aiayn(*command, "--echo", "ref").out.replace("Hund", "Kater"), encoding="utf-8")
+    line, signature = aiayn(*command, "--hyp", "hyp").lines
 
     # The sacrebleu command, with its cache filled by hand, as a set that it knows by name.
     cache = tmp_path / "cache" / "wmt14" / "full"
@@ -229,9 +176,9 @@ def test_echo_gives_what_to_translate_and_the_score_is_the_sacrebleu_command_s(
         (cache / f"wmt14_full.en-de.{field}").write_bytes(plain(lines))
     for field in ("docid", "genre", "origlang"):
         (cache / f"wmt14_full.en-de.{field}").write_bytes(plain(["x"] * 4))
-    command = [sys.executable, "-m", "sacrebleu", "-t", "wmt14/full", "-l", "en-de", "-i", "hyp", "-w", "2"]
+    theirs = [sys.executable, "-m", "sacrebleu", "-t", "wmt14/full", "-l", "en-de", "-i", "hyp", "-w", "2"]
     environment = {**os.environ, "SACREBLEU": str(tmp_path / "cache")}
-    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True, encoding="utf-8")
+    done = subprocess.run(theirs, env=environment, capture_output=True, check=True, text=True, encoding="utf-8")
     expected = json.loads(done.stdout)
     assert line == f"BLEU = {expected['score']:.2f} {expected['verbose_score']}"
     assert signature == expected["signature"]

@@ -176,12 +176,20 @@ def test_without_the_package_one_message_says_how_to_get_it(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("exact", "set_before", "expected"), [(False, None, "1"), (True, None, None), (False, "0", "0")]
+    ("machine", "exact", "set_before", "expected"),
+    [
+        ("x86_64", False, None, "1"),
+        ("x86_64", True, None, None),
+        ("x86_64", False, "0", "0"),
+        ("arm64", False, None, None),  # only x86 is told
+    ],
 )
 def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_user_says_how(
-    exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+    machine: str, exact: bool, set_before: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_engine, "adds_8_bits_in_32", lambda: exact)
+    if machine == "x86_64":  # which adds_8_bits_in_32() looks at first
+        monkeypatch.setattr(ctranslate2_engine, "adds_8_bits_in_32", lambda: exact)
+    monkeypatch.setattr("platform.machine", lambda: machine)
     # It is not imported here, since it looks only once how to multiply, for all tests that follow.
     monkeypatch.setattr(ctranslate2_engine.importlib, "import_module", lambda module: module)
     monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
@@ -193,16 +201,6 @@ def test_where_8_bit_sums_overflow_it_is_told_to_multiply_exactly_unless_the_use
     assert ctranslate2_engine.multiplies_slowly() == (expected == "1")
 
 
-def test_other_processors_than_x86_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "arm64")
-    monkeypatch.setattr(ctranslate2_engine.importlib, "import_module", lambda module: module)
-    monkeypatch.setenv("CT2_USE_MKL", "before")  # so that it is afterwards what it was
-    monkeypatch.delenv("CT2_USE_MKL")
-    ctranslate2_engine.load_package()
-    assert "CT2_USE_MKL" not in os.environ
-    assert not ctranslate2_engine.multiplies_slowly()
-
-
 @pytest.mark.parametrize("how", ["search", "score"])
 def test_what_the_environment_makes_it_refuse_is_said(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -212,9 +210,10 @@ def test_what_the_environment_makes_it_refuse_is_said(
 
     class Refusing:
         num_translators = 1
+        error: Exception = ValueError("Invalid CPU ISA: FOO")
 
         def translate_batch(self, *_: object, **__: object) -> None:
-            raise ValueError("Invalid CPU ISA: FOO")
+            raise self.error
 
         score_batch = translate_batch
 
@@ -232,19 +231,8 @@ def test_what_the_environment_makes_it_refuse_is_said(
     with pytest.raises(AiaynError) as error:
         run()
     assert error.value.hint == "translate with --engine torch"
+    Refusing.error = RuntimeError("CUDA failed with error out of memory")
+    with pytest.raises(MemoryError, match="out of memory"):
+        run()
     engine._translator = real
     run()
-
-
-def test_memory_of_a_gpu_that_runs_out_is_told_as_such(tmp_path: Path) -> None:
-    _, engine = make_engine(tmp_path)
-
-    class Full:
-        num_translators = 1
-
-        def translate_batch(self, *_: object, **__: object) -> None:
-            raise RuntimeError("CUDA failed with error out of memory")
-
-    engine._translator = Full()
-    with pytest.raises(MemoryError, match="out of memory"):
-        engine.search([[5]], [[]], [9], *SEARCH)

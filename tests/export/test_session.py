@@ -1,5 +1,4 @@
 import errno
-import io
 import json
 import shutil
 import sys
@@ -8,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import Aiayn
 from translation_models import make_checkpoint, translate_options
 
-from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
@@ -22,8 +21,6 @@ from aiayn_cli.translate.session import run_translate
 processor = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
 LINES = ["der hund läuft", "", "die katze springt und läuft", "eine maus sieht die katze. " * 60, "hund"]
-
-
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8)
 
 
@@ -50,19 +47,16 @@ def translate(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @processor
-def test_export_says_how_well_the_engines_agree_and_keeps_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_says_how_well_the_engines_agree_and_keeps_it(tmp_path: Path, aiayn: Aiayn) -> None:
     path = make_checkpoint(tmp_path / "one", 1, shape=SHAPE)
     check = tmp_path / "check"
     check.write_text("der hund\n\ndie katze sieht\n")
-    assert main(["export", str(path), "--check", str(check)]) == 0
-    out, err = capsys.readouterr()
+    code, out, err = aiayn("export", path, "--check", check)
+    assert code == 0
     assert out.startswith(f"{path / 'ctranslate2'}: 2 of 2 check sentences translated alike; log p per token diff")
     assert f"model: {path}, step 1,201" in err
     assert json.loads((path / "ctranslate2" / "exported.json").read_bytes())["same_translations"] == 2
-    assert main(["export", str(path), "--json", "--int8", "--out", str(tmp_path / "elsewhere")]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = aiayn("export", path, "--json", "--int8", "--out", tmp_path / "elsewhere").json
     assert result["check_sentences"] == 100
     assert 1e-4 < result["mean_difference"] < 0.1
     assert load_checkpoint(path).weights().keys(), "the checkpoint is whole, with the export inside it"
@@ -98,16 +92,13 @@ def test_a_processor_whose_8_bit_sums_overflow_is_said_to_be_slow_without_them(
     assert "slow" not in in_32
 
 
-def test_n_best_and_scores_come_from_the_other_engine_too(
-    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("der hund läuft\n".encode())))
-    assert main(["translate", "-m", str(exported), "--engine", "ctranslate2", "--nbest", "3", "--scores"]) == 0
-    out, err = capsys.readouterr()
-    scores = [float(line.split("\t")[0]) for line in out.split("\n")[:-1]]
+def test_n_best_and_scores_come_from_the_other_engine_too(exported: Path, aiayn: Aiayn) -> None:
+    options = ["--engine", "ctranslate2", "--nbest", "3", "--scores"]
+    said = aiayn("translate", "-m", exported, *options, stdin="der hund läuft\n".encode())
+    scores = [float(line.split("\t")[0]) for line in said.lines]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
-    assert "engine: CTranslate2" in err
+    assert "engine: CTranslate2" in said.err
 
 
 def test_an_engine_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,24 +228,22 @@ def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate:
     ],
 )
 def test_what_the_user_named_is_checked_before_the_package(
-    arguments: list[str], code: int, problem: str, exported: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, problem: str, exported: Path, tmp_path: Path, aiayn: Aiayn,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    assert main(["export", *(argument.format(model=exported) for argument in arguments)]) == code
-    assert f"error: {problem}" in capsys.readouterr().err
+    said = aiayn("export", *(argument.format(model=exported) for argument in arguments))
+    assert said.code == code
+    assert f"error: {problem}" in said.err
 
 
-def test_a_check_set_without_text_is_refused(exported: Path, tmp_path: Path) -> None:
-    (tmp_path / "blank").write_text("\n \n")
-    with pytest.raises(AiaynError, match="blank has no text"):
-        run_export(exported, out=tmp_path / "out", check=str(tmp_path / "blank"))
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_check_set_keeps_to_learned_positions_and_to_its_size(tmp_path: Path) -> None:
+def test_the_check_set_keeps_to_learned_positions_and_to_its_size_and_has_text(tmp_path: Path) -> None:
     path = make_checkpoint(tmp_path / "one", 1, shape=replace(SHAPE, positions="learned", max_positions=16))
     (tmp_path / "text").write_text("hund\n" * 500)
     assert run_export(path).check_sentences == 100
     assert run_export(path, check=str(tmp_path / "text")).check_sentences == 100
+    (tmp_path / "blank").write_text("\n \n")
+    with pytest.raises(AiaynError, match="blank has no text"):
+        run_export(path, out=tmp_path / "out", check=str(tmp_path / "blank"))
+    assert not (tmp_path / "out").exists()

@@ -72,18 +72,9 @@ def made_up_comparison(lines: int = 120) -> Path:
     }
     for name, content in texts.items():
         Path(name).write_text("".join(line + "\n" for line in content), encoding="utf-8")
-    run_score(
-        ScoreOptions(
-            references=[Path("test.de")],
-            hypotheses=["tiny.hyp", "base.hyp"],
-            source="test.en",
-            metrics="bleu,chrf,ter",
-            compare=True,
-            resamples=200,
-            trials=200,
-            html=Path("compare.html"),
-        )
-    )
+    files = {"references": [Path("test.de")], "hypotheses": ["tiny.hyp", "base.hyp"], "source": "test.en"}
+    tests = {"compare": True, "resamples": 200, "trials": 200}
+    run_score(ScoreOptions(**files, **tests, metrics="bleu,chrf,ter", html=Path("compare.html")))
     return Path("compare.html")
 
 
@@ -95,15 +86,10 @@ def made_up_run(run: Path, prepared: Path, size: int, done: float) -> Path:
     (run / "recipe.yaml").write_text(
         recipe + "training:\n  validation_bleu_pairs: 500\n  warmup_steps: 8000\n", encoding="utf-8"
     )
-    manifest = {
-        "format": 1,
-        "aiayn": "0.1.0",
-        "run_id": "5f0c" * 8,
-        "data": str(prepared),
-        "parameters": 126_000 * size,
-    }
-    hashes = {"data_sha256": read_manifest(prepared)[1], "vocab_sha256": "99f6267abef3a8ba" * 4}
-    (run / "manifest.json").write_text(json.dumps(manifest | hashes), encoding="utf-8")
+    manifest = {"format": 1, "aiayn": "0.1.0", "run_id": "5f0c" * 8, "data": str(prepared)}
+    more = {"parameters": 126_000 * size, "vocab_sha256": "99f6267abef3a8ba" * 4}
+    more["data_sha256"] = read_manifest(prepared)[1]
+    (run / "manifest.json").write_text(json.dumps(manifest | more), encoding="utf-8")
     log = MetricsLog(run / "metrics.jsonl")
     device = "device: NVIDIA H200; bf16"
     log.write("start", step=0, updates=updates, run_flops=2.1e18, matmul_rate=6.1e14, devices=1, device=device)
@@ -165,20 +151,16 @@ def made_up_reports() -> list[Path]:
     return [run_report(runs[:1], Path("report.html")), run_report(runs, Path("runs.html"))]
 
 
-PARTS = (
-    (
-        ("The old captain", "Der alte Kapitän"),
-        ("My neighbour", "Mein Nachbar"),
-        ("The young teacher", "Die junge Lehrerin"),
-    ),
-    (("has repaired", "hat"), ("wants to sell", "will"), ("should paint", "sollte")),
-    (("the small boat", "das kleine Boot"), ("a wooden bridge", "eine hölzerne Brücke"), ("our house", "unser Haus")),
-    (("for her", "für sie"), ("with his friends", "mit seinen Freunden"), ("without any help", "ohne jede Hilfe")),
-    (
-        ("before the storm comes.", "reparieren, bevor der Sturm kommt."),
-        ("next summer.", "im nächsten Sommer streichen."),
-    ),
-)
+PARTS = [
+    [tuple(pair.split(" = ")) for pair in part.split("; ")]
+    for part in (
+        "The old captain = Der alte Kapitän; My neighbour = Mein Nachbar; The young teacher = Die junge Lehrerin",
+        "has repaired = hat; wants to sell = will; should paint = sollte",
+        "the small boat = das kleine Boot; a wooden bridge = eine hölzerne Brücke; our house = unser Haus",
+        "for her = für sie; with his friends = mit seinen Freunden; without any help = ohne jede Hilfe",
+        "before the storm comes. = reparieren, bevor der Sturm kommt.; next summer. = im nächsten Sommer streichen.",
+    )
+]
 SENTENCES = (
     (
         "The law will never be perfect, but its application should be just",

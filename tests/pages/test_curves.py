@@ -21,27 +21,27 @@ def drawn(chart: str, number: int = 0) -> list[tuple[float, float]]:
     return numbers(path.get("d", ""))
 
 
-def test_points_stand_in_proportion_to_their_numbers() -> None:
+def test_points_and_labels_stand_in_proportion_to_their_numbers() -> None:
     (x1, y1), (x2, y2), (x3, y3) = drawn(line_chart("t", [Line("a", [(0, 1.0), (100, 3.0), (400, 2.0)])]))
     assert (x2 - x1) / (x3 - x1) == pytest.approx(100 / 400, abs=1e-3)
     assert (y1 - y3) / (y1 - y2) == pytest.approx((2 - 1) / (3 - 1), abs=1e-3)
     assert y2 < y3 < y1  # higher numbers are higher up
     assert 0 <= y2 < y1 <= 250
-
-
-def test_the_labels_of_an_axis_stand_where_such_a_point_would() -> None:
     chart = line_chart("t", [Line("a", [(0, 0.0), (40, 10.0)])])
     labels = {text.text: float(text.get("x", 0)) for text in ElementTree.fromstring(chart).iter("text")}
     (x1, _), (x2, _) = drawn(chart)
     assert labels["20"] == pytest.approx((x1 + x2) / 2, abs=0.2)
 
 
-def test_two_lines_have_a_legend_and_one_has_none() -> None:
+def test_two_lines_have_a_legend_one_has_none_and_many_share_eight_colours() -> None:
     one, two = Line("first", [(1, 1.0), (2, 2.0)]), Line("second", [(1, 3.0)], dotted=True)
     assert "first" not in {text.text for text in ElementTree.fromstring(line_chart("t", [one])).iter("text")}
     chart = line_chart("t", [one, two])
     assert {"first", "second"} <= {text.text for text in ElementTree.fromstring(chart).iter("text")}
     assert [tip.text for tip in ElementTree.fromstring(chart).iter("title")] == ["second: 3 at update 1"]
+    chart = ElementTree.fromstring(line_chart("t", [Line(f"a long name {n}", [(1, 1.0), (2, n)]) for n in range(9)]))
+    assert [path.get("class") for path in chart.iter("path") if path.get("data-name")][-2:] == ["line-7", "line-0"]
+    assert not any(text.text and "long name" in text.text for text in chart.iter("text"))
 
 
 def test_each_point_that_is_drawn_has_its_numbers_for_the_tooltip() -> None:
@@ -50,12 +50,6 @@ def test_each_point_that_is_drawn_has_its_numbers_for_the_tooltip() -> None:
     assert path.get("data-name") == "a & b"
     assert path.get("data-points") == "100 2 1234567 0.00012346"
     assert len(numbers(path.get("d", ""))) == 2
-
-
-def test_many_lines_share_eight_colours_and_have_no_legend_that_would_not_fit() -> None:
-    chart = ElementTree.fromstring(line_chart("t", [Line(f"a long name {n}", [(1, 1.0), (2, n)]) for n in range(9)]))
-    assert [path.get("class") for path in chart.iter("path") if path.get("data-name")][-2:] == ["line-7", "line-0"]
-    assert not any(text.text and "long name" in text.text for text in chart.iter("text"))
 
 
 def test_what_is_not_finite_is_left_out_and_nothing_at_all_is_no_chart() -> None:

@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
-from aiayn_cli.parsing.evalb import (
-    BracketRules,
-    SentenceScore,
-    read_rules,
-    score_brackets,
-    score_sentence,
-    summarise,
-)
+from aiayn_cli.parsing.evalb import BracketRules, SentenceScore, read_rules, score_brackets, score_sentence, summarise
 
 RULES = BracketRules()
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps) (ADVP (RB here))) (. .)))"
@@ -120,9 +113,6 @@ def test_the_summary_leaves_out_what_could_not_be_compared() -> None:
     assert (summary.complete, summary.crossing, summary.no_crossing, summary.two_or_less) == (50, 0.5, 50, 100)
     assert summary.tagging == 100
     assert summary.strict_f1 == pytest.approx(100 * 2 * 5 / (4 * 4 + 7 + 1))  # (S (NN x)) has one bracket, all wrong
-
-
-def test_nothing_to_share_gives_nought() -> None:
     summary = summarise(score_brackets([GOLD], [""], RULES))
     assert (summary.recall, summary.f1, summary.complete, summary.crossing, summary.tagging) == (0, 0, 0, 0, 0)
 

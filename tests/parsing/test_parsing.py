@@ -1,7 +1,6 @@
 """Parsing end to end: treebank in, sequences to learn from, trees out, and their score."""
 
 import json
-import os
 import random
 import re
 import shutil
@@ -9,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Aiayn
 from made_pairs import read_pair
 from translation_models import translate_options
 
-from aiayn_cli.app import main
 from aiayn_cli.average.search import run_search
 from aiayn_cli.average.session import AverageOptions
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
@@ -35,10 +34,7 @@ from aiayn_cli.translate.session import run_score_against, run_translate
 TOKENS = ("(S", ")S", "(NP", ")NP", "(VP", ")VP", "DT", "JJ", "NN", "VBZ", "-LRB-", ".")
 NO_BLEU = ["training.validation_bleu_pairs=0", "training.best_metric=loss", "model.share_embeddings=decoder"]
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_flush")
 
 
 def make_trees(count: int, seed: int) -> str:
@@ -60,16 +56,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     folder = tmp_path_factory.mktemp("trees")
     for split, count in (("train", 150), ("valid", 9), ("test", 7)):
         (folder / f"{split}.mrg").write_text(make_trees(count, seed=count), encoding="utf-8")
-    run_prepare(
-        PrepareOptions(
-            trees=[folder / "train.mrg"],
-            valid_trees=folder / "valid.mrg",
-            test_trees=folder / "test.mrg",
-            out=folder / "prepared",
-            settings={"vocab_size": 80},
-            workers=1,
-        )
-    )
+    files = {"trees": [folder / "train.mrg"], "valid_trees": folder / "valid.mrg", "test_trees": folder / "test.mrg"}
+    run_prepare(PrepareOptions(**files, out=folder / "prepared", settings={"vocab_size": 80}, workers=1))
     return PreparedData.load(folder / "prepared")
 
 
@@ -130,7 +118,7 @@ def test_a_parser_learns_and_writes_trees_over_the_words_it_was_given(
 
 
 def test_the_search_of_a_run_is_free_where_its_recipe_or_the_command_says_so(
-    parser: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parser: Path, tmp_path: Path, aiayn: Aiayn
 ) -> None:
     (tmp_path / "in").write_text("the dog sees a cat .\na tree\n", encoding="utf-8")
     free = tmp_path / "free"
@@ -140,8 +128,9 @@ def test_the_search_of_a_run_is_free_where_its_recipe_or_the_command_says_so(
     (free / "model.json").write_text(json.dumps(content), encoding="utf-8")
 
     def translate(*options: str) -> str:
-        assert main(["translate", "-i", str(tmp_path / "in"), "--device", "cpu", "--precision", "fp32", *options]) == 0
-        return capsys.readouterr().out
+        said = aiayn("translate", "-i", tmp_path / "in", "--device", "cpu", "--precision", "fp32", *options)
+        assert said.code == 0
+        return said.out
 
     with_rules, without = translate("-m", str(parser)), translate("-m", str(parser), "--no-tree-rules")
     assert with_rules != without
@@ -195,19 +184,8 @@ def test_a_sentence_of_any_length_that_fits_is_parsed_whole(
     assert records[1]["flags"] == ["too_long"]
     assert records[1]["score"] is None
     assert trees[2] == trees[3]
-    assert (
-        trees[2]
-        == "(TOP "
-        + long.strip()
-        .replace("the", "(XX the)")
-        .replace("big", "(XX big)")
-        .replace("dog", "(XX dog)")
-        .replace("sees", "(XX sees)")
-        .replace(" a ", " (XX a) ")
-        .replace("cat", "(XX cat)")
-        .replace(" .", " (. .)")
-        + ")"
-    )
+    leaves = [f"(. {word})" if word == "." else f"(XX {word})" for word in long.split()]
+    assert trees[2] == f"(TOP {' '.join(leaves)})"
 
 
 def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path: Path) -> None:
@@ -231,13 +209,18 @@ def test_what_goes_with_text_alone_is_refused_or_left_out(parser: Path, tmp_path
         run_search([parser], AverageOptions(search=True))
 
 
+def score_trees(parser: Path, folder: Path, lines: str, trees: str) -> Any:
+    (folder / "in").write_text(lines, encoding="utf-8")
+    (folder / "trees").write_text(trees, encoding="utf-8")
+    options = translate_options([parser], source=str(folder / "in"), device="cpu", precision="fp32", keep=True)
+    return run_score_against(folder / "trees", options)
+
+
 def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     parser: Path, prepared: PreparedData, tmp_path: Path
 ) -> None:
-    sources, trees = prepared.folder / "test.words", prepared.folder / "test.trees"
-    result = run_score_against(
-        trees, translate_options([parser], source=str(sources), device="cpu", precision="fp32", keep=True)
-    )
+    sources, trees = ((prepared.folder / f"test.{kind}").read_text(encoding="utf-8") for kind in ("words", "trees"))
+    result = score_trees(parser, tmp_path, sources, trees)
     assert prepared.test is not None
     pairs = [tuple(side.tolist() for side in read_pair(prepared.test, i)) for i in range(7)]
     loaded = load_models(translate_options([parser], device="cpu", precision="fp32"))
@@ -246,48 +229,37 @@ def test_given_trees_are_scored_as_the_sequences_that_the_model_learns(
     assert [score for score, _ in result.scores] == pytest.approx(
         [sum(each.token_log_probs) for each in expected], abs=1e-3
     )
-    (tmp_path / "wrong").write_text("\n\nDer Hund\n", encoding="utf-8")
-    (tmp_path / "in").write_text("a dog\na dog\na dog\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"wrong:3: Der has 'Der' where a bracket should open"):
-        run_score_against(tmp_path / "wrong", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
 
 
 @pytest.mark.parametrize(
-    ("tree", "n_words"),
-    [("(NP (DT a) (JJ big) (NN dog))", 3), ("(NP (NN dog) (-NONE- *))", 1), ("(NP (-NONE- *))", 0)],
+    ("tree", "problem"),
+    [
+        ("(NP (DT a) (JJ big) (NN dog))", "the tree has 3 words, but its line has 2"),
+        ("(NP (NN dog) (-NONE- *))", "the tree has 1 word, but its line has 2"),
+        ("(NP (-NONE- *))", "the tree has 0 words, but its line has 2"),
+        ("(NP (DT a) (NN cat))", "word 2 of the tree is cat, but its line has dog"),
+        ("Der Hund", "Der has 'Der' where a bracket should open"),
+    ],
 )
-def test_a_tree_over_another_number_of_words_than_its_line_has_no_score(
-    parser: Path, tmp_path: Path, tree: str, n_words: int
+def test_a_tree_over_other_words_than_its_line_has_no_score(
+    parser: Path, tmp_path: Path, tree: str, problem: str
 ) -> None:
-    (tmp_path / "in").write_text("a dog\n\na dog\n", encoding="utf-8")
-    (tmp_path / "trees").write_text(f"(NP (DT a) (NN dog) (-NONE- *))\n{tree}\n{tree}\n", encoding="utf-8")
-    problem = f"trees:3: the tree has {n_words} words?, but its line has 2"
-    with pytest.raises(DataError, match=problem):  # a blank line is no error: its pair has no score
-        run_score_against(tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
+    trees = f"(NP (DT a) (NN dog) (-NONE- *))\n(NP (NN x))\n{tree}\n"
+    with pytest.raises(DataError, match=f"trees:3: {problem}"):  # a blank line is no error: its pair has no score
+        score_trees(parser, tmp_path, "a dog\n\na dog\n", trees)
 
 
-def test_a_tree_over_other_words_than_its_line_has_no_score(parser: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("a dog (\na \u2581dog (\n", encoding="utf-8")
-    (tmp_path / "trees").write_text(
-        "(NP (DT a) (NN dog) (-LRB- -LRB-))\n(NP (DT a) (NN _dog) (-LRB- -LRB-))\n", encoding="utf-8"
-    )
-    result = run_score_against(
-        tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu")
-    )
-    assert (result.lines, result.unscored_lines) == (2, 0)  # no vocabulary has the sign U+2581
-    (tmp_path / "trees").write_text("(NP (DT a) (NN dog))\n(NP (DT a) (NN cat))\n", encoding="utf-8")
-    (tmp_path / "in").write_text("a dog\na dog\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"trees:2: word 2 of the tree is cat, but its line has dog"):
-        run_score_against(tmp_path / "trees", translate_options([parser], source=str(tmp_path / "in"), device="cpu"))
+def test_a_sign_that_no_vocabulary_has_is_no_other_word(parser: Path, tmp_path: Path) -> None:
+    trees = "(NP (DT a) (NN dog) (-LRB- -LRB-))\n(NP (DT a) (NN _dog) (-LRB- -LRB-))\n"
+    result = score_trees(parser, tmp_path, "a dog (\na \u2581dog (\n", trees)
+    assert (result.lines, result.unscored_lines) == (2, 0)  # U+2581
 
 
 def test_a_validation_by_bleu_is_refused(prepared: PreparedData, small_recipe: Path, tmp_path: Path) -> None:
     settings = ["model.share_embeddings=decoder"]
     with pytest.raises(ConfigError, match=r"validation_bleu_pairs is 4, but .* holds trees") as caught:
         run_train(
-            TrainOptions(
-                recipe=str(small_recipe), overrides=settings, data=prepared.folder, out=tmp_path / "run", device="cpu"
-            )
+            TrainOptions(recipe=str(small_recipe), overrides=settings, data=prepared.folder, out=tmp_path / "run")
         )
     assert "best_metric=loss" in caught.value.hint
     assert not (tmp_path / "run").exists()
@@ -310,15 +282,14 @@ def test_the_same_call_again_changes_nothing_and_other_options_are_refused(tmp_p
 
 
 def test_the_command_takes_several_treebanks_and_weighs_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, aiayn: Aiayn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, count in (("a.mrg", 60), ("b.mrg", 40), ("v.mrg", 5)):
         Path(name).write_text(make_trees(count, seed=count), encoding="utf-8")
     line = "prepare --trees a.mrg b.mrg --weight b.mrg=3 --valid-trees v.mrg --vocab-size 60 --json"
     line += " --set data.tree_words=true"
-    assert main([*line.split(" "), "--workers", "1"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = aiayn(*line.split(" "), "--workers", "1").json
     assert (result["out"], result["langs"]) == ("prepared/trees", "words-trees")
     assert (result["pairs_read"], result["pairs_kept"], result["copies"], result["valid_pairs"]) == (100, 180, 80, 5)
     assert PreparedData.load(Path("prepared/trees")).text == TextConfig(trees=True, tree_words=True)
@@ -345,26 +316,21 @@ def test_trees_go_with_nothing_else(files: dict[str, object], problem: str) -> N
         run_prepare(PrepareOptions(**files))  # type: ignore[arg-type]
 
 
-def test_the_command_scores_brackets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_scores_brackets(tmp_path: Path, aiayn: Aiayn) -> None:
     (tmp_path / "gold").write_text("(ROOT (S (NP (NN a)) (VP (VB b))))\n(TOP (S (NN a)))\n", encoding="utf-8")
     (tmp_path / "test").write_text("(TOP (S (VP (NN a)) (VP (VB b))))\n(TOP (S (NN c)))\n", encoding="utf-8")
     (tmp_path / "rules").write_text("LABELED 0\nCUTOFF_LEN 1\n", encoding="utf-8")
 
-    def run(*options: str) -> tuple[int, str, str]:
-        files = [str(tmp_path / "gold"), "--hyp", str(tmp_path / "test")]
-        code = main(["score", *files, *options])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    code, out, err = run("--brackets")
+    files = ["score", tmp_path / "gold", "--hyp", tmp_path / "test"]
+    code, out, err = aiayn(*files, "--brackets")
     assert code == 0
     assert out.startswith("F1 = 66.67\n")
     assert re.search(r"Number of Error sentence +1 +1\n", out)
     assert "EVALB|labels:yes|parameters:COLLINS+ROOT+S1" in out
     assert "line 2 is not scored: its words differ" in err
-    code, out, _ = run("--brackets", "--parameters", str(tmp_path / "rules"))
+    _, out, _ = aiayn(*files, "--brackets", "--parameters", tmp_path / "rules")
     assert out.startswith("F1 = 100.00\n")  # 4 brackets with ROOT, labels do not count
-    assert json.loads(run("--brackets", "--json")[1])["all"]["recall"] == pytest.approx(200 / 3)
-    code, _, err = run("--parameters", str(tmp_path / "rules"))
+    assert aiayn(*files, "--brackets", "--json").json["all"]["recall"] == pytest.approx(200 / 3)
+    code, _, err = aiayn(*files, "--parameters", tmp_path / "rules")
     assert code == 2
     assert "--parameters without --brackets" in err

@@ -86,19 +86,16 @@ def test_the_chunks_make_no_difference() -> None:
     assert len(problems) == 1
 
 
-def test_a_short_file_is_looked_at_as_a_whole() -> None:
+def test_a_short_file_and_the_end_of_a_long_one_are_looked_at() -> None:
     assert alarm(SRC[:700], [*TGT[:50], *TGT[51:701]]) is not None
     few = FEWEST_LINES - 1
     assert alarm(SRC[:few], TGT[1 : few + 1]) is None  # too few to tell
     assert alarm([], []) is None
-
-
-def test_the_end_of_a_long_file_is_looked_at_too() -> None:
     at = len(SRC) - 900
     assert alarm(SRC, [*TGT[:at], *TGT[at + 1 :], "Ende."]) is not None
 
 
-def test_unrelated_constant_and_repeating_text_gives_no_alarm() -> None:
+def test_unrelated_constant_repeating_and_noisy_text_gives_no_alarm() -> None:
     rng = random.Random(7)
     shuffled = rng.sample(TGT, len(TGT))
     cycle = [SRC[i % 3] for i in range(3_000)], [TGT[i % 3] for i in range(3_000)]
@@ -106,9 +103,6 @@ def test_unrelated_constant_and_repeating_text_gives_no_alarm() -> None:
     assert alarm(["same"] * 3_000, ["gleich"] * 3_000) is None
     assert alarm([""] * 3_000, [""] * 3_000) is None
     assert alarm(*cycle) is None
-
-
-def test_noise_in_part_of_the_text_gives_no_alarm() -> None:
     rng = random.Random(9)
     noisy = [rng.choice(TGT) if 2_000 <= i < 4_000 or i % 3 == 0 else line for i, line in enumerate(TGT)]
     assert alarm(SRC, noisy) is None
@@ -120,11 +114,8 @@ def test_lines_that_cannot_be_read_keep_the_rest_in_step() -> None:
     assert alarm(SRC, [*unreadable[1:], None]) is not None
 
 
-def test_numbers_are_compared_whatever_their_script_and_separators() -> None:
+def test_numbers_and_questions_are_known_in_any_script() -> None:
     numbers = line_features(["in 1,234.50", "1.234,50", "١٢٣٤٥٠ ", "no number", "", None])[:, 1]
     assert numbers[0] == numbers[1] == numbers[2] != 0
     assert numbers[3:].tolist() == [0, 0, 0]
-
-
-def test_a_question_is_known_by_its_last_mark() -> None:
     assert line_features(["Why?", "为什么？", "? no", "", None, "لماذا؟"])[:, 2].tolist() == [1, 1, 0, 0, 0, 1]

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,10 +31,15 @@ def test_what_exists_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "out" / "precious").write_text("mine")
     (tmp_path / "file").write_text("mine too")
     for name in ("out", "file"):
-        with pytest.raises(DataError, match=f"{name} exists and is not an empty folder"), new_folder(tmp_path / name):
-            pytest.fail("entered")
+        refused(tmp_path / name, f"{name} exists and is not an empty folder")
     assert (tmp_path / "out" / "precious").read_text() == "mine"
     assert (tmp_path / "file").read_text() == "mine too"
+
+
+def refused(path: Path, problem: str) -> DataError:
+    with pytest.raises(DataError, match=problem) as caught, new_folder(path):
+        pytest.fail("it must not begin")
+    return caught.value
 
 
 def fill_half(out: Path, error: BaseException) -> None:
@@ -101,14 +107,11 @@ def test_folders_that_cannot_be_replaced_are_refused_before_the_work(
         (Path("nowhere") / "..", "nowhere/.. is the folder that the command runs in"),
         (Path("/"), "/ exists and is not an empty folder"),
     ):
-        with pytest.raises(DataError) as caught, new_folder(path):
-            pytest.fail("it must not begin")
-        assert caught.value.problem == problem
+        assert refused(path, re.escape(problem)).problem == problem
     (tmp_path / "disk").mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "disk")
-    with pytest.raises(DataError, match="disk is the root of a disk") as caught, new_folder(tmp_path / "disk"):
-        pytest.fail("it must not begin")
-    assert caught.value.hint == f"give a folder inside it, such as --out {tmp_path}/disk/prepared"
+    error = refused(tmp_path / "disk", "disk is the root of a disk")
+    assert error.hint == f"give a folder inside it, such as --out {tmp_path}/disk/prepared"
     assert [path.name for path in tmp_path.rglob("*")] == ["disk"]
 
 
@@ -124,8 +127,7 @@ def test_a_folder_that_another_process_finished_meanwhile_is_left_alone(
         flock(lock, operation)
 
     monkeypatch.setattr(fcntl, "flock", finish_first)
-    with pytest.raises(DataError, match="out exists and is not an empty folder"), new_folder(tmp_path / "out"):
-        pytest.fail("it must not begin")
+    refused(tmp_path / "out", "out exists and is not an empty folder")
     assert sorted(path.name for path in tmp_path.rglob("*")) == [".lock", "out"]
 
 
@@ -140,28 +142,23 @@ def test_a_damaged_plan_is_another_plan(tmp_path: Path) -> None:
 def test_a_partial_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / "mine").write_text("x")
-    with pytest.raises(DataError, match=r"out\.partial is in the way"), new_folder(tmp_path / "out"):
-        pytest.fail("entered")
-    assert (tmp_path / "out.partial" / "mine").read_text() == "x"
+    refused(tmp_path / "out", r"out\.partial is in the way")
     (tmp_path / "other.partial").symlink_to("out.partial")
     (tmp_path / "out.partial" / ".lock").touch()
-    with pytest.raises(DataError, match=r"other\.partial is in the way"), new_folder(tmp_path / "other"):
-        pytest.fail("entered")
+    refused(tmp_path / "other", r"other\.partial is in the way")
     assert (tmp_path / "out.partial" / "mine").read_text() == "x"
 
 
 def test_two_processes_do_not_write_the_same_folder(tmp_path: Path) -> None:
     with new_folder(tmp_path / "out") as folder:
         (folder / "a").write_text("1")
-        with pytest.raises(DataError, match="is being written by another process"), new_folder(tmp_path / "out"):
-            pytest.fail("entered")
+        refused(tmp_path / "out", "is being written by another process")
     assert (tmp_path / "out" / "a").read_text() == "1"
 
 
 def test_a_place_where_no_folder_can_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="out cannot be created"), new_folder(tmp_path / "file" / "out"):
-        pytest.fail("entered")
+    refused(tmp_path / "file" / "out", "out cannot be created")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

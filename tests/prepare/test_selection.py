@@ -1,6 +1,6 @@
 """What is held out, repeated or scored leaves the training text; the rest keeps its order, also after a kill."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 
 from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.prepare import partial_folder, selection
-from aiayn_cli.prepare.drop_rules import ScoredText, TextRules
+from aiayn_cli.prepare.drop_rules import LengthRules, ScoredText, TextRules
 from aiayn_cli.prepare.formats import Chunk
 from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.selection import TrainingText
-from aiayn_cli.prepare.text_shards import Piece
+from aiayn_cli.prepare.text_shards import TITLE, UPPER, PairsWithCopies, Piece, encode_chunk, make_copy
+from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.codec import load_vocabs
+from aiayn_cli.text.vocab import Vocab
 
 RAW, PROCESSED = TextConfig(), TextConfig(normalise_punctuation=True)
 NOTHING = ScoredText.of(())
@@ -168,17 +172,15 @@ def test_copies_in_other_case_follow_the_pairs_they_are_of(tmp_path: Path) -> No
     assert 72 < n_title < 128
 
 
-def test_a_copy_that_would_change_nothing_is_not_made(tmp_path: Path) -> None:
-    text = collected(tmp_path, [(f"语言 {i}", f"ΦΙΛΟΣ {i}") for i in range(100)], case_copies=0.9)
-    assert all(sum(piece.load()[2:]) == 0 for piece in text.pieces(0))
-    text.drop_repeats()
-
-
-def test_only_pairs_that_are_in_are_copied(tmp_path: Path) -> None:
+def test_only_pairs_that_are_in_are_copied_and_none_that_would_not_change(tmp_path: Path) -> None:
     text = collected(tmp_path, numbered(100) * 3, chunk=300, case_copies=0.5)
     with_repeats = sum(len(piece.load().src) for piece in text.pieces(0)) - 300
     text.drop_repeats()
     assert sum(len(piece.load().src) for piece in text.pieces(0)) - 100 == with_repeats // 3
+    (tmp_path / "other").mkdir()
+    text = collected(tmp_path / "other", [(f"语言 {i}", f"ΦΙΛΟΣ {i}") for i in range(100)], case_copies=0.9)
+    assert all(sum(piece.load()[2:]) == 0 for piece in text.pieces(0))
+    text.drop_repeats()
 
 
 def test_each_origin_has_its_own_counts_and_weight(tmp_path: Path) -> None:
@@ -209,45 +211,74 @@ def test_text_is_processed_but_what_is_held_out_stays_raw(tmp_path: Path, monkey
     assert left(text) == shouted
 
 
-class Killed(BaseException):
-    """Stands in for a kill between two chunks."""
+LETTERS = "abcdefgABCDEFG"
+VOCAB_SIZE = 4 + 1 + len(LETTERS)  # special tokens, the blank, and each letter: as many tokens as characters, and one
+RULES = LengthRules(max_length=30, max_ratio=1.5)
 
 
-@pytest.mark.parametrize("config", [RAW, PROCESSED], ids=["raw", "processed"])
-@pytest.mark.parametrize("killed_after", [0, 5, 9, 14])
-def test_reading_goes_on_after_the_last_whole_shard(tmp_path: Path, killed_after: int, config: TextConfig) -> None:
-    chunks = [(0, chunk) for chunk in split_up([*numbered(100), ("", "x")], 7)]  # 15 chunks, 5 a part
-
-    def some_chunks() -> Iterator[tuple[int, Chunk]]:
-        yield from chunks[:killed_after]
-        raise Killed
-
-    (tmp_path / "undisturbed").mkdir()
-    undisturbed = TrainingText(Steps(tmp_path / "undisturbed", {}), ("en", "de"))
-    undisturbed.collect(chunks, rules(), config)
-    (tmp_path / "killed").mkdir()
-    with pytest.raises(Killed):
-        TrainingText(Steps(tmp_path / "killed", {}), ("en", "de")).collect(some_chunks(), rules(), config)
-    steps = Steps(tmp_path / "killed", {})
-    assert [steps.result(f"text-{shard:05d}") is not None for shard in range(3)] == [
-        killed_after > 5 * (shard + 1) for shard in range(3)
-    ]
-    text = TrainingText(steps, ("en", "de"))
-    text.collect(chunks, rules(), config)
-    assert left(text) == left(undisturbed)
-    assert text.dropped == undisturbed.dropped
-    assert {path.name: path.read_bytes() for path in steps.scratch.iterdir()} == {
-        path.name: path.read_bytes() for path in (tmp_path / "undisturbed" / ".steps").iterdir()
-    }
+@pytest.fixture(scope="module")
+def vocab_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vocab")
+    (folder / "vocab.model").write_bytes(train_vocab({LETTERS: 3}, VOCAB_SIZE))
+    return folder
 
 
-def test_a_selection_is_saved_and_restored(tmp_path: Path) -> None:
-    text = collected(tmp_path, [*numbered(20), *numbered(5)])
-    text.drop_repeats()
-    saved, path = text.save_selection()
-    assert path.exists()
-    again = TrainingText(Steps(tmp_path, {}), ("en", "de"))
-    assert len(again) == 25
-    again.restore_selection(saved)
-    assert left(again) == numbered(20)
-    assert again.dropped == text.dropped
+def test_the_rules_drop_whole_pairs_and_count_them_once(vocab_folder: Path) -> None:
+    vocab = Vocab.load(vocab_folder / "vocab.model")
+    src = ["a" * 20, "b" * 30, "c" * 2, "d" * 29, "e" * 40, ""]
+    tgt = ["ab" * 5, "c" * 29, "d" * 20, "eg" * 14, "f", ""]
+    encoded = encode_chunk((vocab, vocab), RULES, PairsWithCopies(src, tgt, 0, 0))
+    assert (encoded.too_many_tokens, encoded.length_ratio, len(encoded.src_lengths)) == (2, 1, 3)
+    assert (encoded.src_lengths.tolist(), encoded.tgt_lengths.tolist()) == ([21, 30, 0], [11, 29, 0])
+    assert vocab.decode([encoded.src[:21].tolist(), encoded.src[21:].tolist()]) == ["a" * 20, "d" * 29]
+    assert vocab.decode([encoded.tgt[:11].tolist(), encoded.tgt[11:].tolist()]) == ["ab" * 5, "eg" * 14]
+
+
+def test_copies_that_the_rules_claim_have_no_count_and_unknown_tokens_that_are_kept_have(vocab_folder: Path) -> None:
+    src = ["a", "b" * 40, "A", "B" * 40, "A" * 40, "A"]
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, PairsWithCopies(src, src, n_upper=3, n_title=1))
+    assert (encoded.too_many_tokens, encoded.length_ratio) == (1, 0)
+    assert (len(encoded.src_lengths), encoded.n_upper, encoded.n_title) == (3, 1, 1)
+    text = PairsWithCopies(["xa", "a", "x" + "a" * 50], ["b", "yby", "z"], 0, 0)
+    encoded = encode_chunk(load_vocabs(vocab_folder), RULES, text)
+    assert encoded.unknown == 3
+    assert UNK_ID in encoded.src
+
+
+# ---- copies
+
+
+@pytest.mark.parametrize(
+    ("record", "lang", "copy"),
+    [
+        ("they're on the 1st floor", "en", "They're On The 1st Floor"),
+        ("“quoted” (in brackets) ice-cream", "en", "“Quoted” (In Brackets) Ice-cream"),
+        ("der große McDonald", "de", "Der Große McDonald"),
+        ("izmir ırmak", "tr", "İzmir Irmak"),
+        ("我们 are", "zh", "我们 Are"),
+        ("", "en", ""),
+    ],
+)
+def test_title_case_begins_each_word_with_a_capital(record: str, lang: str, copy: str) -> None:
+    assert make_copy(record, lang, TITLE) == copy
+
+
+@pytest.mark.parametrize(
+    ("record", "lang", "copy"),
+    [
+        ("they're on the 1st floor", "en", "THEY'RE ON THE 1ST FLOOR"),
+        ("die große Straße", "de", "DIE GROSSE STRASSE"),
+        ("izmir ırmak", "tr", "İZMİR IRMAK"),
+        ("izmir", "az_Latn", "İZMİR"),
+        ("Καλημέρα κόσμε", "el", "ΚΑΛΗΜΕΡΑ ΚΟΣΜΕ"),
+        ("我们", "zh", "我们"),
+    ],
+)
+def test_upper_case_follows_the_language(record: str, lang: str, copy: str) -> None:
+    assert make_copy(record, lang, UPPER) == copy
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_title_case_copy_has_the_same_words(record: str) -> None:
+    copy = make_copy(record, "en", TITLE)
+    assert [word.casefold() for word in copy.split()] == [word.casefold() for word in record.split()]

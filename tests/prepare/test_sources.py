@@ -5,7 +5,7 @@ import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,16 +15,7 @@ from aiayn_cli.corpora.corpus import Amount, Archive
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats
 from aiayn_cli.prepare.formats import LinePairs, ReadCounts, TsvPairs
-from aiayn_cli.prepare.sources import (
-    ArchiveMember,
-    LocalFile,
-    MadeText,
-    Origin,
-    PairSource,
-    check_disk,
-    estimate_disk,
-    identity_of,
-)
+from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource, estimate_disk, identity_of
 
 Pair = tuple[str, str]
 
@@ -131,10 +122,6 @@ class Downloaded:
         return "0"
 
 
-class Usage(NamedTuple):
-    free: int
-
-
 def local(folder: Path, name: str, size: int) -> LocalFile:
     (folder / name).write_bytes(bytes(size))
     return LocalFile(folder / name)
@@ -165,12 +152,3 @@ def test_an_archive_is_not_taken_for_all_text_where_the_pairs_are_counted(tmp_pa
     part = Origin("part", LinePairs(member(tmp_path, "x"), member(tmp_path, "y")), expected=Amount(1))
     (tmp_path / "dev.tgz").write_bytes(bytes(1_000_000))
     assert estimate_disk([part], processed=False) == 1_000
-
-
-def test_too_little_room_is_said_with_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(3_210_000_000))
-    check_disk(tmp_path / "out.partial", 3_210_000_000)
-    with pytest.raises(DataError) as caught:
-        check_disk(tmp_path / "out.partial", 45_600_000_000)
-    assert caught.value.problem == f"{tmp_path} has 3.21 GB free, but preparing takes about 45.60 GB"
-    assert caught.value.hint == "free some space, or put --out on another disk"

@@ -1,15 +1,14 @@
 """COMET itself is not installed here: what stands for it is a package of the same shape that counts words."""
 
 import importlib.metadata
-import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from commands import Aiayn
 
-from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.score.comet import CometMetric
 from aiayn_cli.score.significance import compare, with_confidence
@@ -51,15 +50,6 @@ def test_without_the_package_the_message_says_what_to_install(monkeypatch: pytes
     assert "pip install unbabel-comet" in error.value.hint
 
 
-def test_nothing_of_it_is_loaded_before_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "comet", None)  # an import would fail
-    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in REFERENCE), encoding="utf-8")
-    assert main(["score", str(tmp_path / "ref"), "--hyp", str(tmp_path / "ref")]) == 0
-    assert "warning" not in capsys.readouterr().err
-
-
 def test_a_line_s_score_is_the_model_s_times_100_and_the_system_s_is_their_mean(comet: WordOverlap) -> None:
     metric = CometMetric([REFERENCE], SOURCE)
     [statistics] = metric.statistics([HYPOTHESES])
@@ -84,24 +74,22 @@ def test_intervals_and_tests_work_on_it_too(comet: WordOverlap) -> None:
 
 
 def test_the_command_gives_it_the_source(
-    comet: WordOverlap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    comet: WordOverlap, tmp_path: Path, aiayn: Aiayn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, lines in (("ref", REFERENCE), ("src", SOURCE), ("hyp", HYPOTHESES)):
         Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    assert main(["score", "ref", "--hyp", "hyp", "--metric", "comet", "--source", "src", "--json"]) == 0
-    [score] = json.loads(capsys.readouterr().out)["systems"][0]["scores"]
+    command = ["score", "ref", "--hyp", "hyp", "--metric", "comet"]
+    [score] = aiayn(*command, "--source", "src", "--json").json["systems"][0]["scores"]
     assert score["score"] == pytest.approx(60.4166667)
-    assert main(["score", "ref", "--hyp", "hyp", "--metric", "comet"]) == 1
-    assert "COMET needs the source text" in capsys.readouterr().err
+    said = aiayn(*command)
+    assert said.code == 1
+    assert "COMET needs the source text" in said.err
 
 
-def test_a_model_that_cannot_be_loaded_is_named(comet: WordOverlap) -> None:
+def test_a_model_that_cannot_be_loaded_is_named_and_several_references_are_too_many(comet: WordOverlap) -> None:
     with pytest.raises(AiaynError, match="COMET's model mine cannot be loaded") as error:
         CometMetric([REFERENCE], SOURCE, model="mine")
     assert "--comet-model" in error.value.hint
-
-
-def test_several_references_are_too_many(comet: WordOverlap) -> None:
     with pytest.raises(AiaynError, match="COMET takes one reference, not 2"):
         CometMetric([REFERENCE, REFERENCE], SOURCE)

@@ -51,10 +51,7 @@ def train_elsewhere(text: Iterable[str] = LINES, **options: Any) -> bytes:
         "eos_id": 3,
     }
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text),
-        model_writer=model,
-        minloglevel=2,
-        **(defaults | options),
+        sentence_iterator=iter(text), model_writer=model, minloglevel=2, **(defaults | options)
     )
     return model.getvalue()
 
@@ -120,10 +117,13 @@ def test_text_that_looks_like_a_special_token_is_text(before: str, token: str, a
     assert token in VOCAB.decode([ids])[0]
 
 
-def test_special_ids_leave_nothing_in_decoded_text() -> None:
+def test_special_ids_leave_nothing_in_text_and_are_named_among_pieces() -> None:
     (ids,) = VOCAB.encode(["abc def"])
     assert VOCAB.decode([[BOS_ID, *ids, EOS_ID, PAD_ID, PAD_ID], [EOS_ID], []]) == ["abc def", "", ""]
     assert VOCAB.decode([[*ids, UNK_ID]]) == ["abc def\u2047"]
+    (ids,) = VOCAB.encode(["abc de"])
+    assert "".join(VOCAB.pieces(ids)) == "▁abc▁de"
+    assert VOCAB.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def test_every_character_can_be_learnt_but_for_four_that_are_read_as_others() -> None:
@@ -137,12 +137,6 @@ def test_every_character_can_be_learnt_but_for_four_that_are_read_as_others() ->
     assert not [character for character, own in zip(characters, ids, strict=True) if UNK_ID in own]
     changed = {c: decoded for c, decoded in zip(characters, vocab.decode(ids), strict=True) if decoded != c}
     assert changed == {"\t": " ", "\x1f": " ", "\u2581": "_", "\u2585": "\u2586"}
-
-
-def test_pieces_show_the_text_with_a_mark_for_each_blank() -> None:
-    (ids,) = VOCAB.encode(["abc de"])
-    assert "".join(VOCAB.pieces(ids)) == "▁abc▁de"
-    assert VOCAB.pieces([PAD_ID, UNK_ID, BOS_ID, EOS_ID]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def test_a_vocabulary_is_known_by_the_hash_of_its_file(tmp_path: Path) -> None:
@@ -184,10 +178,12 @@ def test_training_learns_what_sentencepiece_learns_from_running_text() -> None:
     assert set(ours.pieces(range(350))) == set(theirs.pieces(range(350)))
 
 
-def test_a_size_that_the_text_cannot_fill_is_clamped() -> None:
+def test_a_size_that_the_text_cannot_fill_is_clamped_and_one_without_room_refused() -> None:
     vocab = Vocab(train_vocab({"abc": 5, "abd": 3}, 1_000), "vocab.model")
     assert 4 + 5 <= vocab.size < 20
     assert vocab.decode(vocab.encode(["abc dab"])) == ["abc dab"]
+    with pytest.raises(DataError, match="of 5 sub-words has no room for this text"):
+        train_vocab({"ab": 3}, 5)
 
 
 def test_characters_are_left_out_only_where_they_would_take_more_than_half() -> None:

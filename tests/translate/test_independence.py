@@ -19,7 +19,7 @@ from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.load_models import load_network
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.search import sentence_search
-from aiayn_cli.translate.session import run_score_against, run_translate
+from aiayn_cli.translate.session import run_translate
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 
@@ -118,25 +118,6 @@ def test_translations_do_not_depend_on_threads_and_processes(
     assert_same(translated(numbers), expected)  # in threads: too few lines for processes
     monkeypatch.setattr(sentence_search, "_FEWEST_IN_A_PROCESS", 8)
     assert_same(translated(numbers), expected)
-
-
-def test_scores_of_given_translations_do_not_depend_on_batches(wide: Path, tmp_path: Path) -> None:
-    pairs = list(zip(LINES[:SHORT], LINES[SHORT - 1 :: -1], strict=True))
-
-    def scores(order: Sequence[int], batch_tokens: int) -> dict[int, float]:
-        for name, side in (("in", 0), ("targets", 1)):
-            (tmp_path / name).write_text("".join(pairs[number][side] + "\n" for number in order))
-        files = {"source": str(tmp_path / "in"), "path": tmp_path / "out"}
-        options = translate_options([wide], **files, device="cpu", precision="fp32", batch_tokens=batch_tokens)
-        run_score_against(tmp_path / "targets", options)
-        lines = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
-        return {number: float(line.split("\t")[0]) for number, line in zip(order, lines, strict=True)}
-
-    expected = scores(range(SHORT), SIZES[0])
-    assert len(set(expected.values())) > SHORT // 2
-    for batch_tokens in SIZES[1:]:
-        found = scores(random.Random(batch_tokens).sample(range(SHORT), SHORT), batch_tokens)
-        assert found == pytest.approx(expected, abs=2 * TOLERANCE)  # both were rounded
 
 
 def test_the_scores_of_a_search_are_those_of_forced_decoding(wide: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 import copy
 import math
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,27 +11,17 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from known_words import WORDS, random_lines
+from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
-from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.forced_decoding import Forced, ForcedDecoder
-from aiayn_cli.translate.line_translator import LineTranslator, Translation
+from aiayn_cli.translate.line_translator import LineTranslator, Translation, segments, split_points
 from aiayn_cli.translate.options import SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup
 from aiayn_cli.translate.trust.flags import OutputChecks
-
-ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
-
-DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
-
-
-@pytest.fixture
-def translator(make_model: ModelMaker, vocab: Codec, cpu: Device) -> LineTranslator:
-    return LineTranslator([make_model()], vocab, cpu, DECODING)
 
 
 @given(lines=st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=9)), max_size=9))
@@ -55,7 +46,7 @@ def test_a_prefix_is_kept_before_a_line_without_letters(translator: LineTranslat
     assert output.text.startswith("hund")
 
 
-def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, make_translator: TranslatorMaker) -> None:
     model = make_model()
     seen = []
     original = model.encode
@@ -65,7 +56,7 @@ def test_the_model_never_sees_a_blank_line(make_model: ModelMaker, vocab: Codec,
         return original(src, src_mask)
 
     model.encode = encode  # type: ignore[method-assign]
-    translator = LineTranslator([model], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
+    translator = make_translator(model, options=SearchOptions(n_best=2))
     blanks = ["", " ", "\t \r", "\u00a0\u2003", "\u3000"]
     assert translator.translate_n_best(blanks) == [[Translation("")] * 2] * 5
     assert seen == []
@@ -86,9 +77,9 @@ def test_a_long_line_is_cut_at_its_sentences_with_a_notice(
 
 @pytest.mark.parametrize(("trained", "limit"), [(15, 250), (600, 600), (5_000, 1_000)])
 def test_no_line_is_cut_that_is_as_short_as_those_of_training(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str], trained: int, limit: int
+    make_translator: TranslatorMaker, capsys: pytest.CaptureFixture[str], trained: int, limit: int
 ) -> None:
-    translator = LineTranslator([make_model()], vocab, cpu, DECODING, trained_length=trained)
+    translator = make_translator(trained_length=trained)
     passes: list[int] = []
 
     def search(sources: Sequence[SearchInput]) -> list[list[Hypothesis]]:
@@ -102,15 +93,13 @@ def test_no_line_is_cut_that_is_as_short_as_those_of_training(
     assert f"sub-words, more than {limit}" in capsys.readouterr().err
 
 
-def test_parts_of_a_long_chinese_line_are_joined_without_blanks(
-    make_model: ModelMaker, vocab: Codec, cpu: Device
-) -> None:
+def test_parts_of_a_long_chinese_line_are_joined_without_blanks(make_translator: TranslatorMaker, vocab: Codec) -> None:
     line = " ".join(random_lines(60, longest=18))
     two = SearchOptions(n_best=2)
-    [plain] = LineTranslator([make_model()], vocab, cpu, DECODING, options=two).translate_n_best([line])
+    [plain] = make_translator(options=two).translate_n_best([line])
     to_chinese = copy.copy(vocab)
     to_chinese.tgt_lang = "zh_Hans"
-    [chinese] = LineTranslator([make_model()], to_chinese, cpu, DECODING, options=two).translate_n_best([line])
+    [chinese] = make_translator(codec=to_chinese, options=two).translate_n_best([line])
     for one, other in zip(plain, chinese, strict=True):
         assert len(one.text) > len(other.text)
         assert one.text.replace(" ", "") == other.text.replace(" ", "")
@@ -127,9 +116,9 @@ def test_many_long_lines_are_named_only_at_first(
 
 
 def test_a_word_of_200_000_characters_is_left_as_it_is_and_what_stands_around_it_is_translated(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
+    make_translator: TranslatorMaker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    translator = LineTranslator([make_model()], vocab, cpu, DECODING, options=SearchOptions(n_best=2))
+    translator = make_translator(options=SearchOptions(n_best=2))
     word = "".join(random.Random(1).choices("abcdefghij", k=200_000))
     before, after = translator.translate_n_best(["der hund", "die katze läuft"])
     [found, alone] = translator.translate_n_best([f"der hund  {word} die katze läuft", word])
@@ -177,7 +166,7 @@ def test_the_attention_to_a_very_long_line_is_held_in_portions(
 def test_chinese_without_marks_is_no_long_word(translator: LineTranslator) -> None:
     def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
         longest = max(len(source.ids) for source in sources) + 1
-        assert at_once * longest <= max(DECODING.batch_tokens, LONGEST_SOURCE + 1)
+        assert at_once * longest <= max(200, LONGEST_SOURCE + 1)
         return [[Hypothesis(tuple(source.ids), -1.0, -1.0)] for source in sources]
 
     translator._search._search_band = search  # type: ignore[method-assign]
@@ -188,7 +177,7 @@ def test_chinese_without_marks_is_no_long_word(translator: LineTranslator) -> No
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
-    threads: int, make_model: ModelMaker, vocab: Codec, cpu: Device
+    threads: int, make_translator: TranslatorMaker, cpu: Device
 ) -> None:
     class AfterThreeSteps:
         looks = 0
@@ -198,17 +187,16 @@ def test_a_search_ends_where_nobody_wants_its_outputs_any_more(
             return self.looks > 3
 
     stop = AfterThreeSteps()
-    device = replace(cpu, threads=threads)
+    translator = make_translator(device=replace(cpu, threads=threads), setup=SearchSetup(stop=stop))
     with pytest.raises(Stopped):
-        LineTranslator([make_model()], vocab, device, DECODING, setup=SearchSetup(stop=stop)).translate(["ab cd"] * 40)
+        translator.translate(["ab cd"] * 40)
     assert stop.looks <= 3 + threads
 
 
 def test_learned_positions_are_never_overrun(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str]
+    make_model: ModelMaker, make_translator: TranslatorMaker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = make_model(positions="learned", max_positions=19)
-    translator = LineTranslator([model], vocab, cpu, DecodingConfig(beam_size=2, max_extra=50))
+    translator = make_translator(make_model(positions="learned", max_positions=19), beam_size=2, max_extra=50)
     found = translator.translate(["der hund läuft", " ".join(random_lines(9))])
     assert all(found)
     assert "line 2 has" in capsys.readouterr().err
@@ -231,12 +219,12 @@ def test_outputs_begin_as_their_prefix_says(translator: LineTranslator, capsys: 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_a_prefix_too_long_for_one_pass_is_cut_and_named(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, capsys: pytest.CaptureFixture[str],
+    make_model: ModelMaker, make_translator: TranslatorMaker, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, positions: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("aiayn_cli.translate.search.sentence_search.LONGEST_PASS", 25)
     limit = 18 if positions == "learned" else 24
-    translator = LineTranslator([make_model(positions=positions, max_positions=19)], vocab, cpu, DECODING)
+    translator = make_translator(make_model(positions=positions, max_positions=19))
     [[found]] = translator.translate_n_best(["hund"], 7, ["maus " * 3_000])
     assert found.text.startswith("maus maus")
     assert len(found.parts[0].tgt) <= limit
@@ -266,3 +254,79 @@ def test_a_variant_searches_otherwise_and_leaves_the_first_as_it_was(translator:
         len(part.tgt) <= 2 and len(part.src) <= 4 for [each] in variant.translate_n_best(lines) for part in each.parts
     )
     assert translator.translate_n_best(lines) == before
+
+
+def parts(pieces: list[str], limit: int) -> list[str]:
+    ends = split_points(pieces, limit)
+    return ["".join(pieces[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def words(*texts: str) -> list[str]:
+    """One piece for each word and each mark after it."""
+    pieces = []
+    for word in " ".join(texts).split(" "):
+        stem = word.rstrip('.,!?")”')
+        pieces += ["▁" + stem, *word[len(stem) :]]
+    return pieces
+
+
+@given(
+    pieces=st.lists(st.text(st.sampled_from('▁a.,!?"”。、…'), min_size=1, max_size=3), max_size=60),
+    limit=st.integers(1, 25),
+)
+def test_parts_join_to_the_whole_and_none_is_empty_or_too_long(pieces: list[str], limit: int) -> None:
+    ends = split_points(pieces, limit)
+    sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    assert all(1 <= size <= limit for size in sizes)
+    assert sum(sizes) == len(pieces)
+
+
+def test_cuts_come_at_the_ends_of_sentences() -> None:
+    long = "one two three four five six seven eight nine ten eleven twelve"
+    sentences = [f'He said: "{long}!"', f"Really? {long}.", f"And Dr. Smith {long}?"]
+    pieces = words(*sentences)
+    assert parts(pieces, limit=20) == ["".join(words(sentence)) for sentence in sentences]
+
+
+def test_a_full_stop_inside_a_number_is_no_end_and_a_chinese_one_needs_no_blank() -> None:
+    pieces = ["▁w"] * 11 + ["▁3", ".", "15"] + ["▁w"] * 9
+    assert split_points(pieces, limit=18) != [13, 23]
+    assert 13 not in split_points(pieces, limit=18)
+    pieces = [*"我喜欢喝绿茶和咖啡也喜欢水", "。", *"他不喜欢喝绿茶和咖啡也不喜欢水", "。"]
+    assert split_points(pieces, limit=20) == [14, 30]
+
+
+def test_a_sentence_that_is_too_long_is_cut_after_a_clause_else_between_words_else_anywhere() -> None:
+    clauses = ["▁a"] * 14 + [","] + ["▁a"] * 9
+    assert split_points(clauses, limit=20) == [15, 24]
+    assert split_points(["▁a", "b", "c"] * 5, limit=7) == [6, 12, 15]
+    assert split_points(["▁a", *"b" * 12], limit=5) == [5, 10, 13]
+
+
+@pytest.mark.parametrize("piece", ["a", "▁a", ".", ","])
+def test_a_hundred_thousand_pieces_take_no_long_time(piece: str) -> None:
+    started = time.perf_counter()
+    assert len(split_points([piece] * 100_000, limit=250)) >= 400
+    assert time.perf_counter() - started < 5
+
+
+@given(
+    words=st.lists(st.text(st.characters(exclude_categories=["Cs", "Zs", "Cc"]), min_size=1, max_size=40), max_size=9),
+    blank=st.sampled_from([" ", "  ", "\u3000"]),
+)
+def test_segments_hold_every_word_in_order_and_only_long_ones_stand_alone(words: list[str], blank: str) -> None:
+    text = blank.join(words)
+    found = list(segments(text, 20, len))
+    assert " ".join(part for part, _ in found).split() == text.split()
+    long = [word for word in text.split() if len(word) > 20]
+    named = [part for part, is_word in found if is_word]
+    dense = [word for word in long if 4 * sum(c.isalpha() and c > "\u0e00" for c in word) > len(word)]
+    assert [word for word in long if word not in dense] == [word for word in named if word not in dense]
+
+
+def test_a_text_without_long_words_is_one_segment_as_it_is() -> None:
+    assert list(segments(" a  b ", 3, len)) == [(" a  b ", False)]
+    assert list(segments("aaaa", 3, len)) == [("aaaa", True)]
+    assert list(segments("b aaaa aaaa  ", 3, len)) == [("b", False), ("aaaa", True), ("aaaa", True)]
+    assert list(segments("中国人中国人", 3, len)) == [("中国人中国人", False)]
+    assert list(segments("🙂" * 5, 3, len)) == [("🙂" * 5, True)]

@@ -6,77 +6,61 @@ from typing import Any
 
 import pytest
 from checkpoints import copy_damaged
-from translation_models import DECODING, LINES, best, feed_stdin, make_checkpoint, translate_options, translations
+from commands import Aiayn
+from translation_models import DECODING, LINES, Translate, best, make_checkpoint, translate_options, translations
 
-from aiayn_cli.app import main
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.translate.load_models import load_models
 
 CPU: dict[str, Any] = {"device": "cpu", "precision": "fp32"}
+OTHER = "le la une chien chat souris court saute voit et"
 
 
 def test_without_a_model_the_newest_run_is_taken_and_named(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, aiayn: Aiayn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     checkpoints = tmp_path / "runs" / "first" / "checkpoints"
     checkpoints.mkdir(parents=True)
     make_checkpoint(checkpoints / "step-00001207", seed=7)
-    feed_stdin(monkeypatch, b"hund\n")
-    assert main(["translate"]) == 0
-    assert "model: runs/first/checkpoints/step-00001207, de-en, step 1,207" in capsys.readouterr().err
+    said = aiayn("translate", stdin=b"hund\n")
+    assert said.code == 0
+    assert "model: runs/first/checkpoints/step-00001207, de-en, step 1,207" in said.err
 
 
-def test_options_override_the_models_own_settings(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    feed_stdin(monkeypatch, "\n".join(LINES).encode())
+def test_options_override_the_models_own_settings(model: Path, translate: Translate) -> None:
     options = ["--beam", "5", "--alpha", "2", "--max-extra", "2", "--batch-tokens", "11", "--nbest", "4", "--scores"]
-    assert main(["translate", "-m", str(model), "--precision", "fp32", *options]) == 0
+    found = [line.split("\t") for line in translate(*options).lines]
     decoding = replace(DECODING, beam_size=5, alpha=2.0, max_extra=2, batch_tokens=11)
     expected = [each for line in translations([model], LINES, decoding, n_best=4) for each in line]
-    found = [line.split("\t") for line in capsys.readouterr().out.split("\n")[:-1]]
     assert len(found) == 24
     assert [text for _, text in found] == [each.text for each in expected]
     scores = [each.score for each in expected]
     assert [float(score) for score, _ in found] == pytest.approx(scores, abs=1e-3, nan_ok=True)
 
 
-def test_two_models_are_an_ensemble(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_models_are_an_ensemble(model: Path, tmp_path: Path, translate: Translate) -> None:
     second = make_checkpoint(tmp_path / "two", seed=2)
-    feed_stdin(monkeypatch, "\n".join(LINES).encode())
-    assert main(["translate", "-m", str(model), "-m", str(second), "--precision", "fp32"]) == 0
-    assert capsys.readouterr().out == best(translations([model, second], LINES))
+    assert translate("-m", model, "-m", second)[:2] == (0, best(translations([model, second], LINES)))
 
 
-def test_models_with_different_vocabularies_are_no_ensemble(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_models_that_differ_are_no_ensemble_and_a_foreign_vocabulary_is_refused(
+    model: Path, tmp_path: Path, translate: Translate
 ) -> None:
-    other = make_checkpoint(tmp_path / "other", seed=2, corpus="le la une chien chat souris court saute voit et")
-    (tmp_path / "in").write_text("hund\n")
-    assert main(["translate", "-m", str(model), "-m", str(other), "-i", str(tmp_path / "in")]) == 1
-    assert f"{model} and {other} have different vocabularies" in capsys.readouterr().err
-
-
-def test_models_of_different_languages_are_no_ensemble(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = shutil.copytree(model, tmp_path / "back")
-    known = json.loads((other / "model.json").read_text())
-    (other / "model.json").write_text(json.dumps({**known, "src_lang": "en", "tgt_lang": "de"}))
-    assert main(["translate", "-m", str(model), "-m", str(other)]) == 1
-    assert "have different languages" in capsys.readouterr().err
-
-
-def test_a_vocabulary_that_is_not_the_models_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changed = make_checkpoint(tmp_path / "changed", seed=1)
-    other = make_checkpoint(tmp_path / "other", seed=1, corpus="le la une chien chat souris court saute voit et")
+    other, changed = make_checkpoint(tmp_path / "other", seed=2, corpus=OTHER), tmp_path / "changed"
+    back = shutil.copytree(model, tmp_path / "back")
+    known = json.loads((back / "model.json").read_text())
+    (back / "model.json").write_text(json.dumps({**known, "src_lang": "en", "tgt_lang": "de"}))
+    shutil.copytree(model, changed)
     (changed / "vocab.model").write_bytes((other / "vocab.model").read_bytes())
-    (tmp_path / "in").write_text("hund\n")
-    assert main(["translate", "-m", str(changed), "-i", str(tmp_path / "in")]) == 1
-    assert "is not the vocabulary that the model was trained with" in capsys.readouterr().err
+    for models, problem in (
+        ([model, other], f"{model} and {other} have different vocabularies"),
+        ([model, back], "have different languages"),
+        ([changed], "is not the vocabulary that the model was trained with"),
+    ):
+        code, _, err = translate(*(word for path in models for word in ("-m", path)), lines=["hund"])
+        assert code == 1
+        assert problem in err
 
 
 @pytest.mark.parametrize("others", [0, 1])

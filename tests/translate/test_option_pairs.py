@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from translation_models import feed_stdin, make_checkpoint, run
+from translation_models import Translate, make_checkpoint
 
 from aiayn_cli.app import main
 from aiayn_cli.config import ModelConfig
@@ -81,15 +81,11 @@ def stdin_of(pair: set[str]) -> bytes:
     return "".join(f"{record}\n" for record in records).encode()
 
 
-def check_records(pair: set[str], out: str, n_best: int, lines: int = len(LINES)) -> None:
-    """One record, or n_best of them, for each of the first lines, in order, with all that was asked for."""
-    records = out.split("\n")
-    assert records.pop() == ""
-    check_each(pair, records, n_best, lines)
-
-
-def check_each(pair: set[str], records: list[str], n_best: int, lines: int = len(LINES)) -> None:
-    numbers = [number for number in range(1, lines + 1) for _ in range(n_best)]
+def check_records(pair: set[str], out: str, n_best: int) -> None:
+    """One record, or n_best, for each line, in order, with all that the options promise."""
+    *records, end = out.split("\n")
+    assert end == ""
+    numbers = [number for number in range(1, len(LINES) + 1) for _ in range(n_best)]
     assert len(records) == len(numbers)
     for number, record in zip(numbers, records, strict=True):
         if "--format" in pair:
@@ -129,7 +125,7 @@ def check_object(pair: set[str], out: str, n_best: int) -> None:
     if "--format" in pair and "--output" not in pair:  # what would be written without --json, where it would be
         scored = result["scores"] if "--score-against" in pair else []
         kept = scored or [each for line in result["translations"] for each in line]
-        check_each(pair, list(map(json.dumps, kept)), n_best)
+        check_records(pair, "".join(json.dumps(each) + "\n" for each in kept), n_best)
         return
     if "--score-against" in pair:
         assert [len(scores) for scores in result["scores"]] == [2, 2, 2]
@@ -146,11 +142,7 @@ def check_object(pair: set[str], out: str, n_best: int) -> None:
 
 @pytest.mark.parametrize("first", OPTIONS)
 def test_every_pair_of_options_keeps_its_promises_or_is_refused_in_one_line(
-    first: str,
-    here: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    first: str, here: Path, request: pytest.FixtureRequest, translate: Translate
 ) -> None:
     for pair in ({first, second} for second in list(OPTIONS)[list(OPTIONS).index(first) :]):
         if len([name for name in pair if name.startswith("--on-suspect")]) > 1:
@@ -159,14 +151,11 @@ def test_every_pair_of_options_keeps_its_promises_or_is_refused_in_one_line(
             request.getfixturevalue("exported")
         for name in ("page", "report", "out"):
             (here / name).unlink(missing_ok=True)
-        command = ["translate", "-m", f"{here}/model", "--device", "cpu", "--precision", "fp32"]
+        command = ["-m", f"{here}/model"]
         command += [] if "--score-against" in pair else SMALL
         command += [] if pair & {"--score-against", "--sample"} else ["--beam", "2"]
         command += [word.replace("HERE", str(here)) for name in sorted(pair) for word in OPTIONS[name].split(" ")]
-        feed_stdin(monkeypatch, stdin_of(pair))
-        capsys.readouterr()
-        code = main(command)
-        out, err = capsys.readouterr()
+        code, out, err = translate(*command, lines=stdin_of(pair))
         print(pair)  # shown where the next lines fail
         errors = [line for line in err.split("\n") if line.startswith("error: ")]
         n_best = 2 if "--nbest" in pair else 1
@@ -201,20 +190,7 @@ def test_every_pair_of_options_keeps_its_promises_or_is_refused_in_one_line(
                 assert err == "" or "--score-against" in pair  # which warns of the blank line
 
 
-def test_a_shortest_length_lengthens_what_the_source_allows(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--max-extra", "1", "--min-length", "9", "--format", "jsonl", "--scores"]
-    out = run(here / "model", options, b'{"text": "hund"}\n', monkeypatch, capsys)
-    assert len(json.loads(out)["tokens"]) == 10  # with the end token; such a model ends where it must
-
-
-def test_lengths_that_no_output_can_have_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for lengths, said in {
-        ("6", "5"): "error: --min-length 6 is more than --max-length 5\nhint: change one of them\n",
-        ("1000", "2000"): "error: --min-length 1,000 is more than the 999 tokens that an output can have\n"
-        "hint: give a smaller number\n",
-    }.items():
-        options = ["--min-length", lengths[0], "--max-length", lengths[1]]
-        assert main(["translate", "-m", str(here / "model"), *options]) == 2
-        assert capsys.readouterr().err == said
+def test_a_shortest_length_lengthens_what_the_source_allows(here: Path, translate: Translate) -> None:
+    options = ["-m", here / "model", "--max-extra", "1", "--min-length", "9", "--format", "jsonl", "--scores"]
+    [record] = translate(*options, lines=b'{"text": "hund"}\n').records
+    assert len(record["tokens"]) == 10  # with the end token; such a model ends where it must

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from translation_models import feed_stdin
+from commands import Aiayn
 
 import aiayn_cli
 from aiayn_cli import Translator
-from aiayn_cli.app import main
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 
 LINES = ["der hund läuft", "", "die katze schläft im haus", "das haus"]
@@ -22,15 +21,12 @@ def translator(model: Path) -> Translator:
     return Translator.load(model, precision="fp32", device="cpu")
 
 
-def test_the_command_and_python_write_the_same(
-    translator: Translator,
-    model: Path,
-    capsysbinary: pytest.CaptureFixture[bytes],
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_command_and_python_write_the_same_and_line_ends_inside_a_line_are_blanks(
+    translator: Translator, model: Path, aiayn: Aiayn
 ) -> None:
-    feed_stdin(monkeypatch, "".join(f"{line}\n" for line in LINES).encode())
-    assert main(["translate", "-m", str(model), "--precision", "fp32", "--device", "cpu", "-q"]) == 0
-    assert translator.translate(LINES) == capsysbinary.readouterr().out.decode().split("\n")[:-1]
+    command = ["translate", "-m", model, "--precision", "fp32", "--device", "cpu", "-q"]
+    assert translator.translate(LINES) == aiayn(*command, stdin="".join(f"{line}\n" for line in LINES).encode()).lines
+    assert translator.translate(["der hund\nläuft"]) == translator.translate(["der hund läuft"])
 
 
 def test_nothing_is_said(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,10 +79,6 @@ def test_threads_wait_for_each_other(translator: Translator) -> None:
     assert found == [expected] * 4
 
 
-def test_line_ends_inside_a_line_are_blanks(translator: Translator) -> None:
-    assert translator.translate(["der hund\nläuft"]) == translator.translate(["der hund läuft"])
-
-
 def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="list of lines"):
         translator.translate("der hund")
@@ -94,7 +86,6 @@ def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_
         translator.translate(["hund", "\ud800"])
     with pytest.raises(AiaynError, match="nowhere"):
         Translator.load(tmp_path / "nowhere")
-
     with pytest.raises(CheckpointError):
         Translator.load(tmp_path)
     for wrong in ({"beem": 4}, {"nbest": 0}, {"beam": "4"}, {"on_suspect": "fail"}, {"precision": "fp16"}, {"int8": 1}):
@@ -108,6 +99,9 @@ def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_
     translator.close()
     with pytest.raises(ValueError, match="closed"):
         translator.translate(LINES)
+    assert "Translator" in aiayn_cli.__all__
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = aiayn_cli.Nothing
 
 
 def in_a_fork(translator: Translator) -> str:
@@ -145,9 +139,3 @@ def test_errors_name_the_keywords(model: Path, options: dict[str, Any], problem:
         Translator.load(model, **options)
     assert problem in str(caught.value)
     assert hint in caught.value.hint
-
-
-def test_the_package_offers_it_without_loading_it() -> None:
-    assert "Translator" in aiayn_cli.__all__
-    with pytest.raises(AttributeError, match="Nothing"):
-        _ = aiayn_cli.Nothing

@@ -1,22 +1,15 @@
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import DecodingConfig
-from aiayn_cli.device import Device
 from aiayn_cli.errors import DataError
-from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.aids.glossary import Glossary, Term, load_glossary
-from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.search.sentence_search import SearchSetup
-
-ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
 
 
 def glossary(**terms: str) -> Glossary:
@@ -151,14 +144,13 @@ def test_a_line_that_is_no_entry_is_named(tmp_path: Path, vocab: Codec, line: st
 
 
 def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
-    tmp_path: Path, make_model: ModelMaker, vocab: Codec, cpu: Device
+    tmp_path: Path, make_model: ModelMaker, make_translator: TranslatorMaker, vocab: Codec
 ) -> None:
     (tmp_path / "terms.tsv").write_text("hund\tkatze\nmaus\tfrau und frau|frau\nsieht\tspringt\n", encoding="utf-8")
     terms = load_glossary(tmp_path / "terms.tsv", vocab, "de")
-    decoding = DecodingConfig(beam_size=3, max_extra=8, batch_tokens=100)
-    models = [make_model()]
-    plain = LineTranslator(models, vocab, cpu, decoding)
-    with_terms = LineTranslator(models, vocab, cpu, decoding, setup=SearchSetup(glossary=terms))
+    model, setup = make_model(), SearchSetup(glossary=terms)
+    plain = make_translator(model, max_extra=8, batch_tokens=100)
+    with_terms = make_translator(model, max_extra=8, batch_tokens=100, setup=setup)
     lines = ["der hund", "die maus sieht den hund", "eine klein", "hund hund", "", "und sieht", "hund und die " * 6]
     free = plain.translate_n_best(lines)
     assert sum(bool(terms.missing(line, each[0].text)) for line, each in zip(lines, free, strict=True)) >= 4
@@ -170,9 +162,7 @@ def test_translations_hold_the_terms_whatever_else_is_in_the_batch(
     for line, [each] in zip(lines, found, strict=True):
         assert terms.missing(line, each.text) == []
     for batch_tokens in (1, 1000):
-        again = LineTranslator(
-            models, vocab, cpu, replace(decoding, batch_tokens=batch_tokens), setup=SearchSetup(glossary=terms)
-        )
+        again = make_translator(model, max_extra=8, batch_tokens=batch_tokens, setup=setup)
         assert [each[0].text for each in again.translate_n_best(lines[::-1])] == [each[0].text for each in found[::-1]]
 
 

@@ -1,4 +1,3 @@
-import itertools
 import math
 import random
 
@@ -6,26 +5,24 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, scorers, words
+from table_scorer import (
+    NextLogProbs,
+    Prefix,
+    TableScorer,
+    all_outputs,
+    assert_same,
+    random_table,
+    restricted,
+    scorers,
+    words,
+)
 from torch import Tensor
 
 from aiayn_cli.special_tokens import EOS_ID
-from aiayn_cli.translate.search.beam import Hypothesis, batch_size, beam_search, length_penalty, top_k
+from aiayn_cli.translate.search.beam import batch_size, beam_search, length_penalty, top_k
 from aiayn_cli.translate.search.restrictions import Restrictions
 
 torch.set_num_threads(1)
-
-
-def exhaustive_search(
-    next_log_probs: NextLogProbs, sentence: int, n_words: int, max_length: int, alpha: float, n_best: int
-) -> list[tuple[Prefix, float]]:
-    outputs = []
-    for n in range(max_length):
-        for tokens in itertools.product(words(n_words), repeat=n):
-            score = log_prob_of(next_log_probs, sentence, tokens) / ((5 + n + 1) / 6) ** alpha
-            if score > -math.inf:
-                outputs.append((tokens, score))
-    return sorted(outputs, key=lambda output: -output[1])[:n_best]
 
 
 def plain_beam_search(
@@ -49,11 +46,6 @@ def plain_beam_search(
     return sorted(ended, key=lambda output: -output[1])[:n_best]
 
 
-def assert_same(found: list[Hypothesis], expected: list[tuple[Prefix, float]]) -> None:
-    assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
-    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for _, score in expected])
-
-
 alphas = st.one_of(st.sampled_from([0.0, 0.6, 1.0]), st.floats(0, 3))
 tables = st.builds(
     random_table,
@@ -74,7 +66,7 @@ def test_a_beam_that_holds_every_output_finds_what_exhaustive_search_finds(
     scorer = TableScorer(table, list(range(len(max_lengths))))
     found = beam_search(scorer, max_lengths, beam_size=beam_size, alpha=alpha, n_best=n_best)
     for sentence, max_length in enumerate(max_lengths):
-        assert_same(found[sentence], exhaustive_search(table, sentence, 3, max_length, alpha, n_best))
+        assert_same(found[sentence], all_outputs(table, sentence, 3, max_length, alpha)[:n_best])
 
 
 @given(
@@ -113,8 +105,10 @@ def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
     min_lengths = [data.draw(st.integers(1, max_length)) for max_length in max_lengths]
     word = st.sampled_from(list(words(3)))
     prefixes: list[Prefix] = [tuple(data.draw(st.lists(word, max_size=max_length - 1))) for max_length in max_lengths]
+    at_once = data.draw(st.integers(1, 6))  # so that sentences stand at different steps
+    groups = scorers(table, len(max_lengths), at_once)
     found = beam_search(
-        TableScorer(table, list(range(len(max_lengths)))), max_lengths, beam_size=beam, alpha=alpha, n_best=beam,
+        next(groups), max_lengths, beam_size=beam, alpha=alpha, n_best=beam, waiting=groups, at_once=at_once,
         restrictions=Restrictions(min_lengths, prefixes, no_repeat_ngram),
     )  # fmt: skip
     expected = restricted(table, min_lengths, prefixes, no_repeat_ngram)
@@ -122,48 +116,9 @@ def test_restrictions_are_those_of_a_search_in_a_table_without_what_they_forbid(
         assert_same(found[sentence], plain_beam_search(expected, sentence, 3, max_length, beam, alpha, beam))
 
 
-def table_of(probabilities: dict[Prefix, dict[int, float]]) -> NextLogProbs:
-    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
-        row = probabilities.get(prefix, {})
-        return [math.log(row[word]) if row.get(word) else -math.inf for word in range(7)]
-
-    return next_log_probs
-
-
-def test_the_first_finished_output_does_not_win_when_a_longer_one_scores_better() -> None:
-    table = table_of(
-        {
-            (): {EOS_ID: 0.5, 4: 0.45, 5: 0.05},
-            (4,): {4: 0.98, EOS_ID: 0.02},
-            (5,): {EOS_ID: 1.0},
-            (4, 4): {EOS_ID: 0.99, 4: 0.01},
-        }
-    )
-    [[with_penalty]] = beam_search(TableScorer(table, [0]), [4], beam_size=2, alpha=1.0)
-    assert with_penalty.tokens == (4, 4)  # log 0.437 / (8 / 6) = -0.62 beats log 0.5 / 1 = -0.69
-    assert with_penalty.score == pytest.approx(math.log(0.45 * 0.98 * 0.99) / (8 / 6))
-    [[without]] = beam_search(TableScorer(table, [0]), [4], beam_size=2, alpha=0.0)
-    assert without.tokens == ()
-
-
-def test_an_output_leaves_as_many_hypotheses_live_as_before() -> None:
-    table = table_of(
-        {
-            (): {EOS_ID: 0.32, 4: 0.4, 5: 0.28},
-            (4,): {4: 0.5, 5: 0.5},
-            (5,): {5: 1.0},
-            (5, 5): {EOS_ID: 1.0},
-            **{(4, word): {EOS_ID: 0.2, 4: 0.8} for word in (4, 5)},
-        }
-    )
-    [[best]] = beam_search(TableScorer(table, [0]), [9], beam_size=2, alpha=1.0)
-    assert best.tokens == (5, 5)  # log 0.28 / (8 / 6) = -0.95 beats log 0.32 = -1.14
-    assert best.score == pytest.approx(math.log(0.28) / (8 / 6))
-
-
 def test_search_ends_as_soon_as_no_live_hypothesis_can_win() -> None:
-    sure = table_of({(): {4: 0.999, 5: 0.001}, (4,): {EOS_ID: 0.999, 5: 0.001}, (5,): {5: 0.9, EOS_ID: 0.1}})
-    scorer = TableScorer(sure, [0])
+    sure = {(): {4: 0.999, 5: 0.001}, (4,): {EOS_ID: 0.999, 5: 0.001}, (5,): {5: 0.9, EOS_ID: 0.1}}
+    scorer = TableScorer(lambda _, prefix: [math.log(sure.get(prefix, {}).get(word, 1e-30)) for word in range(7)], [0])
     beam_search(scorer, [50], beam_size=2, alpha=0.6)
     assert scorer.n_steps == 2
 
@@ -212,28 +167,16 @@ def test_no_sentence_reads_beyond_its_longest_length_while_others_go_on() -> Non
     assert [len(outputs[0].tokens) for outputs in found] == [n - 1 for n in max_lengths]
 
 
-def test_at_the_longest_length_a_hypothesis_ends_with_the_models_own_probability_of_eos() -> None:
-    endless = table_of({(4,) * n: {4: 0.9, EOS_ID: 0.1} for n in range(6)})
-    [outputs] = beam_search(TableScorer(endless, [0]), [6], beam_size=1, alpha=0.6)
-    assert outputs[0].tokens == (4,) * 5
-    assert outputs[0].log_prob == pytest.approx(5 * math.log(0.9) + math.log(0.1))
+def test_an_output_ends_early_rather_than_not_at_all() -> None:
+    log_probs = torch.zeros(1, 1, 5)  # one word only
+    restrictions = Restrictions([9], no_repeat_ngram=1)
+    restrictions.apply(log_probs, torch.tensor([[[4]]]), torch.tensor([1]), [0])
+    assert log_probs[0, 0].eq(0).nonzero().flatten().tolist() == [EOS_ID]
 
 
-def test_special_tokens_are_never_produced_however_likely() -> None:
-    def next_log_probs(sentence: int, prefix: Prefix) -> list[float]:
-        return [math.log(0.33), math.log(0.33), math.log(0.33), -8.0, -5.0, -6.0, -7.0]
-
-    [outputs] = beam_search(TableScorer(next_log_probs, [0]), [4], beam_size=4, alpha=0.6, n_best=4)
-    assert len(outputs) == 4
-    assert {token for output in outputs for token in output.tokens} <= {4, 5, 6}
-
-
-def test_a_scorer_without_a_number_gives_no_output_instead_of_a_wrong_one() -> None:
-    assert beam_search(TableScorer(lambda sentence, prefix: [math.nan] * 7, [0]), [5], beam_size=3, alpha=0.6) == [[]]
-
-
-def test_an_empty_batch_has_no_outputs() -> None:
+def test_nothing_to_search_and_a_scorer_without_a_number_give_no_output() -> None:
     assert beam_search(TableScorer(random_table(1, 3), []), [], beam_size=3, alpha=0.6) == []
+    assert beam_search(TableScorer(lambda sentence, prefix: [math.nan] * 7, [0]), [5], beam_size=3, alpha=0.6) == [[]]
 
 
 def test_batch_sizes_are_few_and_near() -> None:

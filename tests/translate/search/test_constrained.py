@@ -4,7 +4,17 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_scorer import NextLogProbs, Prefix, TableScorer, log_prob_of, random_table, restricted, words
+from table_scorer import (
+    NextLogProbs,
+    Prefix,
+    TableScorer,
+    all_outputs,
+    assert_same,
+    log_prob_of,
+    random_table,
+    restricted,
+    words,
+)
 
 from aiayn_cli.special_tokens import EOS_ID
 from aiayn_cli.translate.search.beam import Hypothesis, beam_search
@@ -22,14 +32,7 @@ tables = st.builds(
     zeros=st.sampled_from([0.0, 0.0, 0.2]),
 )
 # Constraints that share no token, so that what an output holds does not depend on how it is read.
-CONSTRAINTS: list[list[Constraint]] = [
-    [],
-    [((4,),)],
-    [((4, 5),)],
-    [((4,),), ((5, 6),)],
-    [((4, 5), (6,))],
-    [((7, 7),)],
-]
+CONSTRAINTS: list[list[Constraint]] = [[], [((4,),)], [((4, 5),)], [((4,),), ((5, 6),)], [((4, 5), (6,))], [((7, 7),)]]
 
 
 def holds(tokens: Prefix, phrase: Prefix, continuations: set[int]) -> bool:
@@ -42,18 +45,6 @@ def holds(tokens: Prefix, phrase: Prefix, continuations: set[int]) -> bool:
 
 def holds_all(tokens: Prefix, constraints: list[Constraint], continuations: set[int]) -> bool:
     return all(any(holds(tokens, phrase, continuations) for phrase in each) for each in constraints)
-
-
-def exhaustive_search(
-    table: NextLogProbs, sentence: int, max_length: int, alpha: float, constraints: list[Constraint], last: set[int]
-) -> list[tuple[Prefix, float]]:
-    outputs = [
-        (tokens, log_prob_of(table, sentence, tokens) / ((5 + n + 1) / 6) ** alpha)
-        for n in range(max_length)
-        for tokens in itertools.product(words(N_WORDS), repeat=n)
-        if holds_all(tokens, constraints, last)
-    ]
-    return sorted((each for each in outputs if each[1] > -math.inf), key=lambda each: -each[1])
 
 
 @given(table=tables, phrase=st.sampled_from([(4,), (4, 5), (6, 6)]), alpha=st.sampled_from([0.0, 0.6, 2.0]))
@@ -96,11 +87,6 @@ def test_with_known_words_half_of_a_phrases_cost_counts_and_that_of_its_place(
     assert [each.log_prob for each in found] == pytest.approx([log_prob_of(table, 0, each.tokens) for each in found])
 
 
-def assert_same(found: list[Hypothesis], expected: list[tuple[Prefix, float]]) -> None:
-    assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _ in expected]
-    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for _, score in expected])
-
-
 @given(
     table=tables,
     sentences=st.lists(st.tuples(st.integers(3, 5), st.sampled_from(CONSTRAINTS)), min_size=1, max_size=3),
@@ -125,7 +111,8 @@ def test_a_beam_that_holds_everything_finds_what_exhaustive_search_finds(
         n_best=n_best, words=WordPieces(continuations=frozenset(continuations)),
     )  # fmt: skip
     for number, outputs in enumerate(found):
-        expected = exhaustive_search(table, number, max_lengths[number], alpha, constraints[number], continuations)
+        outputs_of_table = all_outputs(table, number, N_WORDS, max_lengths[number], alpha)
+        expected = [each for each in outputs_of_table if holds_all(each[0], constraints[number], continuations)]
         whole = [each for each in outputs if holds_all(each.tokens, constraints[number], continuations)]
         assert_same(whole, expected[:n_best])
 
@@ -167,15 +154,12 @@ def test_where_nothing_is_impossible_a_small_beam_finds_every_phrase(
     assert holds_all(output.tokens, constraints, set())
 
 
-def test_a_term_needed_twice_is_there_twice() -> None:
+def test_a_term_needed_twice_is_there_twice_and_what_does_not_fit_is_missing() -> None:
     table = random_table(2, N_WORDS)
     constraints: list[Constraint] = [((4, 5),), ((4, 5),)]
     [[output]] = constrained_search(TableScorer(table, [0]), [10], [constraints], beam_size=6, alpha=0.6)
     pairs = list(itertools.pairwise(output.tokens))
     assert pairs.count((4, 5)) >= 2
-
-
-def test_what_does_not_fit_is_missing_and_the_output_still_there() -> None:
     table = random_table(3, N_WORDS)
     [[output]] = constrained_search(TableScorer(table, [0]), [3], [[((4, 5, 6),)]], beam_size=3, alpha=0.6)
     assert len(output.tokens) == 2

@@ -3,7 +3,7 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,42 +12,30 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from known_words import WORDS, random_lines
+from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
-from aiayn_cli.model.translation_model import TranslationModel
-from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.codec import Codec
-from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis
-from aiayn_cli.translate.search.scorer import Stop, Stopped
+from aiayn_cli.translate.search.scorer import ModelScorer, Stop, Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup, bands, run_in_threads
-
-ModelMaker = Callable[..., TranslationModel]  # seed, then fields of ModelConfig
-
-DECODING = DecodingConfig(beam_size=3, max_extra=4, batch_tokens=200)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes search on Linux alone")
 def test_many_lines_in_processes_give_what_they_give_in_one_thread(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
+    make_translator: TranslatorMaker, cpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiayn_cli.translate.search.sentence_search._FEWEST_IN_A_PROCESS", 8)
     lines = random_lines(18)
-    one = LineTranslator([make_model()], vocab, cpu, replace(DECODING, batch_tokens=90))
-    two = LineTranslator(
-        [make_model()],
-        vocab,
-        replace(cpu, threads=2),
-        replace(DECODING, batch_tokens=90),
-        setup=SearchSetup(in_processes=True),
-    )
+    one = make_translator(batch_tokens=90)
+    two = make_translator(device=replace(cpu, threads=2), batch_tokens=90, setup=SearchSetup(in_processes=True))
     pools = []
     for beam, options in ((3, SearchOptions()), (2, SearchOptions(min_length=3)), (1, SearchOptions(max_length=5))):
         # The same processes search in all these ways.
-        how = {"decoding": replace(DECODING, beam_size=beam, batch_tokens=90), "options": options}
+        how = {"decoding": replace(one.decoding, beam_size=beam), "options": options}
         assert two.variant(**how).translate(lines) == one.variant(**how).translate(lines)
         forks = two._search._forks
         assert forks is not None
@@ -69,27 +57,25 @@ def test_many_lines_in_processes_give_what_they_give_in_one_thread(
 @given(data=st.data())
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_lines_in_any_order_and_company_give_what_each_gives_alone(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, data: st.DataObject
+    make_model: ModelMaker, make_translator: TranslatorMaker, data: st.DataObject
 ) -> None:
     model = make_model(data.draw(st.integers(1, 3)))
     line = st.lists(st.sampled_from([*WORDS, "x", "läuft.", ""]), max_size=5).map(" ".join)
     lines = data.draw(st.lists(line, min_size=1, max_size=9))
     size, batch_tokens = data.draw(st.sampled_from([1, 7, 64])), data.draw(st.sampled_from([1, 60, 100_000]))
     beam_size, alpha = data.draw(st.integers(1, 5)), data.draw(st.sampled_from([0.0, 0.6, 1.5]))
-    decoding = replace(DECODING, beam_size=beam_size, alpha=alpha)
-    alone = LineTranslator([model], vocab, cpu, replace(decoding, batch_tokens=1))
-    together = LineTranslator([model], vocab, cpu, replace(decoding, batch_tokens=batch_tokens))
+    alone = make_translator(model, beam_size=beam_size, alpha=alpha, batch_tokens=1)
+    together = make_translator(model, beam_size=beam_size, alpha=alpha, batch_tokens=batch_tokens)
     found = [text for start in range(0, len(lines), size) for text in together.translate(lines[start : start + size])]
     assert found == [alone.translate([line])[0] for line in lines]
 
 
 @pytest.mark.parametrize(("options", "hypotheses"), [({}, 3), ({"sampling": Sampling()}, 50)])
 def test_a_step_holds_no_more_hypotheses_than_the_memory_is_meant_for(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, options: dict[str, Sampling], hypotheses: int
+    make_translator: TranslatorMaker, vocab: Codec, options: dict[str, Sampling], hypotheses: int
 ) -> None:
     n_best = hypotheses if options else 1
-    decoding = replace(DECODING, batch_tokens=10**9)
-    translator = LineTranslator([make_model()], vocab, cpu, decoding, options=SearchOptions(n_best=n_best, **options))
+    translator = make_translator(batch_tokens=10**9, options=SearchOptions(n_best=n_best, **options))
     sizes: list[int] = []
 
     def search(sources: Sequence[Any], at_once: int, stop: object) -> list[list[Hypothesis]]:
@@ -115,39 +101,40 @@ def test_batches_hold_each_sentence_once_within_both_limits_and_go_by_size(
         assert size == 1 or size * (lengths[numbers[0]] + 1) <= batch_tokens
 
 
-def test_a_model_in_training_is_left_as_it_was(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+def test_a_model_in_training_is_left_as_it_was(
+    make_model: ModelMaker, make_translator: TranslatorMaker, cpu: Device
+) -> None:
     model = make_model(dropout=0.5).train()
     before = copy.deepcopy(model.state_dict())
     bf16 = replace(cpu, dtype=torch.bfloat16)
-    first = LineTranslator([model], vocab, bf16, DECODING).translate(random_lines(3))
-    assert first == LineTranslator([model], vocab, bf16, DECODING).translate(random_lines(3)), "dropout was on"
+    first, again = (make_translator(model, device=bf16).translate(random_lines(3)) for _ in range(2))
+    assert first == again, "dropout was on"
     assert model.training
     assert all(weight.requires_grad and weight.dtype == torch.float32 for weight in model.parameters())
     torch.testing.assert_close(model.state_dict(), before)
     model(torch.tensor([[5, EOS_ID]]), None, torch.tensor([[BOS_ID] * 600])).sum().backward()  # longer than any so far
 
 
-def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+def test_a_diverged_model_is_named_as_such(make_model: ModelMaker, make_translator: TranslatorMaker) -> None:
     model = make_model()
     with torch.no_grad():
         model.output.weight[0, 0] = torch.nan
     with pytest.raises(CheckpointError, match="the model's probabilities are NaN"):
-        LineTranslator([model], vocab, cpu, DECODING).translate(["der hund"])
+        make_translator(model).translate(["der hund"])
 
 
-def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu: Device) -> None:
+def test_options_hold_for_every_output(make_model: ModelMaker, make_translator: TranslatorMaker) -> None:
     model, lines = make_model(), random_lines(20)
     with torch.no_grad():  # EOS a little likelier, so that outputs of all lengths come
         model.decoder_layers[-1].feed_forward_residual.norm.bias += 1.0
         model.output.weight -= model.output.weight.mean(1, keepdim=True)
         model.output.weight[EOS_ID] += 0.33
-    decoding = replace(DECODING, max_extra=30)
-    free = [each.parts[0].tgt for [each] in LineTranslator([model], vocab, cpu, decoding).translate_n_best(lines)]
+    free = [each.parts[0].tgt for [each] in make_translator(model, max_extra=30).translate_n_best(lines)]
     assert min(map(len, free)) < 9
     assert max(map(len, free)) > 12
     assert any(len(set(itertools.pairwise(tokens))) < len(tokens) - 1 for tokens in free)
     options = SearchOptions(min_length=9, max_length=12, no_repeat_ngram=2)
-    for [each] in LineTranslator([model], vocab, cpu, decoding, options=options).translate_n_best(lines):
+    for [each] in make_translator(model, max_extra=30, options=options).translate_n_best(lines):
         tokens = each.parts[0].tgt
         assert 9 <= len(tokens) <= 12
         assert each.parts[0].is_cut == (len(tokens) == 12)
@@ -155,7 +142,7 @@ def test_options_hold_for_every_output(make_model: ModelMaker, vocab: Codec, cpu
 
 
 def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
-    make_model: ModelMaker, vocab: Codec, cpu: Device, monkeypatch: pytest.MonkeyPatch
+    make_model: ModelMaker, make_translator: TranslatorMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiayn_cli.translate.search.sentence_search.LONGEST_PASS", 200)  # of 1,000
     model = make_model(d_model=8, n_heads=1, d_k=4, d_v=4, d_ff=8)
@@ -163,7 +150,7 @@ def test_an_enormous_longest_output_neither_fills_memory_nor_runs_on(
         model.output.weight[EOS_ID] = 0
         model.decoder_layers[-1].feed_forward_residual.norm.bias += 3.0  # something else is always likelier than EOS
         model.output.weight[9] = 5.0
-    translator = LineTranslator([model], vocab, cpu, replace(DECODING, beam_size=1, max_extra=1_000_000_000))
+    translator = make_translator(model, beam_size=1, max_extra=1_000_000_000)
     [[found]] = translator.translate_n_best(["hund"])
     assert len(found.parts[0].tgt) == 199
     assert found.parts[0].is_cut
@@ -203,3 +190,10 @@ def test_a_failure_ends_the_other_tasks_and_is_raised() -> None:
         with pytest.raises(ZeroDivisionError):
             run_in_threads(tasks, 1)
     assert ended == [True, True]
+
+
+def test_log_probs_of_a_bf16_model_are_float32(make_model: ModelMaker) -> None:
+    src = torch.tensor([[9, 23, EOS_ID], [31, EOS_ID, PAD_ID]])
+    log_probs = ModelScorer([make_model().bfloat16()], src, src != PAD_ID).step(torch.full((2,), BOS_ID))
+    assert log_probs.dtype == torch.float32
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(2))

@@ -5,7 +5,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -17,17 +17,15 @@ from known_words import WORDS as KNOWN_WORDS
 from known_words import random_lines
 from random_trees import BARE, BOTH, FORMS, TAGS, TREES, WORDS
 from table_scorer import Prefix, TableScorer, log_prob_of, random_table, scorers
+from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import DecodingConfig, TextConfig
-from aiayn_cli.device import Device
-from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.tree_grammar import FREE, TreeGrammar
 from aiayn_cli.parsing.tree_text import NO_TAG, Leaf, TagKind, TreeText, category, kind_of_tag, tags_for, words_of
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab, readable
-from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import Sampling, SearchOptions
 from aiayn_cli.translate.search.beam import beam_search
 from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
@@ -349,15 +347,8 @@ def test_what_would_leave_nothing_else_gives_way_to_the_rules() -> None:
 def test_where_no_tree_fits_the_search_is_free() -> None:
     table = random_table(8, N_SMALL)
     free = beam_search(TableScorer(table, [0]), [3], beam_size=3, alpha=0.6, n_best=3)
-    ruled = beam_search(
-        TableScorer(table, [0]),
-        [3],
-        beam_size=3,
-        alpha=0.6,
-        n_best=3,
-        restrictions=restrictions(SMALL, TAGS, ["a b c"], [3]),
-    )
-    assert ruled == free
+    rules = restrictions(SMALL, TAGS, ["a b c"], [3])
+    assert free == beam_search(TableScorer(table, [0]), [3], beam_size=3, alpha=0.6, n_best=3, restrictions=rules)
 
 
 def test_neighbours_and_waiting_sentences_change_nothing() -> None:
@@ -400,14 +391,9 @@ def codecs() -> dict[TextConfig, Codec]:
     ],
 )
 def test_every_kind_of_search_writes_trees_that_need_no_repair(
-    form: TextConfig,
-    n_models: int,
-    n_best: int,
-    options: SearchOptions,
-    codecs: dict[TextConfig, Codec],
-    make_model: Callable[..., TranslationModel],
-    cpu: Device,
-) -> None:
+    form: TextConfig, n_models: int, n_best: int, options: SearchOptions, codecs: dict[TextConfig, Codec],
+    make_model: ModelMaker, make_translator: TranslatorMaker,
+) -> None:  # fmt: skip
     codec = codecs[form]
     written = codec.tgt_written()
     assert written is not None
@@ -415,10 +401,9 @@ def test_every_kind_of_search_writes_trees_that_need_no_repair(
     lines = random_lines(6, longest=4)
     repairs: dict[bool, int] = {}
     for tree_rules in (True, False):
-        decoding = DecodingConfig(beam_size=3, max_extra=35, batch_tokens=20, tree_rules=tree_rules)
-        translator = LineTranslator(
-            models, codec, cpu, decoding, options=replace(options, n_best=n_best),
-            setup=SearchSetup(tree_grammar=TreeGrammar(written, form)),
+        translator = make_translator(
+            *models, codec=codec, options=replace(options, n_best=n_best), max_extra=35, batch_tokens=20,
+            tree_rules=tree_rules, setup=SearchSetup(tree_grammar=TreeGrammar(written, form)),
         )  # fmt: skip
         found = translator.translate_n_best(lines)
         repairs[tree_rules] = sum(
