@@ -52,11 +52,12 @@ def put_on(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> PutOn:
     """Let a corpus of the table come from the server on this machine: each archive, or its members."""
 
     def put(name: str, archives: Mapping[str, bytes | dict[str, bytes]]) -> Corpus:
+        bodies = {file: pack(file, each) if isinstance(each, dict) else each for file, each in archives.items()}
+
         def here_instead(archive: Archive) -> Archive:
-            if archive.file not in archives:
+            if archive.file not in bodies:
                 return replace(archive, urls=(f"{server.url}/not-here/{archive.file}",), instead=None)
-            content = archives[archive.file]
-            body = pack(archive.file, content) if isinstance(content, dict) else content
+            body = bodies[archive.file]
             url = server.put(f"/{archive.file}", body)
             known = {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest(), "md5": "", "approximate": False}
             return replace(archive, urls=(f"{server.url}/gone/{archive.file}", url), instead=None, **known)
