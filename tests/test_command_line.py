@@ -23,7 +23,7 @@ from aiayn_cli.app import main
         ("train --batch-tokens=9", "no such option: --batch-tokens", "write --set training.batch_tokens=9"),
         ("train --d-model --quiet", "no such option: --d-model", "write --set model.d_model=VALUE"),
         ("train --no-attention-bias", "no such option: --no-attention-bias", "write --set model.attention_bias=false"),
-        ("train --lr 3", "no such option: --lr", "write --set training.learning_rate_scale=X, a factor"),
+        ("train --lr 3", "no such option: --lr", "write --set training.learning_rate_scale=2 to double the rate"),
         ("prepare --corpus demo", "no such option: --corpus", "write the name alone: aiayn prepare demo"),
     ],
 )

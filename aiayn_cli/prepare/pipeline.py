@@ -247,7 +247,8 @@ def _select(steps: Steps, plan: PreparePlan, text: TrainingText, scored: dict[st
             held_out = text.hold_out(HELD_OUT_PAIRS, HELD_OUT_SHARE, drop_overlap=plan.config.drop_overlap)
             n = len(held_out[0])
             pairs = logs.counted(n, "training pair")
-            logs.notice(f"no validation text given: {pairs} {'is' if n == 1 else 'are'} held out for validation")
+            if n:
+                logs.notice(f"no validation text given: {pairs} {'is' if n == 1 else 'are'} held out for validation")
         if plan.config.dedupe:
             text.drop_repeats()
         saved, path = text.save_selection()

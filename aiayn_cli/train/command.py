@@ -28,7 +28,7 @@ class TrainCommand(HelpCommand):
     """
     sections: ClassVar = {"training": TrainingConfig, "model": ModelConfig, "decoding": DecodingConfig}
     instead: ClassVar = {
-        **dict.fromkeys(("--lr", "--learning-rate"), "write --set training.learning_rate_scale=X, a factor"),
+        **dict.fromkeys(("--lr", "--learning-rate"), "write --set training.learning_rate_scale=2 to double the rate"),
         **dict.fromkeys(("--batch-size", "--batch"), "write --set training.batch_tokens=N, in tokens"),
         **dict.fromkeys(("--epochs", "--max-epoch", "--steps", "--max-steps"), "write --set training.max_updates=N"),
         "--warmup": "write --set training.warmup_steps=VALUE",
