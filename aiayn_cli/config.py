@@ -27,11 +27,16 @@ MOST_SUB_WORDS = 1_000_000  # of a vocabulary; a unigram model starts with at mo
 class TextConfig:
     """What is done to text before it is split into sub-words; `translate` does the same, and undoes it after."""
 
+    normaliser: int = 0  # version of text/normalise.py; 0 = text is read as it is, as models did before there was one
     normalise_punctuation: bool = False  # quotation marks, dashes and the like, as the Moses script does
     moses_tokenise: bool = False  # blanks around punctuation, as the Moses script does
     trees: bool = False  # the target side is constituency trees, written as sequences (parsing/tree_text.py)
     tree_tags: bool = True  # with the part of speech of each word
     tree_words: bool = False  # with the words themselves
+
+    @property
+    def normalises(self) -> bool:
+        return self.normaliser > 0 and not self.trees  # the words of trees stay as they are
 
     @property
     def changes_text(self) -> bool:
@@ -54,6 +59,9 @@ class DataConfig:
     drop_overlap: bool = True  # drop a training pair if either side is in the validation or test text
     drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see prepare/drift.py
     case_copies: float = 0.05  # share of the training pairs added again in upper or title case
+    normaliser: int = (
+        1  # one form of Unicode text: blanks, invisible characters, accents (text/normalise.py); 0 = as it is
+    )
     normalise_punctuation: bool = False  # as the Moses script does; needs sacremoses
     moses_tokenise: bool = False  # as the Moses script does, undone by `translate`; needs sacremoses
     trees: bool = False  # the target side is constituency trees (Section 6.3); --trees sets it
@@ -70,6 +78,7 @@ class DataConfig:
         _check_choices("data", self)
         hint = "37000 in the paper, 8000 for 30,000 to 300,000 pairs"
         _check_at_least("data.vocab_size", self.vocab_size, 8, hint, MOST_SUB_WORDS)
+        _check_at_least("data.normaliser", self.normaliser, 0, "1, or 0 for text as it is", 1)
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")
         _check_at_least("data.max_ratio", self.max_ratio, 1.0, "1.5 is usual; a large number such as 100 keeps all")
         _check_at_least("data.max_words", self.max_words, 0, "250 words is generous; 0 sets no limit")

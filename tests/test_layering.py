@@ -34,7 +34,7 @@ LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
 FUNCTION_LEVEL_ELSEWHERE = {
     ("", "aiayn_cli"), ("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib"), ("pages.page", "jinja2"),
-    ("translate.input", "readline"),
+    ("translate.input", "readline"), ("text.languages", "langcodes"),
 }  # fmt: skip
 ALTERNATIVES = {"train": 5, "average": 3}  # with options that make something else of a command
 READS_LINES = "text/lines.py"

@@ -308,7 +308,7 @@ def _configs(config: Any) -> Any:
     }
     if config is DataConfig:
         values |= {"max_ratio": st.floats(1, 1e30), "corpus": st.text(min_size=1).filter(str.strip)}
-        values |= {"vocab_size": st.integers(300, 10**6)}
+        values |= {"vocab_size": st.integers(300, 10**6), "normaliser": st.integers(0, 1)}
         values |= {"trees": st.just(False)}  # what fits all that is done to text
     if config is ModelConfig:
         values |= {"kind": st.just("transformer")}  # which has all settings

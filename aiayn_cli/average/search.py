@@ -32,7 +32,8 @@ from aiayn_cli.model.build import build_empty
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.score.metrics import MetricOptions, SacreMetric
 from aiayn_cli.score.significance import bootstrap_p
-from aiayn_cli.translate.line_translator import LineTranslator
+from aiayn_cli.text.sentences import knows_single_sentences
+from aiayn_cli.translate.line_translator import Cutting, LineTranslator
 from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 _SIGNIFICANT = 0.05
@@ -57,7 +58,8 @@ def run_search(paths: Sequence[Path], options: AverageOptions) -> AverageResult:
     for name, checkpoints, weights in _candidates(choice.run, choice.checkpoints):
         model = build_empty(newest.model, newest.vocab_size).eval()
         put_into(model, weights)
-        translator = LineTranslator([model], codec, device, newest.decoding, trained_length=newest.max_length)
+        cutting = Cutting(newest.max_length, knows_single_sentences(newest.several_sentences))
+        translator = LineTranslator([model], codec, device, newest.decoding, cutting=cutting)
         outputs = [best for best, *_ in translator.translate_n_best(sources)]
         [statistics] = metric.statistics([[output.text for output in outputs]])
         trial = Trial(name, checkpoints, metric.score(statistics).score)

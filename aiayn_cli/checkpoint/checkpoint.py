@@ -50,6 +50,8 @@ class Checkpoint:
     run_id: str  # what all checkpoints of one run share
     text: TextConfig = field(default_factory=TextConfig)  # done before splitting into sub-words, and undone after
     max_length: int = 250  # sub-words of the longest side in training (DataConfig.max_length)
+    # share of the training pairs whose source has several sentences; None if that is unknown
+    several_sentences: float | None = None
     parents: tuple[str, ...] = ()  # names of the checkpoints that it averages; empty for a trained one
     # Outputs with a lower mean natural log p per token, end token included, are flagged; 99 % of the validation set's
     # have a higher one. None if that is unknown.

@@ -40,6 +40,7 @@ class PreparedData:
     separate_vocabs: bool  # each side has its own vocabulary
     text: TextConfig  # processing before text is split into sub-words
     max_length: int  # sub-words of the longest side of a training pair allowed
+    several_sentences: float | None  # share of the training pairs with several on the source side; None = not counted
     train: TokenStore
     valid: TokenStore | None  # as many pairs as there are lines of raw text
     test: TokenStore | None
@@ -77,6 +78,7 @@ class PreparedData:
             separate_vocabs=TGT_VOCAB in manifest["files"],
             text=TextConfig(**{key: value for key, value in settings.items() if key in text_fields}),
             max_length=int(settings.get("max_length", DataConfig.max_length)),
+            several_sentences=manifest["splits"]["train"].get("several_sentences"),
             train=splits["train"],
             valid=splits.get("valid"),
             test=splits.get("test"),

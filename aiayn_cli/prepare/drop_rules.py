@@ -36,6 +36,7 @@ from aiayn_cli.data.batches import GOLDEN_GAMMA, splitmix64
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.formats import Chunk, ReadCounts
 from aiayn_cli.text.lines import is_blank
+from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.scripts import DENSE_SCRIPTS, SCRIPTS, find_letters, find_members, scripts_of
 
 LETTERS_OF_A_DENSE_ONE = 3  # letters of an alphabet that say as much as one letter of Han, Kana or Hangul
@@ -149,7 +150,7 @@ class ScoredText(NamedTuple):
     @classmethod
     def of(cls, splits: Collection[Chunk]) -> "ScoredText":
         sides = map(chain.from_iterable, zip(*splits, strict=True)) if splits else ((), ())
-        return cls(*(hash_records([record for record in side if not is_blank(record)]) for side in sides))
+        return cls(*(hash_records([normalise(record) for record in side if not is_blank(record)]) for side in sides))
 
     def find_overlap(self, src: Hashes, tgt: Hashes) -> Mask:
         """Mark each pair with a side in the scored text, given the hashes of both sides: [pairs]."""

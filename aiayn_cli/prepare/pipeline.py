@@ -30,9 +30,11 @@ from aiayn_cli.prepare.text_shards import PairsWithCopies, encode_chunk, encode_
 from aiayn_cli.prepare.vocab_training import WordCounter, learn_vocab
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import is_blank, read_file, write_records
+from aiayn_cli.text.sentences import split_sentences
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, if the user gives none
 VOCAB_SAMPLE_PAIRS = 5_000_000  # training pairs that the vocabulary is learnt from, at most
+_SAMPLED_PIECES, _SAMPLED_LINES = 40, 500  # chunks and lines of each whose sentences are counted
 
 
 @dataclass(frozen=True)
@@ -170,13 +172,14 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     refuse_empty(len(text), files, counts["train"], text.dropped, held_out, trees=config.trees)
     if (vocab := steps.result("vocab")) is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
+    several = _share_of_several(steps, plan, text)
     train, kept = _encode_train(steps, plan, text)
     refuse_empty(train["pairs_kept"], files, counts["train"], text.dropped, held_out, trees=config.trees)
     splits = {"train": train} | {split: _write_scored(folder, split, plan, pairs) for split, pairs in scored.items()}
     for split, description in splits.items():
         read = counts[split]
         description |= {"pairs_read": read.pairs, "mapped_characters": read.mapped, "entries_skipped": read.skipped}
-    train["held_out"] = held_out
+    train |= {"held_out": held_out, "several_sentences": several}
     if held_out:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": config.seed}
     train["dropped"] = all_reasons(sum(text.dropped, Counter[str]()))
@@ -291,6 +294,22 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
     sizes = [vocab.size for vocab in load_vocabs(folder)]
     by_side = {"src_size": sizes[0], "tgt_size": sizes[1]} if (folder / TGT_VOCAB).exists() else {}
     return {"size": max(sizes), **by_side, "characters_left_out": left_out}
+
+
+def _share_of_several(steps: Steps, plan: PreparePlan, text: TrainingText) -> float | None:
+    """The share of the training pairs whose source has several sentences, from a sample; None for trees."""
+    if plan.config.trees:
+        return None
+    if (done := steps.result("sentences")) is None:
+        pieces = [piece for shard in range(text.n_shards) for piece in text.pieces(shard)]
+        counts = [
+            len(split_sentences(line, plan.src_lang))
+            for piece in pieces[:: len(pieces) // _SAMPLED_PIECES + 1]
+            for line in piece.load().sample(_SAMPLED_LINES)
+        ]
+        share = sum(count > 1 for count in counts) / max(len(counts), 1)
+        done = steps.finish("sentences", {"several": round(share, 4)})
+    return float(done["several"])
 
 
 def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[dict[str, Any], list[int]]:

@@ -21,7 +21,7 @@ from aiayn_cli.data.store import SIDES
 from aiayn_cli.prepare.drop_rules import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
 from aiayn_cli.prepare.formats import Chunk
 from aiayn_cli.prepare.partial_folder import Steps, damaged
-from aiayn_cli.prepare.text_shards import TITLE, UPPER, Piece, make_processor, numbered, pick
+from aiayn_cli.prepare.text_shards import TITLE, UPPER, Piece, make_processor, normalise_chunk, numbered, pick
 from aiayn_cli.processes import map_in_order
 from aiayn_cli.text.lines import join_records
 
@@ -84,7 +84,8 @@ class TrainingText:
     ) -> None:
         """Write all pairs, by chunk with its origin, but those that rules claim or finished shards hold."""
         first = self.n_shards * SHARD_CHUNKS
-        clean = (_clean(i, origin, chunk, rules) for i, (origin, chunk) in enumerate(chunks) if i >= first)
+        prepared = normalise_chunk if config.normalises else lambda chunk: chunk
+        clean = (_clean(i, origin, prepared(chunk), rules) for i, (origin, chunk) in enumerate(chunks) if i >= first)
         processed: Iterator[tuple[_CleanChunk, Chunk]] = ((chunk, chunk.pairs) for chunk in clean)
         if config.changes_text:
             processed = map_in_order(_make_work, (config, *self._langs), clean, workers)

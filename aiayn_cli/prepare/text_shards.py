@@ -24,8 +24,10 @@ from aiayn_cli.prepare.partial_folder import damaged
 from aiayn_cli.processes import map_in_order
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
+from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import split_records
 from aiayn_cli.text.moses import MosesText
+from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
 
 UPPER, TITLE = 1, 2  # kinds of copies
@@ -38,7 +40,7 @@ _STRIPPED = ("el", "grc")  # capitals have no accent
 
 def make_copy(record: str, lang: str, kind: int) -> str:
     """Write a record in upper case (UPPER) or with a capital at the start of each word (TITLE)."""
-    code = lang.lower().replace("-", "_").split("_")[0]
+    code = primary_language(lang)
     dotted = code in _DOTTED
     if kind == TITLE:
         return _FIRST.sub(lambda m: m[1] + ("İ" if dotted and m[2] == "i" else m[2].title()), record)
@@ -68,6 +70,11 @@ class PairsWithCopies(NamedTuple):
     tgt: list[str]
     n_upper: int
     n_title: int
+
+    def sample(self, most: int) -> list[str]:
+        """Some source sides of the pairs, evenly spread."""
+        pairs = self.src[: len(self.src) - self.n_upper - self.n_title]
+        return pairs[:: len(pairs) // most + 1]
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,16 @@ def make_processor(config: TextConfig, src_lang: str, tgt_lang: str) -> Callable
         trees = TreeText(config)
         return lambda chunk: (chunk[0], trees.apply(chunk[1]))
     src, tgt = MosesText(config, src_lang), MosesText(config, tgt_lang)
-    return lambda chunk: (src.apply(chunk[0]), tgt.apply(chunk[1]))
+
+    def process(chunk: Chunk) -> Chunk:
+        chunk = normalise_chunk(chunk) if config.normalises else chunk
+        return src.apply(chunk[0]), tgt.apply(chunk[1])
+
+    return process
+
+
+def normalise_chunk(chunk: Chunk) -> Chunk:
+    return list(map(normalise, chunk[0])), list(map(normalise, chunk[1]))
 
 
 @dataclass(frozen=True)

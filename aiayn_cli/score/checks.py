@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aiayn_cli import logs
 from aiayn_cli.score.metrics import MetricOptions, is_written_in_characters, tokenizer_of
-from aiayn_cli.text.moses import primary_language
+from aiayn_cli.text.languages import primary_language
 
 _SCRIPTS = (
     (re.compile("[\u3400-\u9fff\uf900-\ufaff]"), ("zh", "Chinese")),

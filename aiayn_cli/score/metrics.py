@@ -19,7 +19,8 @@ from sacrebleu.metrics.ter import TER
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import AiaynError, did_you_mean
 from aiayn_cli.processes import Processes
-from aiayn_cli.text.moses import MosesText, primary_language, rules_of
+from aiayn_cli.text.languages import primary_language
+from aiayn_cli.text.moses import MosesText, rules_of
 
 METRICS = ("bleu", "chrf", "chrf+", "chrf++", "ter")
 TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # sacreBLEU's own names

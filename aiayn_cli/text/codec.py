@@ -7,6 +7,7 @@ from pathlib import Path
 from aiayn_cli.config import TextConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.moses import MosesText
+from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
 
 VOCAB, TGT_VOCAB = "vocab.model", "vocab.tgt.model"  # the second only where the sides have separate ones
@@ -16,7 +17,7 @@ class Codec:
     """Lines of the source language to ids, and ids to lines of the target language; both sides can share one Vocab."""
 
     def __init__(self, src: Vocab, tgt: Vocab, text: TextConfig, src_lang: str, tgt_lang: str) -> None:
-        self.text, self.tgt_lang = text, tgt_lang
+        self.text, self.src_lang, self.tgt_lang = text, src_lang, tgt_lang
         self.src_size, self.tgt_size = src.size, tgt.size  # ids of each side
         self.size = max(src.size, tgt.size)  # rows of an embedding matrix for either side
         self.is_separate = src.sha256 != tgt.sha256
@@ -29,12 +30,16 @@ class Codec:
         """Read the vocabularies of prepared data or of a checkpoint."""
         return cls(*load_vocabs(folder), text, src_lang, tgt_lang)
 
+    def normalise(self, line: str) -> str:
+        """A line in the form that the model was trained on; as it is for a model of earlier versions."""
+        return normalise(line) if self.text.normalises else line
+
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Split source lines into sub-words: the ids of each, without <s> and </s>."""
-        return self._src.encode(self._before.apply(lines))
+        return self._src.encode(self._before.apply(map(self.normalise, lines)))
 
     def encode_tgt(self, lines: Sequence[str]) -> list[list[int]]:
-        return self._tgt.encode(self._after.apply(lines))
+        return self._tgt.encode(self._after.apply(map(self.normalise, lines)))
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         known = [[i if i < self._tgt.size else UNK_ID for i in ids] for ids in sequences]

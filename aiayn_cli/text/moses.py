@@ -5,11 +5,12 @@ marks and dashes vary without meaning.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
+from aiayn_cli.text.languages import primary_language
 
 
 class MosesText:
@@ -21,7 +22,7 @@ class MosesText:
         self._tokeniser = _sacremoses().MosesTokenizer(code) if config.moses_tokenise else None
         self._detokeniser = _sacremoses().MosesDetokenizer(code) if config.moses_tokenise else None
 
-    def apply(self, records: Sequence[str]) -> list[str]:
+    def apply(self, records: Iterable[str]) -> list[str]:
         """The records as the model reads and writes them; a record that would become empty stays as it is."""
         return [self._apply(record) or record for record in records]
 
@@ -37,11 +38,6 @@ class MosesText:
         if self._tokeniser is not None:
             record = self._tokeniser.tokenize(record, escape=False, return_str=True)
         return record
-
-
-def primary_language(lang: str) -> str:
-    """ "zh" of "zh-TW" or "ZH_Hans"."""
-    return lang.lower().replace("_", "-").partition("-")[0]
 
 
 def rules_of(lang: str) -> str:

@@ -8,19 +8,19 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
+from aiayn_cli.text.languages import primary_language
+
 _TABLES = yaml.safe_load(Path(__file__).with_name("scripts.yaml").read_text(encoding="utf-8"))
 SCRIPTS: dict[str, dict[str, str]] = _TABLES["scripts"]  # by name: ranges of its letters, and languages
 
 # Of these, one letter says as much as several of an alphabet; names and brands in such text are often in Latin.
 DENSE_SCRIPTS = frozenset(("Han", "Kana", "Hangul"))
 
-WITHOUT_BLANKS = ("zh", "ja", "th", "lo", "km", "my")  # languages without blanks between words or sentences
-
 
 def scripts_of(lang: str) -> frozenset[str]:
-    """The scripts of a language such as "de", "zh_Hans" or "sr_Latn"; none for a language that is not listed."""
-    code, *tags = lang.lower().replace("-", "_").split("_")
-    for tag in tags:
+    """The scripts of a language such as "de", "deu", "zh_Hans" or "sr_Latn"; none for a language that is not listed."""
+    code = primary_language(lang)
+    for tag in lang.lower().replace("-", "_").split("_")[1:]:
         if tag in _TABLES["tags"]:
             return frozenset(_TABLES["tags"][tag].split())
     return frozenset(name for name, script in SCRIPTS.items() if code in script["languages"].split())

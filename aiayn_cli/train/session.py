@@ -304,6 +304,7 @@ class Session:
             path=path, step=state.step, run_id=self._run_id, model=recipe.model, decoding=recipe.decoding,
             vocab_size=data.vocab_size, vocab_sha256=data.vocab_sha256, data_sha256=data.sha256,
             src_lang=data.src_lang, tgt_lang=data.tgt_lang, text=data.text, max_length=data.max_length,
+            several_sentences=data.several_sentences,
             low_confidence=self._low_confidence if measured is None else measured,
         )  # fmt: skip
         snapshot = TrainingSnapshot(state.to_json(), self._optimizer.moments())

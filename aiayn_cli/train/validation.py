@@ -21,12 +21,13 @@ from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.score.metrics import bleu
+from aiayn_cli.text.sentences import knows_single_sentences
 from aiayn_cli.train.compilation import without_graphs
 from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy
 from aiayn_cli.train.resume import TrainingState
-from aiayn_cli.translate.line_translator import LineTranslator
+from aiayn_cli.translate.line_translator import Cutting, LineTranslator
 from aiayn_cli.translate.search.scorer import Stopped
 from aiayn_cli.translate.search.sentence_search import SearchSetup
 from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
@@ -97,6 +98,7 @@ class ValidationBleu:
         every = max(1, len(sources) // wanted)
         self._sources, self._references = sources[::every][:wanted], references[::every][:wanted]
         self._model, self._data, self._codec = model, data, data.codec()
+        self._cutting = Cutting(data.max_length, knows_single_sentences(data.several_sentences))
         self._device, self._decoding, self._worker = device, recipe.decoding, worker
         self._samples: dict[str, list[str]] = {}
         # Here, so that a missing package is found before training.
@@ -122,7 +124,7 @@ class ValidationBleu:
         """This process's translations with their confidence."""
         translator = LineTranslator(
             [self._model], self._codec, self._device, self._decoding,
-            setup=SearchSetup(stop=interrupted), trained_length=self._data.max_length,
+            setup=SearchSetup(stop=interrupted), cutting=self._cutting,
         )  # fmt: skip
         ranks = self._worker.world_size
         mine = self._sources[self._worker.rank :: ranks]

@@ -22,6 +22,7 @@ from aiayn_cli.translate.options import (
     OutputOptions,
     OutputStyle,
     SearchOptions,
+    Split,
     TextOptions,
     TranslateOptions,
     make_sampling,
@@ -37,7 +38,7 @@ _WITH_SCORE_AGAINST = {
 class TranslateCommand(HelpCommand):
     groups: ClassVar = {
         "Model": "--model --engine --int8",
-        "Input and output": "--input --output --format --input-format --prefix --scores --alignments --nbest",
+        "Input and output": "--input --output --format --input-format --split --prefix --scores --alignments --nbest",
         "Search": "--beam --alpha --max-extra --max-length --min-length --no-repeat-ngram --tree-rules",
         "Sampling": "--sample --temperature --top-k --top-p --seed",
         "Terms and markup": "--glossary --markup",
@@ -104,6 +105,13 @@ def translate(
             help="For parsers: search only among complete trees over the words of the line. Default: the model's.",
         ),
     ] = None,
+    split: Annotated[
+        Split,
+        Option(
+            help="Where a line is cut: at sentences, by length (only what is too long for the model), or auto: "
+            "at sentences for models trained on single ones."
+        ),
+    ] = TextOptions.split,
     nbest: Annotated[int, Option(min=1, help="Outputs for each line, best first.")] = SearchOptions.n_best,
     sample: Annotated[bool, Option("--sample", help="Draw --nbest outputs at random instead of searching.")] = False,
     temperature: Annotated[
@@ -188,7 +196,7 @@ def translate(
         ),
         text=TextOptions(
             source=source, lines=tuple(lines or ()), format=input_format or line_format, prefix=prefix,
-            markup=markup, glossary=glossary,
+            markup=markup, glossary=glossary, split=split,
         ),
         output=OutputOptions(
             path=path, style=OutputStyle(format=line_format, scores=scores, alignments=alignments),

@@ -4,8 +4,9 @@ import copy
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Self
 
 from aiayn_cli import logs
@@ -15,8 +16,10 @@ from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_text import words_of
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.languages import joins_without_blanks
 from aiayn_cli.text.lines import is_blank
-from aiayn_cli.text.scripts import WITHOUT_BLANKS, is_written_without_blanks
+from aiayn_cli.text.scripts import is_written_without_blanks
+from aiayn_cli.text.sentences import has_letters, split_sentences
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
@@ -24,11 +27,7 @@ from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInp
 
 _NO_OPTIONS, _NO_SETUP = SearchOptions(), SearchSetup()
 _NAMED_LINES = 5  # for each kind of notice
-_SENTENCE_MARKS = (".", "!", "?", "…", "。", "！", "？", "．")
-_MARKS_WITHOUT_BLANK = ("。", "！", "？")  # scripts that put no blank after a sentence
 _CLAUSE_MARKS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
-_CLOSING = "\"'”’»«)]}」』）"
-_SHORTEST_SENTENCE = 10  # tokens: a full stop soon after the last cut probably ends an abbreviation
 
 _SPLIT = "split lines"  # the only harmless kind, of which the result has the number
 
@@ -81,16 +80,28 @@ class LineNotices:
                 logs.warning(f"{count:,} {kind} in all")
 
 
+@dataclass(frozen=True)
+class Cutting:
+    """Where a line is cut for the model."""
+
+    # sub-words of the longest side in training: the limit of one pass, but at least LONGEST_SOURCE and at most
+    # LONGEST_PASS
+    trained_length: int = LONGEST_SOURCE
+    by_sentence: bool = False  # at each sentence, for models trained on single ones, and not only what is too long
+
+
+_UNCUT = Cutting()
+
+
 class LineTranslator:
     """Translates lines with one model or an ensemble, which SentenceSearch moves to the device.
 
-    A line that is too long for one pass is translated in parts, unless outputs are trees: a sentence cannot be parsed
-    in parts.
+    A line that is too long for one pass is translated in parts, sentence by sentence, unless outputs are trees: a
+    sentence cannot be parsed in parts.
 
     Args:
         models: trained with the same vocabulary; the probabilities of several are averaged.
-        trained_length: sub-words of the longest side that the models were trained on: the limit of one pass, but at
-            least LONGEST_SOURCE and at most LONGEST_PASS.
+        cutting: where a line is cut.
         notify: called with remarks on lines, such as that one was split; None = they are logged.
     """
 
@@ -103,7 +114,7 @@ class LineTranslator:
         *,
         options: SearchOptions = _NO_OPTIONS,
         setup: SearchSetup = _NO_SETUP,
-        trained_length: int = LONGEST_SOURCE,
+        cutting: Cutting = _UNCUT,
         notify: Callable[[LineNotice], None] | None = None,
     ) -> None:
         self.codec, self.decoding, self.options = codec, decoding, options
@@ -112,10 +123,13 @@ class LineTranslator:
         self._glossary = setup.glossary
         self._writes_trees = setup.tree_grammar is not None
         self._splits = not codec.text.trees
+        self._by_sentence = cutting.by_sentence
         # A sentence that cannot be cut is tried at any length.
-        self._longest_source = min(max(trained_length, LONGEST_SOURCE), LONGEST_PASS) if self._splits else LONGEST_PASS
+        self._longest_source = (
+            min(max(cutting.trained_length, LONGEST_SOURCE), LONGEST_PASS) if self._splits else LONGEST_PASS
+        )
         self._longest_word = min(self._longest_source, self.max_positions - 1)
-        self._joiner = "" if codec.tgt_lang.lower().startswith(WITHOUT_BLANKS) else " "
+        self._joiner = "" if joins_without_blanks(codec.tgt_lang) else " "
         self._notify = notify or LineNotices().take
 
     def variant(
@@ -175,14 +189,21 @@ class LineTranslator:
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
         pieces: list[tuple[int, str, bool]] = []
         for number, line in enumerate(lines):
-            if is_blank(line):
+            text = self.codec.normalise(line)
+            if is_blank(text):
                 continue
-            split: Iterable[tuple[str, bool]] = [(line, False)]
-            if self._splits and not has_letters(line) and not (prefixes and prefixes[number]):
-                split = [(line, True)]  # "42" or "17:45": models hardly ever saw such lines, and make something up
-            elif self._splits:
-                split = segments(line, self._longest_word, self.count_sub_words)
-            pieces += [(number, text, is_word) for text, is_word in split]
+            has_prefix = bool(prefixes and prefixes[number])
+            if not self._splits:
+                pieces.append((number, text, False))
+            elif not has_letters(text) and not has_prefix:
+                # "42" or "17:45": models hardly ever saw such lines, and make something up
+                pieces.append((number, line, True))
+            else:
+                # A prefix may reach over the end of a sentence.
+                by_sentence = self._by_sentence and not has_prefix
+                for sentence in split_sentences(text, self.codec.src_lang) if by_sentence else [text]:
+                    split = segments(sentence, self._longest_word, self.count_sub_words)
+                    pieces += [(number, part, is_word) for part, is_word in split]
         ids = iter(self.codec.encode([text for _, text, is_word in pieces if not is_word]))
         passes: list[_Pass] = []
         with_prefix: set[int] = set()
@@ -196,15 +217,11 @@ class LineTranslator:
                 continue
             prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
             with_prefix.add(number)
-            parts = self._parts(next(ids), named)
-            for part in parts:
-                is_whole = len(parts) == 1
-                words = words_of(text) if self._writes_trees and is_whole else None
-                phrases = []
-                if self._glossary is not None:
-                    of_part = "".join(self.codec.pieces(part)).replace(BLANK_MARK, " ")
-                    phrases = self._glossary.constraints(text if is_whole else of_part)
-                passes.append(_Pass(number, SearchInput(part, prefix, phrases, words)))
+            parts = self._parts(text, next(ids), named)
+            for part, part_ids in parts:
+                words = words_of(text) if self._writes_trees and len(parts) == 1 else None
+                phrases = self._glossary.constraints(part) if self._glossary is not None else []
+                passes.append(_Pass(number, SearchInput(part_ids, prefix, phrases, words)))
                 prefix = []
         return passes
 
@@ -218,18 +235,24 @@ class LineTranslator:
             self._say("changed prefixes", line, f": its prefix is cut to {logs.counted(len(prefix), 'sub-word')}")
         return prefix
 
-    def _parts(self, ids: list[int], line: int | None) -> list[list[int]]:
-        """What one pass each translates: the whole line, its parts, or nothing if it is too long and cannot be cut."""
+    def _parts(self, text: str, ids: list[int], line: int | None) -> list[tuple[str, list[int]]]:
+        """What one pass each translates: the whole text, its parts, or nothing if it is too long and cannot be cut."""
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
-            return [ids]
+            return [(text, ids)]
         has = f" has {len(ids):,} sub-words"
         if not self._splits:
             self._say("overlong lines", line, f"{has}, more than {limit:,}: it is skipped, since trees cannot be split")
             return []
-        ends = split_points(self.codec.pieces(ids), limit)
-        self._say(_SPLIT, line, f"{has}, more than {limit}: translated in {len(ends):,} parts")
-        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        parts = []
+        sentences = split_sentences(text, self.codec.src_lang)
+        for sentence, ids in zip(sentences, self.codec.encode(sentences), strict=True):
+            ends = split_points(self.codec.pieces(ids), limit)
+            for start, end in pairwise([0, *ends]):
+                part = "".join(self.codec.pieces(ids[start:end])).replace(BLANK_MARK, " ")
+                parts.append((sentence if len(ends) == 1 else part, ids[start:end]))
+        self._say(_SPLIT, line, f"{has}, more than {limit}: translated in {len(parts):,} parts")
+        return parts
 
     def _say(self, kind: str, line: int | None, text: str) -> None:
         if line is not None:
@@ -237,7 +260,7 @@ class LineTranslator:
 
     def _outputs(self, line: str, passes: list["_Pass"], texts: dict[tuple[int, ...], str]) -> list[Translation]:
         n_best = self.options.n_best
-        if not passes and is_blank(line):
+        if not passes and is_blank(self.codec.normalise(line)):
             return [Translation("")] * n_best
         if not passes:
             return [Translation("", is_skipped=True)] * n_best
@@ -269,10 +292,6 @@ class _Pass:
     found: list[Hypothesis] = field(default_factory=list)
 
 
-def has_letters(text: str) -> bool:
-    return any(map(str.isalpha, text))
-
-
 def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Iterator[tuple[str, bool]]:
     """Separate words that are too long for one pass from the rest of a text.
 
@@ -299,10 +318,9 @@ def segments(text: str, longest_word: int, count: Callable[[str], int]) -> Itera
 
 
 def split_points(pieces: Sequence[str], limit: int) -> list[int]:
-    """Cut sub-words into parts of at most `limit`; returns the end of each part.
+    """Cut the sub-words of a sentence into parts of at most `limit`; returns the end of each part.
 
-    Cuts come at the ends of sentences; in a sentence that is too long, after the last clause that fits, else before
-    the last word that fits, else at the limit.
+    Cuts come after the last clause that fits, else before the last word that fits, else at the limit.
     """
     ends = [0]
     while ends[-1] < len(pieces):
@@ -311,20 +329,10 @@ def split_points(pieces: Sequence[str], limit: int) -> list[int]:
 
 
 def _next_end(pieces: Sequence[str], start: int, limit: int) -> int:
-    last = min(start + limit, len(pieces))
-    for end in range(start + _SHORTEST_SENTENCE, min(last + 1, len(pieces))):
-        if _ends_sentence(pieces, end):
-            return end
-    if last == len(pieces):
-        return last
+    last = start + limit
+    if last >= len(pieces):
+        return len(pieces)
     for end in range(last, start + limit // 2, -1):
         if pieces[end].startswith(BLANK_MARK) and pieces[end - 1].endswith(_CLAUSE_MARKS):
             return end
     return next((end for end in range(last, start, -1) if pieces[end].startswith(BLANK_MARK)), last)
-
-
-def _ends_sentence(pieces: Sequence[str], end: int) -> bool:
-    before = "".join(pieces[max(end - 3, 0) : end]).rstrip(_CLOSING)
-    if before.endswith(_MARKS_WITHOUT_BLANK):
-        return not pieces[end].startswith((*_SENTENCE_MARKS, *_CLOSING))
-    return before.endswith(_SENTENCE_MARKS) and pieces[end].startswith(BLANK_MARK)

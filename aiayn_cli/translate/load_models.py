@@ -16,10 +16,11 @@ from aiayn_cli.model.cpu.int8 import use_int8
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.sentences import knows_single_sentences
 from aiayn_cli.translate.aids.glossary import Glossary, load_glossary
 from aiayn_cli.translate.ctranslate2_engine import load_exported
-from aiayn_cli.translate.line_translator import LineNotice, LineTranslator
-from aiayn_cli.translate.options import Engine, TranslateOptions
+from aiayn_cli.translate.line_translator import Cutting, LineNotice, LineTranslator
+from aiayn_cli.translate.options import Engine, Split, TranslateOptions
 from aiayn_cli.translate.search.sentence_search import SearchSetup
 
 
@@ -83,10 +84,16 @@ def load_models(
     setup = SearchSetup(glossary=terms, tree_grammar=grammar, engine=exported, in_processes=engine.in_processes)
     translator = LineTranslator(
         networks, codec, chosen, decoding, options=options.search, setup=setup,
-        trained_length=min(each.max_length for each in checkpoints), notify=notify,
+        cutting=_cutting(options.text.split, checkpoints), notify=notify,
     )  # fmt: skip
     confirm = _check_in_background(checkpoints) if check_in_background else lambda: None
     return LoadedModels(checkpoints, codec, translator, terms, confirm)
+
+
+def _cutting(split: Split, checkpoints: Sequence[Checkpoint]) -> Cutting:
+    single = any(knows_single_sentences(each.several_sentences) for each in checkpoints)
+    by_sentence = split == "sentences" or (split == "auto" and single)
+    return Cutting(min(each.max_length for each in checkpoints), by_sentence)
 
 
 def load_network(checkpoint: Checkpoint, *, checked: bool = True) -> TranslationModel:

@@ -19,6 +19,7 @@ _FILE_NAME = re.compile(
 )
 
 Engine = Literal["torch", "ctranslate2"]
+Split = Literal["auto", "sentences", "length"]
 FormatName = Literal["text", "jsonl"]  # the rows of formats.FORMATS
 OnSuspect = Literal["keep", "retry", "empty", "copy", "fail"]
 
@@ -116,6 +117,9 @@ class TextOptions:
     source: str = "-"  # file, "-" for stdin; compressed bytes are unpacked, whatever the name
     lines: tuple[str, ...] = ()  # text given on the command line, which is read instead of the source
     format: FormatName = "text"  # of the source
+    # where a line is cut: sentences = where one ends; length = only where a line is too long for the model; auto =
+    # sentences for models whose training text had hardly a line of several
+    split: Split = "auto"
     prefix: Path | None = None  # file with the beginning of each output, one a line
     markup: bool = False  # carry each tag, placeholder and address through, as in MarkupTranslator
     glossary: Path | None = None  # file of terms that outputs must use, as in load_glossary()

@@ -24,6 +24,7 @@ from aiayn_cli.translate.options import (
     DecodingOverrides,
     Engine,
     OutputStyle,
+    Split,
     TranslateOptions,
     make_sampling,
     options_from,
@@ -53,6 +54,7 @@ class TranslatorOptions(TypedDict, total=False):
     top_p: float
     seed: int
     markup: bool
+    split: Split
     glossary: str | Path
     alignments: bool
     on_suspect: Literal["keep", "retry", "empty", "copy"]

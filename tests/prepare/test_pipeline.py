@@ -313,7 +313,7 @@ def test_text_can_be_processed_as_the_moses_scripts_do(here: Path, monkeypatch: 
                 workers=workers)  # fmt: skip
     assert contents(here / "one") == contents(here / "two")
     data = PreparedData.load(here / "one")
-    assert data.text == TextConfig(normalise_punctuation=True, moses_tokenise=True)
+    assert data.text == TextConfig(normaliser=1, normalise_punctuation=True, moses_tokenise=True)
     held_out = list(zip(data.read_text("valid", "src"), data.read_text("valid", "tgt"), strict=True))
     assert set(held_out) <= set(pairs)  # scored text stays raw
     assert data.read_text("test", "src") == [src for src, _ in pairs[:7]]

@@ -97,7 +97,10 @@ class Tokenised:
     def __post_init__(self) -> None:
         self.size = max(self.src.size, self.tgt.size)
         self.encode, self.pieces = self.src.encode, self.src.pieces
-        self.text, self.tgt_lang = TextConfig(), "de"
+        self.text, self.src_lang, self.tgt_lang = TextConfig(), "en", "de"
+
+    def normalise(self, line: str) -> str:
+        return line
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         return self.tgt.decode(sequences)
@@ -109,7 +112,7 @@ def test_a_model_translates_raw_text_into_raw_text(prepared: Path, small_recipe:
     run_average([tmp_path / "run"], AverageOptions())
     checkpoint = load_checkpoint(find_model(tmp_path / "run"))
     assert checkpoint.parents
-    assert checkpoint.text == TextConfig(moses_tokenise=True)
+    assert checkpoint.text == TextConfig(normaliser=1, moses_tokenise=True)
     assert checkpoint.vocab_sha256 == PreparedData.load(prepared).codec().sha256
     (tmp_path / "in").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     result = run_translate(

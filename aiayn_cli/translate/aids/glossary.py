@@ -10,8 +10,9 @@ from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
+from aiayn_cli.text.languages import joins_without_blanks
 from aiayn_cli.text.lines import is_blank, read_file
-from aiayn_cli.text.scripts import WITHOUT_BLANKS, is_written_without_blanks
+from aiayn_cli.text.scripts import is_written_without_blanks
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.search.constrained import Constraint, WordPieces
 
@@ -113,7 +114,7 @@ def load_glossary(path: Path, codec: Codec, tgt_lang: str) -> Glossary:
             if repeated <= _WARNINGS:
                 logs.warning(f"{path}:{number}: {source} is also in line {first:,}; allowed: {', '.join(known + new)}")
         known += [target for target in targets if target not in known]
-    has_blanks = not tgt_lang.lower().startswith(WITHOUT_BLANKS)
+    has_blanks = not joins_without_blanks(tgt_lang)
     constraints = _constraints([targets for _, targets in entries.values()], codec, has_blanks)
     terms, unwritable = [], 0
     for (source, (number, targets)), constraint in zip(entries.items(), constraints, strict=True):

@@ -199,6 +199,7 @@ class MarkupTranslator:
         self, lines: Sequence[str], first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Translation]]:
         """Translate lines; see LineTranslator. A line of nothing but markup stays as it is."""
+        lines = list(map(self._translator.codec.normalise, lines))
         taken = [take_out(line, placeholders=False) for line in lines]
         outputs = self._translator.translate_n_best([plain for plain, _ in taken], first_line, prefixes)
         lost = [

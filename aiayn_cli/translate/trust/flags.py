@@ -13,18 +13,21 @@ import numpy as np
 
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.scripts import find_letters, find_members, scripts_of
+from aiayn_cli.text.sentences import has_letters, split_sentences
 from aiayn_cli.text.vocab import UNKNOWN
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.aids.markup import ADDRESS, find_markup
-from aiayn_cli.translate.line_translator import Translation, has_letters
+from aiayn_cli.translate.line_translator import Translation
 
 FLAGS = {
     "empty": "the output is blank, the source is not",
     "low_confidence": "log p per token is lower than for 99 % of the validation set",
     "too_long": "a word is too long for the model and was copied, or a sentence to parse is too long and was skipped",
     "looping": "the same sub-words repeat, and in the source they do not",
+    "sentences_lost": "fewer sentences than the source",
     "copied": "the output is the source",
     "truncated": "cut at the length limit, or less than a third of the source's length",
     "wrong_script": "most letters belong to scripts that the target language does not use",
@@ -66,10 +69,11 @@ class OutputChecks:
         markup: bool = False,
         thresholds: Sequence[float | None] = (),
     ) -> None:
+        self._src_lang, self._tgt_lang = src_lang, tgt_lang
         self._glossary, self._markup, self._trees = glossary, markup, trees
         scripts, self._letters = scripts_of(tgt_lang), find_letters()
         self._expected = find_members(scripts) if scripts else None
-        self._languages_differ = len({re.split("[-_]", lang.lower())[0] for lang in (src_lang, tgt_lang)}) == 2
+        self._languages_differ = primary_language(src_lang) != primary_language(tgt_lang)
         self._least = min((-math.inf if each is None else each for each in thresholds), default=-math.inf)
 
     def flags(self, source: str, output: Translation) -> tuple[str, ...]:
@@ -96,6 +100,7 @@ class OutputChecks:
             for word in copied:  # says nothing about the translation of the others
                 source, text = source.replace(word, " "), text.replace(word, " ")
             found |= self._flags_of_text(source, text)
+            found["sentences_lost"] = self._loses_sentences(source, output)
             found["looping"] = any(is_looping(part.tgt) and not is_looping(part.src) for part in output.parts)
         else:
             found["tree_repaired"] = bool(self._trees.restore(source, output.text).repairs)
@@ -110,6 +115,10 @@ class OutputChecks:
             "markup_lost": self._markup and find_markup(source) != find_markup(text),
             "glossary_missed": self._glossary is not None and bool(self._glossary.missing(source, text)),
         }
+
+    def _loses_sentences(self, source: str, output: Translation) -> bool:
+        before = len(split_sentences(source, self._src_lang))
+        return before > max(1, len(output.parts)) and len(split_sentences(output.text, self._tgt_lang)) < before
 
     def _is_foreign(self, text: str) -> bool:
         if self._expected is None:
