@@ -40,15 +40,9 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // processes)))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=max_restarts,
-    )
+        min_nodes=1, max_nodes=1, nproc_per_node=processes, max_restarts=max_restarts, run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="localhost",
+    )  # fmt: skip
     try:
         elastic_launch(config, sys.executable)("-m", "aiayn_cli", *arguments)
     except ChildFailedError as error:

@@ -15,15 +15,9 @@ import torch
 from torch import Tensor
 
 from aiayn_cli import logs
+from aiayn_cli.checkpoint import run_checkpoints
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, Record, TensorBoardLog, load_tensorboard
-from aiayn_cli.checkpoint.run_checkpoints import (
-    checkpoint_path,
-    interrupted_path,
-    mark_best,
-    prune_checkpoints,
-    remove_leftovers,
-)
 from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device, choose_device, matmul_rate
@@ -222,10 +216,13 @@ class Session:
         """Where to begin, with weights and moments in every optimizer; `touch` repairs what a crash left behind."""
         found = self._load(touch=touch)
         if touch and self._worker.rank == 0 and found is not None:
-            remove_leftovers(self._run)
-            if found.best_step is not None and (best := checkpoint_path(self._run, found.best_step)).exists():
-                mark_best(self._run, best)
-            prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
+            run_checkpoints.remove_leftovers(self._run)
+            if (
+                found.best_step is not None
+                and (best := run_checkpoints.checkpoint_path(self._run, found.best_step)).exists()
+            ):
+                run_checkpoints.mark_best(self._run, best)
+            run_checkpoints.prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
         state = (found or TrainingState()).for_devices(self._worker.world_size)
         if found is not None and state.division != found.division:
             logs.notice(
@@ -278,14 +275,9 @@ class Session:
             + (f", on each of {devices} devices" if devices > 1 else "")
         )
         self._metrics.write(
-            "start",
-            step=state.step,
-            updates=config.max_updates,
-            run_flops=run_flops,
-            matmul_rate=round(rate),
-            devices=devices,
-            device=self._device.explanation,
-        )
+            "start", step=state.step, updates=config.max_updates, run_flops=run_flops,
+            matmul_rate=round(rate), devices=devices, device=self._device.explanation,
+        )  # fmt: skip
         if self._valid is None:
             logs.notice("no validation data, so no checkpoint is marked as the best")
         elif n := too_long(self._valid, self._longest):
@@ -297,7 +289,11 @@ class Session:
         self._worker.from_rank_0(lambda: self._write_checkpoint(state, best, regular))
 
     def _write_checkpoint(self, state: TrainingState, best: bool, regular: bool) -> None:
-        path = checkpoint_path(self._run, state.step) if regular else interrupted_path(self._run, state.step)
+        path = (
+            run_checkpoints.checkpoint_path(self._run, state.step)
+            if regular
+            else run_checkpoints.interrupted_path(self._run, state.step)
+        )
         measured = None if self._bleu is None else self._bleu.low_confidence
         data, recipe = self._data, self._recipe
         checkpoint = Checkpoint(
@@ -310,8 +306,8 @@ class Session:
         snapshot = TrainingSnapshot(state.to_json(), self._optimizer.moments())
         save_checkpoint(checkpoint, self._optimizer.weights(), self._data.vocab_path, snapshot)
         if best:
-            mark_best(self._run, path)
-        prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
+            run_checkpoints.mark_best(self._run, path)
+        run_checkpoints.prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
         if self._bleu is not None and (samples := self._bleu.new_samples()):
             self._metrics.write("samples", step=state.step, signature=self._bleu.signature, **samples)
         self._metrics.write("checkpoint", step=state.step, path=path.name)

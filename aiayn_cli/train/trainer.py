@@ -312,14 +312,9 @@ class Trainer:
         """Record the updates since the last record, and return what the progress line shows."""
         record = meter.record()
         self._metrics.write(
-            "train",
-            step=self.state.step,
-            epoch=self.state.position.epoch,
-            seconds=round(self.state.seconds, 2),
-            **record,
-            flops=self.state.flops,
-            skipped=self.state.skipped,
-        )
+            "train", step=self.state.step, epoch=self.state.position.epoch, seconds=round(self.state.seconds, 2),
+            **record, flops=self.state.flops, skipped=self.state.skipped,
+        )  # fmt: skip
         logs.detail(
             f"update {self.state.step:,}: loss {record['loss']:.3f}, rate {record['learning_rate']:.3g}, "
             f"{record['tokens_per_second']:,.0f} target tokens/s"

@@ -180,15 +180,9 @@ class Validation:
         else:
             state = replace(state, worse_validations=state.worse_validations + 1)
         self.metrics.write(
-            "validation",
-            step=state.step,
-            loss=loss,
-            perplexity=perplexity(loss),
-            bleu=bleu,
-            best=best,
-            validation_seconds=round(time.perf_counter() - started, 2),
-            seconds=round(state.seconds, 2),
-        )
+            "validation", step=state.step, loss=loss, perplexity=perplexity(loss), bleu=bleu, best=best,
+            validation_seconds=round(time.perf_counter() - started, 2), seconds=round(state.seconds, 2),
+        )  # fmt: skip
         score = "" if bleu is None else f", BLEU {bleu:.2f}"
         logs.notice(
             f"update {state.step:,}: validation loss {loss:.3f}, perplexity {perplexity(loss):.2f}{score}"
