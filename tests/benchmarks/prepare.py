@@ -224,6 +224,7 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
     """Prepare two files, and watch time, memory and disk."""
     watch = Watch(time.perf_counter())
     names = {"text": "read, clean, write down", "selection": "hold out, drop repeats", "train": "encode"}
+    names["sentences"] = "count sentences"
     finish, learn = Steps.finish, vocab_training.train_vocab
 
     def note(name: str) -> None:
@@ -231,8 +232,8 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
 
     def finish_noted(self: Steps, name: str, *rest: object) -> object:
         result = finish(self, name, *rest)
-        if name != "vocab":
-            note(names[name.split("-")[0]])
+        if (step := name.split("-")[0]) in names:
+            note(names[step])
         return result
 
     def learn_noted(*rest: object, **options: object) -> bytes:
