@@ -246,7 +246,7 @@ def _make_source(
         test = test or splits["test"]
     files = [lines(pair) for pair in options.train]
     files += [Origin(display_name(path), TsvPairs(LocalFile(path), options.tsv_columns, drop)) for path in options.tsv]
-    files += [Origin(display_name(path), TmxPairs(LocalFile(path), *langs)) for path in options.tmx]
+    files += [Origin(display_name(path), TmxPairs(LocalFile(path), *langs, drop)) for path in options.tmx]
     files += [trees(path) for path in options.trees]
     train += [(origin.name, origin) for origin in files]
     if options.valid:

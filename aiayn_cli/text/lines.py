@@ -6,6 +6,7 @@ blank and is counted: CR, VT, FF, FS, GS, RS, NEL, U+2028, U+2029. Bytes that ar
 NUL are refused with file, line and byte, or given as None.
 """
 
+import codecs
 import difflib
 import os
 import re
@@ -30,7 +31,7 @@ from aiayn_cli.text.compression import (
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # a record may not hold one of these
 # The others as UTF-8, and NUL: a chunk that holds none of them needs no second look. "in" is a fast search for bytes.
 _SUSPECT_BYTES = (b"\0", b"\r", b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class RecordReader:
@@ -66,8 +67,8 @@ class RecordReader:
 
     def _decode(self, block: bytes, offset: int, ended: bool = True) -> list[str | None]:
         """Decode records joined by LF; `ended` says whether an LF follows the last one."""
-        if offset == 0 and block.startswith(_BOM):
-            block, offset = block[len(_BOM) :], len(_BOM)
+        if offset == 0 and block.startswith(BOM):
+            block, offset = block[len(BOM) :], len(BOM)
             if not block and not ended:
                 return []
         # CRLF throughout is as common as LF, so it must not take the slow way.
@@ -130,6 +131,12 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
             f"{name} cannot be read after {where()}{why}",
             "the file may be cut short or damaged: fetch or compress it again",
         ) from error
+
+
+def transcode(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Bytes in another encoding as UTF-8; what cannot be decoded becomes NUL."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    return (decoder.decode(piece).replace("\ufffd", "\0").encode("utf-8", "surrogatepass") for piece in pieces)
 
 
 def read_records(source: BinaryIO, name: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ import gzip
 import lzma
 import xml.etree.ElementTree as ElementTree
 from io import BytesIO
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -294,7 +295,11 @@ def test_units_of_both_languages_are_read_in_order_and_others_counted() -> None:
         ([("en-GB", "a"), ("en", "b"), ("de", "c")], "en-de", [("b", "c")]),
         ([("en-GB", "a"), ("en-US", "b"), ("de", "c")], "en-de", [("a", "c")]),
         ([("en-GB", "a"), ("en-US", "b"), ("de", "c")], "en_US-de", [("b", "c")]),
-        ([("eng", "a"), ("de", "b")], "en-de", []),
+        ([("eng", "a"), ("ger", "b")], "en-de", [("a", "b")]),
+        ([("eng", "a"), ("en-GB", "b"), ("en", "c"), ("DEU_de", "d")], "en-de", [("c", "d")]),
+        ([("en", "a"), ("pt-PT", "b"), ("pt-BR", "c")], "eng-por_BR", [("a", "c")]),
+        ([("en", "a"), ("zh-CN", "b"), ("zh-TW", "c")], "en-zho_Hant", [("a", "c")]),
+        ([("en-US", "a"), ("de", "b")], "eng_Latn-deu_Latn", [("a", "b")]),
         ([("zh-Hans-CN", "a"), ("zh-Hant", "b"), ("en", "c")], "zh_Hans-en", [("a", "c")]),
     ],
 )
@@ -303,6 +308,82 @@ def test_a_language_is_found_with_its_region(
 ) -> None:
     src, tgt = asked.split("-")
     assert read_tmx(HEAD + unit(*variants) + TAIL, src, tgt)[0] == found
+
+
+def test_a_file_without_the_languages_names_those_that_it_has() -> None:
+    body = unit(("EN-US", "a"), ("pt", "b")) * 1_200 + unit(("EN-US", "a"), ("fr", "c")) + "<tu/>"
+    with pytest.raises(DataError) as caught:
+        read_tmx(HEAD + body + TAIL, "en", "pt-BR")
+    assert caught.value.problem == (
+        "given.tmx has no unit with both en and pt-BR; it has EN-US (1,201), pt (1,200), fr (1)"
+    )
+
+
+BAD_UNITS = [
+    unit(("en", "a&#x1F;b"), ("de", "c")),
+    unit(("en", "a\x1fb"), ("de", "c")),
+    unit(("en", "a"), ("de", "b &nbsp; c")),
+    unit(("en", "a < b\n"), ("de", "c")),
+    unit(("en", "a\n\n</tuv>"), ("de", "c")),
+    "<tu><tuv xml:lang=en><seg>a</seg></tuv></tu >\n",
+]
+
+
+@pytest.mark.parametrize("doctype", ["", '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'])
+@pytest.mark.parametrize("step", [1, 7, 300, 1 << 16])
+def test_units_that_are_no_xml_are_dropped_and_counted_if_wished(
+    monkeypatch: pytest.MonkeyPatch, step: int, doctype: str
+) -> None:
+    monkeypatch.setattr(tmx, "_READ_BYTES", step)
+    good = [(f"one {i}", f"eins {i}") for i in range(9)]
+    units = [unit(("en", src), ("de", tgt)) for src, tgt in good]
+    mixed = "".join(chain.from_iterable(zip_longest(units, BAD_UNITS, fillvalue="")))
+    content = HEAD.replace("<tmx", f"{doctype}<tmx") + mixed + TAIL
+    found, counts = read(TmxPairs(made(content), "en", "de", drop_bad_bytes=True))
+    assert (found, counts.bad_bytes, counts.skipped) == (good, len(BAD_UNITS), 0)
+    late = content.replace("</body>", "</ body>")
+    with pytest.raises(DataError, match=rf"given:{late[: late.index('</ body>')].count(chr(10)) + 1}: not well-formed"):
+        read(TmxPairs(made(late), "en", "de", drop_bad_bytes=True))
+
+
+@pytest.mark.parametrize("bad", BAD_UNITS)
+def test_a_bad_unit_is_named_with_the_way_out(bad: str) -> None:
+    with pytest.raises(DataError, match=r"given\.tmx:[3-6]: ") as caught:
+        read_tmx(HEAD + bad + TAIL)
+    assert caught.value.hint == "repair the file, or drop such units: --on-bad-bytes drop"
+
+
+def test_a_bad_unit_without_an_end_is_an_error_even_then() -> None:
+    with pytest.raises(DataError, match=r"given:3: reference to invalid character number"):
+        read(TmxPairs(made(HEAD + unit(("en", "&#1;")).replace("</tu>", "")), "en", "de", drop_bad_bytes=True))
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        (HEAD.replace("UTF-8", "UTF-16"), "utf-8"),
+        (HEAD, "utf-16"),
+        (HEAD, "utf-16-le"),
+        (HEAD.replace("UTF-8", "ISO-8859-1"), "utf-8"),
+        (HEAD.replace("UTF-8", "us-ascii"), "utf-8"),
+        (HEAD.replace("UTF-8", "windows-1252"), "cp1252"),
+        (HEAD.replace("1.0", "1.1"), "utf-8"),
+        ("\n" + HEAD, "utf-8"),
+        ("\r\n \n" + HEAD, "utf-8-sig"),
+        ("\n" + HEAD.replace("UTF-8", "utf-16"), "utf-16"),
+    ],
+)
+def test_the_encoding_of_the_bytes_counts_and_blank_lines_before_it_do_not(head: str, encoding: str) -> None:
+    text = head + unit(("en", "naïve"), ("de", "Größe")) * 3
+    assert read_tmx((text + TAIL).encode(encoding))[0] == [("naïve", "Größe")] * 3
+    with pytest.raises(DataError, match=rf"given\.tmx:{text.count(chr(10)) + 1}: "):
+        read_tmx((text + "&" + TAIL).encode(encoding))
+
+
+def test_bytes_of_another_encoding_than_declared_are_named() -> None:
+    with pytest.raises(DataError, match=r"given\.tmx:3: ") as caught:
+        read_tmx((HEAD + unit(("en", "naïve"), ("de", "Größe")) + TAIL).encode("cp1252"))
+    assert "declare the right one" in caught.value.hint
 
 
 def test_inline_codes_go_with_their_content_and_marked_text_stays() -> None:
@@ -451,7 +532,7 @@ def test_a_compressed_file_that_is_damaged_is_named(tmp_path: Path, suffix: str,
     assert caught.value.hint == "the file may be cut short or damaged: fetch or compress it again"
 
 
-@pytest.mark.parametrize("encoding", ["x-unknown", "shift_jis", "utf-7", "base64"])
+@pytest.mark.parametrize("encoding", ["x-unknown", "base64"])
 def test_an_encoding_that_cannot_be_read_is_an_error(encoding: str) -> None:
     content = CONTENT.replace(b"UTF-8", encoding.encode())
     with pytest.raises(DataError, match=r"given\.tmx: unknown encoding \(") as caught:
