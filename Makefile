@@ -46,7 +46,7 @@ types: setup  ## check the types
 check: lint types test test-avx2  ## lint, types, and tests on this processor and limited to AVX2
 
 # The benchmarks that take minutes and need no data and no model; tests/benchmarks/README.md lists all.
-BENCHMARKS := startup score prepare search_steps
+BENCHMARKS := startup score attention prepare search_steps
 bench: setup  ## run the short benchmarks on this machine; tests/benchmarks/README.md lists all
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
 
