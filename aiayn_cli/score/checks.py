@@ -1,7 +1,8 @@
 """Signs that a score would mislead: an unsuitable tokeniser, or text in a form that the metrics are not meant for."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from aiayn_cli import logs
 from aiayn_cli.score.metrics import MetricOptions, is_written_in_characters, tokenizer_of
@@ -19,10 +20,21 @@ _WITHOUT_WORDS = {
 }  # fmt: skip
 _PROBLEMS = {  # of hypotheses, unless the references have them too
     re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M): "contain sub-word marks (@@ or ▁): join the pieces before scoring",
-    re.compile(r" [.,!?;:](?: |$)|&(?:apos|quot|amp|#\d+);| @-@ ", re.M): (
+    re.compile(r" [.,!?;:](?: |$)| @-@ ", re.M): (
         "look tokenised (blanks before punctuation), but the references do not: detokenise before scoring"
     ),
 }
+_MARKUP = re.compile(r"\s*<(\?xml|!DOCTYPE|/?(mteval|(ref|src|tst)set|dataset|doc|seg|hl|p|tmx|tuv?|xliff)\b)", re.I)
+_ONE_SIDED = (  # what makes equal text differ: what to find, what to call it, what the other side has, and the cure
+    (
+        lambda line: not unicodedata.is_normalized("NFC", line),
+        "decomposed characters",
+        "",
+        "write both in Unicode's NFC",
+    ),
+    (re.compile(r"&([a-z]{2,8}|#\d+|#x[\da-f]+);", re.I).search, "HTML entities such as &quot;", "", "unescape them"),
+    (re.compile("[şţŞŢ]").search, "ş or ţ with a cedilla", "[șțȘȚ]", "Romanian has a comma below, as there"),
+)
 _SHARE = 0.2  # of the lines; a smaller share can be part of the text
 _COPIED = 0.5  # share of lines equal to the source
 _WINDOW = 20  # lines compared together to find a shift
@@ -89,6 +101,7 @@ def suspicions(
     for pattern, problem in _PROBLEMS.items():
         if (share := _share(hypotheses, pattern)) >= _SHARE > _share(reference_lines, pattern):
             found.append(f"{share:.0%} of the hypotheses {problem}")
+    found += _forms(hypotheses, reference_lines)
     capitals, expected = _share_with_capitals(hypotheses), _share_with_capitals(reference_lines)
     if capitals < expected / 10 and expected >= _SHARE:
         few = "no hypothesis has" if capitals == 0 else f"only {capitals:.0%} of the hypotheses have"
@@ -98,6 +111,12 @@ def suspicions(
     )
     if blank:
         found.append(f"blank where a reference is not: {logs.counted(blank, 'line')} of {len(hypotheses):,}")
+    blank = sum(
+        bool(ours.strip()) and not any(map(str.strip, lines))
+        for ours, *lines in zip(hypotheses, *references, strict=True)
+    )
+    if blank:
+        found.append(f"blank references: {logs.counted(blank, 'line')} of {len(hypotheses):,}; drop them on both sides")
     if sources is not None:
         for number, reference in enumerate(references, start=1):
             if (same := _same(reference, sources)) >= _COPIED:
@@ -108,6 +127,18 @@ def suspicions(
     if shift := _shift(hypotheses, references[0]):
         found.append(shift)
     return found
+
+
+def _forms(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[str]:
+    """Markup that is taken for text, and what is written in another way than on the other side."""
+    sides = {"hypotheses": hypotheses, "references": references}
+    for name, lines in sides.items():
+        if sum(_MARKUP.match(line) is not None for line in lines) >= max(1, _SHARE * len(lines)):
+            yield f"the {name} look like SGML or XML, whose tags count as words: score the text of the segments only"
+    for find, what, counterpart, cure in _ONE_SIDED:
+        few, many = sorted((sum(map(bool, map(find, lines))), name) for name, lines in sides.items())
+        if 10 * few[0] < many[0] and re.search(counterpart, "\n".join(sides[few[1]])):
+            yield f"the {many[1]} have {what} in {logs.counted(many[0], 'line')}, the {few[1]} in {few[0]:,}: {cure}"
 
 
 def _same(lines: Sequence[str], sources: Sequence[str]) -> float:

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import signal
 import socket
 import threading
 import time
@@ -30,13 +31,20 @@ from aiayn_cli.errors import AiaynError, SaidElsewhere
 T = TypeVar("T")
 
 # By the number that processes exchange; if they receive different ones, the higher counts.
-SIGNALS = ("", "SIGINT", "SIGTERM")
+SIGNALS = ("", "SIGINT", "SIGHUP", "SIGUSR1", "SIGTERM")
 ReceivedSignal = Callable[[], str]  # gives the name of the signal that this process has received, or ""
 SAME_ON_ALL = "give all processes the same command, and all machines the same prepared data"  # a hint
 _ROLL_CALL_SECONDS = 10.0  # for the others to notice a failed operation too; those that have not by then are named
 _RANK_0_SECONDS = 6.0  # for rank 0 to say the reason before others do, and to keep the store for them
 _EXIT_SECONDS = 30.0  # for a process with a GPU that waits for a lost one
 _STORE_ERRORS = (dist.DistError, RuntimeError, OSError)
+
+
+def signals_to_obey() -> list[signal.Signals]:
+    """The signals that stop a run after saving it: not SIGHUP and SIGUSR1 if they are ignored, as under nohup."""
+    numbers = map(signal.Signals.__getitem__, filter(None, SIGNALS))
+    never_ignored = (signal.SIGINT, signal.SIGTERM)
+    return [each for each in numbers if each in never_ignored or signal.getsignal(each) is not signal.SIG_IGN]
 
 
 class Lost(Exception):

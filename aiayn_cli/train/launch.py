@@ -17,16 +17,18 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from aiayn_cli import logs
 from aiayn_cli.device import device_of_each
-from aiayn_cli.errors import AiaynError, SaidElsewhere, UsageError
+from aiayn_cli.errors import AiaynError, SaidElsewhere, Terminated, UsageError
 from aiayn_cli.processes import available_cores
+from aiayn_cli.train.distributed import signals_to_obey
 
+_EXIT_CODES = dict.fromkeys((signal.SIGHUP, signal.SIGUSR1), Terminated.exit_code)  # as after SIGTERM
 _SAVING_SECONDS = 300  # for the processes to save after a signal, before they are killed
 
 
 def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: str) -> None:
     """Run `aiayn` with the same arguments in several processes, each with a GPU unless the device is the CPU.
 
-    Raises SaidElsewhere if a process failed, or saved after SIGTERM or Ctrl-C, which were passed on; it has said so.
+    Raises SaidElsewhere if a process failed, or saved after a signal, which was passed on; it has said so.
     """
     if "WORLD_SIZE" in os.environ:
         raise UsageError("--gpus starts processes, but torchrun has started this one", "remove --gpus under torchrun")
@@ -43,6 +45,8 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
         min_nodes=1, max_nodes=1, nproc_per_node=processes, max_restarts=max_restarts, run_id=uuid.uuid4().hex,
         rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="localhost",
     )  # fmt: skip
+    handled = ",".join(number.name for number in (*signals_to_obey(), signal.SIGQUIT))
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = config.signals_to_handle = handled  # by torch's version, one counts
     try:
         elastic_launch(config, sys.executable)("-m", "aiayn_cli", *arguments)
     except ChildFailedError as error:
@@ -54,7 +58,7 @@ def launch(arguments: Sequence[str], processes: int, max_restarts: int, device: 
         hint = "the kernel sends SIGKILL when memory runs out; the same command resumes from the last checkpoint"
         raise AiaynError(problem, hint) from error
     except SignalException as error:
-        raise SaidElsewhere(128 + error.sigval) from error
+        raise SaidElsewhere(_EXIT_CODES.get(error.sigval, 128 + error.sigval)) from error
 
 
 class _RestartWarnings(logging.Handler):

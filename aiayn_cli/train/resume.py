@@ -49,6 +49,7 @@ class TrainingState:
     step: int = 0  # updates done
     position: Position = field(default_factory=Position)  # in the data
     best_value: float | None = None  # best validation so far by the recipe's metric
+    best_loss: float | None = None  # validation loss there, which decides between equal BLEU
     best_step: int | None = None
     worse_validations: int = 0  # in a row, for patience
     tgt_tokens: int = 0  # target tokens learnt from, with end tokens, without padding

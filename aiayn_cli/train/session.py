@@ -27,7 +27,7 @@ from aiayn_cli.model.cost import TrainingCost, compared_to_paper
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml
 from aiayn_cli.train.compilation import compile_layers
-from aiayn_cli.train.distributed import ReceivedSignal, Worker
+from aiayn_cli.train.distributed import SIGNALS, ReceivedSignal, Worker, signals_to_obey
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.options import TrainOptions, schedule_of, short_schedule, updates_within
 from aiayn_cli.train.preflight import DryRunResult, check_data, check_memory, dry_run, time_text, warn_of_disk
@@ -120,7 +120,10 @@ def _fit_to_hours(
 
 @contextmanager
 def signals() -> Iterator[ReceivedSignal]:
-    """Note the first SIGTERM or SIGINT, so that all can be saved; a second one ends the process immediately."""
+    """Note the first of SIGNALS, so that all can be saved; a second one ends the process immediately.
+
+    SIGHUP and SIGUSR1 stay ignored where they are, as under nohup.
+    """
     received: list[str] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -129,7 +132,7 @@ def signals() -> Iterator[ReceivedSignal]:
             os.kill(os.getpid(), number)
         received.append(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, note) for number in signals_to_obey()}
     try:
         yield lambda: received[0] if received else ""
     finally:
@@ -191,18 +194,20 @@ class Session:
             if self._valid is not None:
                 bleu = None if self._bleu is None else self._bleu.score
                 validation = Validation(
-                    self._model, self._valid, config, self._worker, self._metrics, bleu, interrupted, self._longest
-                )
+                    self._model, self._valid, config, self._worker, self._metrics, bleu, interrupted, self._longest,
+                    trained_seconds=state.seconds,
+                )  # fmt: skip
             hooks = Hooks(self._save, interrupted, self._load, validation, self._cost, rate)
             trainer = self._trainer(config, hooks, state)
             self._announce(state, rate)
             with logs.progress("training", config.max_updates, "updates", done=state.step) as progress:
                 stopped_by = trainer.train(progress)
         where, hint = f"at update {trainer.state.step:,}; {self._run} is saved", "the same command resumes from there"
-        if stopped_by == "SIGTERM":
-            raise Terminated(f"stopped by SIGTERM {where}", hint)
         if stopped_by == "SIGINT":
             raise KeyboardInterrupt(f"stopped by Ctrl-C {where}: {hint}")
+        if stopped_by in SIGNALS:
+            raise Terminated(f"stopped by {stopped_by} {where}", hint)
+        logs.notice(f"{self._run} {finished(config, trainer.state)}")
         return self._result(stopped_by, trainer.state)
 
     def try_out(self) -> DryRunResult | TrainResult:
@@ -282,6 +287,11 @@ class Session:
             logs.notice("no validation data, so no checkpoint is marked as the best")
         elif n := too_long(self._valid, self._longest):
             logs.notice(f"the validation loss skips {logs.counted(n, 'pair')} too long for the network")
+        if config.warmup_steps > config.max_updates:
+            logs.warning(
+                f"the run ends after {logs.counted(config.max_updates, 'update')}, within its warm-up of "
+                f"{config.warmup_steps:,}: the learning rate never reaches its peak; lower training.warmup_steps"
+            )
         if self._worker.rank == 0:
             warn_of_disk(self._run, self._optimizer.weights().values(), config)
 
@@ -310,6 +320,8 @@ class Session:
         run_checkpoints.prune_checkpoints(self._run, self._recipe.training.keep_checkpoints)
         if self._bleu is not None and (samples := self._bleu.new_samples()):
             self._metrics.write("samples", step=state.step, signature=self._bleu.signature, **samples)
+            if state.step >= min(recipe.training.warmup_steps, recipe.training.max_updates):
+                self._bleu.warn_of_collapse()
         self._metrics.write("checkpoint", step=state.step, path=path.name)
 
     def _renew_report(self, record: Record) -> None:

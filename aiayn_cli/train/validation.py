@@ -5,6 +5,7 @@ The work is divided over all processes; any number of processes gives the same r
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,6 +35,9 @@ from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 _AT_ONCE = 64  # sentences that a process translates before it asks the others whether they received a signal
 _SAMPLES = 6  # sentences whose translations the report shows
+_NO_BLEU = 1.0  # below it, BLEU counts chance matches of single words: the loss says more about a young model
+_FEWEST_LINES = 10  # of which most can be the same because the model has collapsed
+_LONG_SECONDS = 1.0  # of a validation; shorter ones cost little, even if training between them is shorter still
 
 
 class Interrupted(Exception):
@@ -89,6 +93,7 @@ class ValidationBleu:
     """Translates and scores sentences spread evenly over the validation set."""
 
     low_confidence: float | None = None  # of the last score(), as in Checkpoint; on rank 0 only
+    _commonest: tuple[str, int] = ("", 0)  # translation of the last score(), and of how many lines
 
     def __init__(
         self, model: TranslationModel, data: PreparedData, device: Device, recipe: Recipe, worker: Worker
@@ -101,6 +106,7 @@ class ValidationBleu:
         self._cutting = Cutting(data.max_length, knows_single_sentences(data.several_sentences))
         self._device, self._decoding, self._worker = device, recipe.decoding, worker
         self._samples: dict[str, list[str]] = {}
+        self._has_warned = False
         # Here, so that a missing package is found before training.
         self.signature = bleu(self._references[:1], [self._references[:1]], tgt_lang=data.tgt_lang).signature
 
@@ -112,6 +118,7 @@ class ValidationBleu:
             outputs[rank :: self._worker.world_size] = share
         translations = [text for text, _ in outputs]
         self.low_confidence = confidence_threshold(value for _, value in outputs)
+        self._commonest = Counter(translations).most_common(1)[0]
         columns = {"sources": self._sources, "references": self._references, "translations": translations}
         every = max(1, len(self._sources) // _SAMPLES)
         self._samples = {name: lines[::every][:_SAMPLES] for name, lines in columns.items()}
@@ -144,6 +151,16 @@ class ValidationBleu:
         samples, self._samples = self._samples, {}
         return samples
 
+    def warn_of_collapse(self) -> None:
+        """Warn once if the last score() found one translation for most lines, as it is only before warm-up ends."""
+        (text, lines), of = self._commonest, len(self._sources)
+        if of >= _FEWEST_LINES and 2 * lines > of and not self._has_warned:
+            self._has_warned = True
+            logs.warning(
+                f"{lines:,} of {of:,} validation lines have the same translation, {text[:60]!r}: the model has learnt "
+                "too little or collapsed; train longer, or lower training.learning_rate_scale"
+            )
+
 
 @dataclass
 class Validation:
@@ -157,6 +174,7 @@ class Validation:
     bleu: Callable[[ReceivedSignal], float] | None  # ValidationBleu.score; None if no BLEU is wanted
     interrupted: ReceivedSignal
     longest: int = 1 << 30  # tokens, with the end token, of a pair whose loss is measured
+    trained_seconds: float = 0.0  # at the last validation; infinite once the user knows that validations are slow
 
     def judge(self, state: TrainingState) -> tuple[TrainingState, bool, str]:
         """Measure the present weights, with the same result on every rank.
@@ -172,13 +190,16 @@ class Validation:
             return state, False, str(stopped)
         finally:
             self.model.train()
-        value, sign = (loss, -1) if bleu is None or self.config.best_metric == "loss" else (bleu, 1)
-        before = state.best_value
-        best = math.isfinite(value) and (before is None or sign * value > sign * before)
-        if best:
-            state = replace(state, best_value=value, best_step=state.step, worse_validations=0)
+        if bleu is None or self.config.best_metric == "loss":
+            value, is_better = loss, state.best_value is None or loss < state.best_value
+        else:
+            value, is_better = bleu, _is_better(bleu, loss, state)
+        if best := math.isfinite(value) and is_better:
+            kept = loss if math.isfinite(loss) else None
+            state = replace(state, best_value=value, best_loss=kept, best_step=state.step, worse_validations=0)
         else:
             state = replace(state, worse_validations=state.worse_validations + 1)
+        self._warn_if_slow(time.perf_counter() - started, state.seconds)
         self.metrics.write(
             "validation", step=state.step, loss=loss, perplexity=perplexity(loss), bleu=bleu, best=best,
             validation_seconds=round(time.perf_counter() - started, 2), seconds=round(state.seconds, 2),
@@ -189,3 +210,22 @@ class Validation:
             f"{', the best so far' if best else ''} ({logs.clock(state.seconds)} of training)"
         )
         return state, best, ""
+
+    def _warn_if_slow(self, seconds: float, trained_seconds: float) -> None:
+        """Warn once if a validation takes longer than the training since the last one."""
+        trained = trained_seconds - self.trained_seconds
+        if seconds > max(trained, _LONG_SECONDS) and trained >= 0:
+            logs.warning(
+                f"a validation takes {seconds:.1f} s, training since the last one {trained:.1f} s: raise "
+                "training.save_every_steps or validate_every_saves, or lower validation_bleu_pairs"
+            )
+            trained_seconds = math.inf
+        self.trained_seconds = max(self.trained_seconds, trained_seconds)
+
+
+def _is_better(bleu: float, loss: float, state: TrainingState) -> bool:
+    """Whether BLEU, as it is printed, is higher than the best so far; if it is the same, whether the loss is lower."""
+    if state.best_value is None:
+        return True
+    now, before = (0.0 if value < _NO_BLEU else round(value, 2) for value in (bleu, state.best_value))
+    return now > before or (now == before and loss < (math.inf if state.best_loss is None else state.best_loss))

@@ -1,4 +1,5 @@
 import random
+import unicodedata
 
 import pytest
 
@@ -39,7 +40,12 @@ def test_plain_text_raises_no_suspicion() -> None:
         (["▁Der ▁Hund ▁läuft.", *REFERENCE[1:]], "20% of the hypotheses contain sub-word marks"),
         (["Der Hu ##nd läuft.", *REFERENCE[1:]], "20% of the hypotheses contain sub-word marks"),
         (["Der Hund läuft .", "Sie sagte : Halt !", *REFERENCE[2:]], "40% of the hypotheses look tokenised"),
-        (["Der Hund &quot;läuft&quot;", *REFERENCE[1:]], "20% of the hypotheses look tokenised"),
+        (["Der Hund &quot;läuft&quot;", *REFERENCE[1:]], "the hypotheses have HTML entities such as &quot; in 1 line"),
+        (
+            [unicodedata.normalize("NFD", line) for line in REFERENCE],
+            "the hypotheses have decomposed characters in 2 lines",
+        ),
+        ([*REFERENCE[:3], "Was?", REFERENCE[4]], "blank references: 1 line of 5"),
         ([line.lower() for line in REFERENCE], "no hypothesis has a capital letter"),
         (["", *REFERENCE[1:]], "blank where a reference is not: 1 line of 5"),
     ],
@@ -47,6 +53,22 @@ def test_plain_text_raises_no_suspicion() -> None:
 def test_a_form_that_would_give_a_false_score_is_named(hypotheses: list[str], sign: str) -> None:
     [found] = suspicions(hypotheses, [REFERENCE])
     assert found.startswith(sign)
+
+
+def test_markup_given_as_text_is_named_on_each_side() -> None:
+    markup = ["<refset>", '<seg id="1">Der Hund läuft.</seg>', "</refset>"]
+    found = suspicions(markup, [markup])
+    assert [line.partition(" look like SGML or XML")[0] for line in found] == ["the hypotheses", "the references"]
+    assert suspicions(["<b>Halt!</b>"], [["<b>Stopp!</b>"]]) == []  # tags within text
+
+
+def test_cedilla_and_comma_below_are_told_apart_where_the_sides_differ() -> None:
+    turkish, romanian = ["Şimdi iş var."], ["Știe toți pașii."]
+    assert suspicions(turkish, [turkish]) == suspicions(["Bugün yok."], [turkish]) == []
+    [found] = suspicions(["Ştie toţi paşii."], [romanian])
+    assert found.startswith("the hypotheses have ş or ţ with a cedilla in 1 line, the references in 0")
+    [found] = suspicions(romanian, [["Ştie toţi paşii."]])
+    assert found.startswith("the references have ş or ţ with a cedilla in 1 line, the hypotheses in 0")
 
 
 def test_what_the_references_have_too_is_no_sign_and_a_few_capitals_hide_nothing() -> None:

@@ -72,7 +72,8 @@ def test_a_finished_run_says_so_and_changes_nothing(
 def test_a_run_that_patience_ended_is_finished_too(
     train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ValidationBleu, "score", lambda *_: 1.0)  # never better than the first
+    scores = iter(range(90, 0, -1))  # never better than the first
+    monkeypatch.setattr(ValidationBleu, "score", lambda *_: float(next(scores)))
     assert train("patience=2", "max_updates=60").stopped_by == "patience"
     steps = [path.name for path in list_checkpoints(tmp_path / "run")]
     capsys.readouterr()
@@ -128,7 +129,7 @@ def test_the_recipes_corpus_is_looked_for_in_the_working_folder(
 def test_the_command_prints_its_result_on_stdout_alone(
     command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*command("max_updates=2"), "--json", "--quiet"]) == 0
+    assert main([*command("max_updates=2", "warmup_steps=2"), "--json", "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     result = json.loads(out)

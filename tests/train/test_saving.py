@@ -139,7 +139,10 @@ def test_by_time_a_checkpoint_comes_after_so_much_training(watched: Any, monkeyp
 @pytest.mark.parametrize(
     ("metric", "bleu", "losses", "best", "value"),
     [
-        ("bleu", [10.0, 12.0, 12.0], None, [True, True, False], 12.0),  # an equal one is no better
+        ("bleu", [10.0, 12.0, 12.0], [3.0, 2.5, 2.5], [True, True, False], 12.0),
+        ("bleu", [12.0, 12.004, 12.0], [3.0, 2.5, 2.75], [True, True, False], 12.004),  # the loss decides
+        ("bleu", [0.4, 0.0, 0.3], [3.0, 2.5, 2.75], [True, True, False], 0.0),  # so little means nothing
+        ("bleu", [0.0, 0.0, 0.0], [math.nan, 2.5, math.inf], [True, True, False], 0.0),
         ("loss", None, [3.0, 2.5, 2.75], [True, True, False], 2.5),
         ("loss", [1.0, 2.0, 3.0], [3.0, 2.5, 2.75], [True, True, False], 2.5),
         ("loss", None, [math.nan, 2.5, math.nan], [False, True, False], 2.5),
@@ -159,7 +162,10 @@ def test_the_best_is_the_highest_bleu_or_the_lowest_loss_that_is_a_number(
     assert (state.best_value, state.best_step, state.worse_validations) == (value, 4, 1)
 
 
-def test_patience_counts_validations_in_a_row_without_a_better_one(watched: Any) -> None:
+def test_patience_counts_validations_in_a_row_without_a_better_one(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation_module, "validation_loss", lambda *_: 2.5)
     run = watched(bleu=[5.0, 4.0, 6.0, 6.0, 5.0, 9.0], max_updates=12, patience=2)
     assert run.trainer.train() == "patience"
     assert run.trainer.state.step == 10

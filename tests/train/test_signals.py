@@ -61,7 +61,7 @@ def start(command: Callable[..., list[str]], tmp_path: Path) -> Callable[..., Ra
 
 @pytest.mark.parametrize(
     ("what", "n_ranks", "to", "number"),
-    [("loss", 1, 0, signal.SIGTERM), ("bleu", 2, 1, signal.SIGINT)],
+    [("loss", 1, 0, signal.SIGTERM), ("bleu", 2, 1, signal.SIGINT), ("loss", 1, 0, signal.SIGHUP)],
 )
 def test_a_signal_within_a_validation_is_obeyed_at_once_and_the_run_goes_on_exactly(
     what: str, n_ranks: int, to: int, number: int, start: Callable[..., Ranks], tmp_path: Path
@@ -72,7 +72,7 @@ def test_a_signal_within_a_validation_is_obeyed_at_once_and_the_run_goes_on_exac
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(ranks.pids[to], number)
-    ended = ranks.wait([{signal.SIGTERM: 143, signal.SIGINT: 130}[number]] * n_ranks)
+    ended = ranks.wait([130 if number == signal.SIGINT else 143] * n_ranks)
     assert "at update 4; " in ended[0].err
     assert f"{run} is saved" in ended[0].err
     assert "Traceback" not in "".join(each.err for each in ended)
@@ -84,6 +84,18 @@ def test_a_signal_within_a_validation_is_obeyed_at_once_and_the_run_goes_on_exac
         start(n_ranks, name).wait([0] * n_ranks)
         assert validations(tmp_path / name) == [4, 8]
     assert result_of(run) == result_of(tmp_path / "unbroken")
+
+
+def test_hang_up_and_user_signal_are_obeyed_unless_they_are_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals() as interrupted:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interrupted() == ""
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert interrupted() == "SIGUSR1"
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_signal_does_not_wait() -> None:

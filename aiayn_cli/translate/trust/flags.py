@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,14 @@ FLAGS = {
     "tree_repaired": "brackets or words had to be repaired to make a tree",
 }
 
-_NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u2009\u202f]\d+)*")
+_NUMBER = re.compile(
+    # 24.12.2020, 3. 5. 26, 5/3/2026, 2026-05-03; but not 192.168.1.1
+    r"(?P<date>\d{1,2}([./-])[ \u00a0]?\d{1,2}\2[ \u00a0]?(?:\d{4}|\d{2})|\d{4}([./-])\d{1,2}\3\d{1,2})(?![.\d]?\d)"
+    r"|(?P<time>\d{1,2}[:.h]\d{2}(?![.,:]?\d)|\d{1,2}(?=[ \u00a0\u202f]?(?:uhr|h|[ap]\.?m)\b))"
+    r"|(?P<groups>\d{1,3}(?:[ \u00a0\u2007-\u2009\u202f]\d{3})+(?!\d)(?:[.,٫]\d+)?)"  # 1 000 000,5
+    r"|\d+(?:[.,'’٬٫]\d+)*",
+    re.IGNORECASE,
+)
 _OFTEN_SPELLED_OUT = 12  # numbers up to it
 _LONGEST_LOOP = 20  # sub-words of a repeated sequence
 _LONG_SOURCE = 12  # sub-words of a source; its output is suspect if very short
@@ -159,10 +167,18 @@ def is_looping(ids: Sequence[int]) -> bool:
 
 
 def lost_numbers(source: str, text: str) -> list[str]:
-    """The numbers of the source that the text lacks, by their digits: 1,000.5 and 1.000,5 are the same."""
-    missing = (Counter(_numbers(source)) - Counter(_numbers(text))).elements()
-    # Python refuses to convert thousands of digits.
-    return [n for n in missing if len(digits := n.lstrip("0")) > 2 or int(digits or "0") > _OFTEN_SPELLED_OUT]
+    """The numbers of the source that the text lacks, by their digits: 1,000.5 and 1.000,5 are the same.
+
+    Dates and times may be written otherwise, and months in words: 03.05.2026 and 3 May 2026, 17:45 and 5:45 pm.
+    """
+    kept = Counter(form for number in _numbers(text) for form in {*number.forms, *number.parts})
+    lost = []
+    for number in _numbers(source):
+        if form := next((form for form in number.forms if kept[form]), ""):
+            kept[form] -= 1
+        elif _can_be_missed(number.forms[0]) and not (number.needed and all(kept[part] for part in number.needed)):
+            lost.append(number.forms[0])
+    return lost
 
 
 def lost_addresses(source: str, text: str) -> Iterator[str]:
@@ -172,11 +188,38 @@ def lost_addresses(source: str, text: str) -> Iterator[str]:
     return (address for address in wanted if address not in kept and address not in text)
 
 
-def _numbers(text: str) -> list[str]:
-    return [
-        "".join(str(unicodedata.decimal(character)) for character in match.group() if character.isdecimal())
-        for match in _NUMBER.finditer(text)
-    ]
+class _Number(NamedTuple):
+    """A number, date or time of a text."""
+
+    forms: list[str]  # by which it equals another: its digits first
+    parts: list[str]  # of a date, a time or groups of digits
+    needed: list[str]  # the parts that stand for it if no form is found
+
+
+def _numbers(text: str) -> Iterator[_Number]:
+    digits = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
+    for match in _NUMBER.finditer(digits):
+        found = re.findall(r"\d+", match.group())
+        forms, parts = ["".join(found)], [] if match.lastgroup is None else found
+        if decimals := re.fullmatch(r"(.*\d)[.,٫](\d{1,2})", match.group()):  # 5.50 is 5.5, and 10,00 is 10
+            forms.append("".join(re.findall(r"\d+", decimals[1])) + decimals[2].rstrip("0"))
+        if match["groups"]:
+            yield _Number(forms, parts, parts)
+            continue
+        parts = [str(int(part)) for part in parts]
+        if match["date"]:
+            *days, year = parts if len(found[0]) < 4 else parts[::-1]
+            forms.append(f"{'/'.join(sorted(days))}/{year[-2:]}")
+        elif match["time"]:
+            hour, minute = (*map(int, parts), 0)[:2]
+            forms.append(f"{hour % 12}:{minute}")
+        yield _Number(forms, parts, list(filter(_can_be_missed, parts)) or parts)
+
+
+def _can_be_missed(digits: str) -> bool:
+    """Whether a number is large enough to stand in digits; Python refuses to convert thousands of them."""
+    significant = digits.lstrip("0")
+    return len(significant) > 2 or int(significant or "0") > _OFTEN_SPELLED_OUT
 
 
 def _is_copied(source: str, text: str) -> bool:
