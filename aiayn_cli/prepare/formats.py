@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -16,6 +16,7 @@ from aiayn_cli.text.lines import RecordReader
 CHUNK_PAIRS = 10_000  # read at a time; what is in a shard depends on it
 
 Pair = tuple[str, str]
+Row = Pair | DataError | None
 Chunk = tuple[list[str], list[str]]  # source sides and target sides, equally many
 Drift = Literal["stop", "warn", "ignore"]
 
@@ -49,7 +50,7 @@ class ReadCounts:
     """What happened while pairs were read."""
 
     pairs: int = 0
-    bad_bytes: int = 0  # pairs dropped because of bytes that are not UTF-8, or NUL
+    bad_bytes: int = 0  # pairs dropped that cannot be read: not UTF-8, NUL, columns missing, no XML
     mapped: int = 0  # line breaks inside records, such as CR or U+2028, that became a blank
     skipped: int = 0  # entries that are not pairs: lines about a talk, units without both languages
 
@@ -200,42 +201,33 @@ def _read_segments(side: Input, counts: ReadCounts) -> Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class TsvPairs(OneFile):
-    """A pair a line, in columns between tabs; quotes have no meaning, and an empty line is a pair of blank sides."""
+class RecordPairs(OneFile):
+    """Pairs made from the lines of one file."""
 
-    columns: tuple[int, int] = (1, 2)  # of the source and the target side, from 1 on
-    drop_bad_bytes: bool = False  # drop and count a line with bad bytes, instead of stopping there
+    drop_bad_bytes: bool = field(default=False, kw_only=True)  # drop and count what is bad, instead of stopping there
 
     def settings(self) -> dict[str, Any]:
-        return {"columns": list(self.columns), "on_bad_bytes": "drop" if self.drop_bad_bytes else "stop"}
+        return {"on_bad_bytes": "drop" if self.drop_bad_bytes else "stop"}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         with self.file.open() as file:
             reader = RecordReader(file, self.file.name, keep_going=self.drop_bad_bytes)
-            yield from _in_chunks(self._rows(reader, counts))
+            yield from _in_chunks(self._good(self.rows(reader, counts), counts))
             counts.mapped += reader.mapped
 
-    def _rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Pair]:
-        width = 0
-        for number, record in enumerate(reader, start=1):
+    def _good(self, rows: Iterator[Row], counts: ReadCounts) -> Iterator[Pair]:
+        for row in rows:
+            if isinstance(row, DataError) and not self.drop_bad_bytes:
+                raise row
             counts.pairs += 1
-            if record is None:
-                counts.bad_bytes += 1
-            elif not record:
-                yield "", ""
+            if isinstance(row, tuple):
+                yield row
             else:
-                cells = record.split("\t")
-                if len(cells) != (width or len(cells)) or len(cells) < max(self.columns):
-                    raise self._wrong_width(number, len(cells), width)
-                width = len(cells)
-                yield cells[self.columns[0] - 1], cells[self.columns[1] - 1]
+                counts.bad_bytes += 1
 
-    def _wrong_width(self, line: int, found: int, width: int) -> DataError:
-        problem = f"{self.file.name}:{line} has {logs.counted(found, 'column')}, but "
-        if width:
-            return DataError(f"{problem}earlier lines have {width}", "replace tabs inside text by blanks")
-        problem += f"columns {self.columns[0]} and {self.columns[1]} are needed"
-        return DataError(problem, "columns are separated by tabs; --tsv-columns chooses two")
+    @abstractmethod
+    def rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Row]:
+        """Give the pairs, or what is wrong with one; None stands for a record with bad bytes."""
 
 
 def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
@@ -246,7 +238,7 @@ def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
 
 
 @dataclass(frozen=True)
-class TreePairs(OneFile):
+class TreePairs(RecordPairs):
     """Bracketed trees, each on a line or over several: the words are the source side, the tree the target side.
 
     Trees without a word are skipped and counted.
@@ -257,17 +249,10 @@ class TreePairs(OneFile):
     def settings(self) -> dict[str, Any]:
         return {"format": "trees", "functions": self.functions}
 
-    def read(self, counts: ReadCounts) -> Iterator[Chunk]:
-        with self.file.open() as file:
-            reader = RecordReader(file, self.file.name)
-            yield from _in_chunks(self._trees(reader, counts))
-            counts.mapped += reader.mapped
-
-    def _trees(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Pair]:
+    def rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Row]:
         for tree in read_trees((record or "" for record in reader), self.file.name):
             reduced = reduce_tree(tree, functions=self.functions)
             if reduced:
-                counts.pairs += 1
                 yield " ".join(map(unescape, words(reduced))), to_text(reduced)
             else:
                 counts.skipped += 1

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats, tmx
-from aiayn_cli.prepare.formats import LinePairs, Pairs, ReadCounts, SegmentPairs, TalkPairs, TsvPairs
+from aiayn_cli.prepare.formats import LinePairs, Pairs, ReadCounts, SegmentPairs, TalkPairs
 from aiayn_cli.prepare.sources import LocalFile, MadeText
+from aiayn_cli.prepare.tables import TsvPairs
 from aiayn_cli.prepare.tmx import TmxPairs
 
 
@@ -208,7 +209,7 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
     text = 'Hi\tHallo "!\tCC-BY\r\n\nGo.\tGeh.\t\n'
     found, _ = read(TsvPairs(made(text)))
     assert found == [("Hi", 'Hallo "!'), ("", ""), ("Go.", "Geh.")]
-    assert read(TsvPairs(made(text), (3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
+    assert read(TsvPairs(made(text), columns=(3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
 )
 def test_a_line_of_another_width_is_refused_with_its_number(text: str, columns: tuple[int, int], problem: str) -> None:
     with pytest.raises(DataError) as caught:
-        read(TsvPairs(made(text), columns))
+        read(TsvPairs(made(text), columns=columns))
     assert caught.value.problem == problem
 
 

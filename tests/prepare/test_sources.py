@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from aiayn_cli.corpora.corpus import Amount, Archive
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats
-from aiayn_cli.prepare.formats import LinePairs, ReadCounts, TsvPairs
+from aiayn_cli.prepare.formats import LinePairs, ReadCounts
 from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource, estimate_disk, identity_of
+from aiayn_cli.prepare.tables import TsvPairs
 
 Pair = tuple[str, str]
 
