@@ -187,7 +187,7 @@ def prepare(
     given |= {"dedupe": dedupe, "on_bad_bytes": on_bad_bytes, "seed": seed}
     options = PrepareOptions(
         corpus=corpus, like=like, langs=langs, weights=_read_weights(weight or []),
-        train=_pair_up(train or []), tsv=tsv or [], tsv_columns=tsv_columns, tmx=tmx or [],
+        train=pair_up(train or []), tsv=tsv or [], tsv_columns=tsv_columns, tmx=tmx or [],
         jsonl=jsonl or [], csv=csv or [], valid=valid, test=test,
         trees=trees or [], valid_trees=valid_trees, test_trees=test_trees,
         recipe=recipe, settings={name: value for name, value in given.items() if value is not None},
@@ -202,11 +202,17 @@ def prepare(
     logs.next_step("aiayn train --data", result.out)
 
 
-def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
-    if len(files) % 2:
-        problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
-        raise UsageError(problem, "give a source and a target file: --train train.en train.de")
-    return list(zip(files[::2], files[1::2], strict=True))
+def pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
+    pairs, rest = [], files[::-1]
+    while rest:
+        first = rest.pop()
+        if first.suffix.lower() == ".zip" and rest[-1:] != [first]:
+            rest.append(first)  # both sides are in it
+        if not rest:
+            problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
+            raise UsageError(problem, "give a source and a target file: --train train.en train.de")
+        pairs.append((first, rest.pop()))
+    return pairs
 
 
 def _read_weights(given: list[str]) -> dict[str, int]:

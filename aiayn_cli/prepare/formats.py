@@ -1,5 +1,6 @@
 """Reads sentence pairs from the formats that corpora come in, in bounded memory and with both sides in step."""
 
+import html
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,9 @@ Drift = Literal["stop", "warn", "ignore"]
 # <seg id="12"> in SGML and XML test sets. No XML parser: some of these files are not well formed. Entities such as
 # &amp; stay as they are, since nobody who publishes scores on these sets unescapes them.
 _SEGMENT_TAG = re.compile(r"<seg\b[^>]*?\bid\s*=\s*[\"']?\s*([^\"'\s>]+)[^>]*>|</seg\s*>", re.IGNORECASE)
+
+# Both sides in one file: <src lang="en">...</src>, <ref lang="de" translator="A">...</ref>.
+_PART = re.compile(r"<((src|ref|hyp)\b[^>]*)>.*?</\2\s*>", re.DOTALL)
 
 # Lines about a talk in IWSLT's training files, such as <url>...</url>.
 _TAG_LINE = re.compile(r"\s*</?[A-Za-z]")
@@ -165,26 +169,36 @@ class TalkPairs(LinePairs):
 
 @dataclass(frozen=True)
 class SegmentPairs(TwoFiles):
-    """Segments <seg id="...">, in two files whose ids agree: the SGML and XML files of test sets."""
+    """Segments <seg id="...">, in two files whose ids agree: the SGML and XML files of test sets.
+
+    XML of WMT 2021 and later holds both sides; the first of several references is taken.
+    """
+
+    unescape: bool = False  # entities, such as &amp;
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         pairs: list[Pair] = []
-        sides = _read_segments(self.src, counts), _read_segments(self.tgt, counts)
+        sides = _read_segments(self.src, "src", counts), _read_segments(self.tgt, "ref", counts)
         for number, (src, tgt) in enumerate(zip_longest(*sides, fillvalue=("none", "")), start=1):
             if src[0] != tgt[0]:
                 problem = f"segment {number} has id {src[0]} in {self.src.name}, but {tgt[0]} in {self.tgt.name}"
                 raise DataError(problem, "both files must hold the same segments in the same order")
             pairs.append((src[1], tgt[1]))
+        if self.unescape:
+            pairs = [(html.unescape(src), html.unescape(tgt)) for src, tgt in pairs]
         counts.pairs += len(pairs)
         yield unzip(pairs)
 
 
-def _read_segments(side: Input, counts: ReadCounts) -> Iterator[tuple[str, str]]:
+def _read_segments(side: Input, role: str, counts: ReadCounts) -> Iterator[tuple[str, str]]:
     """The id and text of each segment; a line break inside becomes a blank and is counted."""
     with side.open() as file:
         reader = RecordReader(file, side.name)
         text = "\n".join(record or "" for record in reader)
     counts.mapped += reader.mapped
+    parts = [part[1].split() for part in _PART.finditer(text)]
+    if wanted := [part for part in parts if part[0] == role]:
+        text = _PART.sub(lambda part: part[0] if part[1].split() == wanted[0] else "\n" * part[0].count("\n"), text)
     start: re.Match[str] | None = None
     for tag in chain(_SEGMENT_TAG.finditer(text), [None]):
         if start is None:

@@ -15,7 +15,7 @@ from aiayn_cli.corpora.named_corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.errors import ConfigError, UsageError, did_you_mean
 from aiayn_cli.prepare.formats import Drift, Input, LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs
-from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource
+from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource, find_lines
 from aiayn_cli.prepare.tables import CsvPairs, JsonPairs, TsvPairs
 from aiayn_cli.prepare.text_shards import make_processor
 from aiayn_cli.prepare.tmx import TmxPairs
@@ -229,7 +229,7 @@ def _make_source(
     drift: Drift = "stop" if config.drift_alarm else "ignore"
 
     def lines(pair: PairOfFiles) -> Origin:
-        return Origin(display_name(pair[0]), LinePairs(LocalFile(pair[0]), LocalFile(pair[1]), drop, drift))
+        return Origin(display_name(pair[0]), find_lines(pair, langs, drop, drift))
 
     def trees(path: Path) -> Origin:
         return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))

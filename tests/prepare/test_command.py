@@ -7,7 +7,7 @@ from commands import Aiayn
 from made_pairs import write_pairs
 
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.prepare.command import repeat_option
+from aiayn_cli.prepare.command import pair_up, repeat_option
 
 SENTENCES = [(f"the house number {i} is big", f"das Haus Nummer {i} ist groß") for i in range(60)]
 
@@ -193,3 +193,10 @@ def test_an_unknown_language_code_is_mentioned_with_the_nearest(aiayn: Aiayn, la
     lines = [line for line in err.split("\n") if "known language" in line]
     assert (code, len(lines)) == (0, len(said))
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
+
+
+def test_a_zip_counts_for_both_sides() -> None:
+    paths = [Path(name) for name in ["a.zip", "b.en", "b.de", "c.zip", "c.zip", "d.ZIP"]]
+    assert pair_up(paths) == [
+        (paths[0], paths[0]), (paths[1], paths[2]), (paths[3], paths[3]), (paths[5], paths[5])
+    ]  # fmt: skip
