@@ -132,12 +132,9 @@ class SacreMetric:
         if self._name != "bleu":
             return Score(**common)
         return BleuScore(
-            **common,
-            precisions=tuple(found.precisions),
-            brevity_penalty=found.bp,
-            hyp_length=found.sys_len,
+            **common, precisions=tuple(found.precisions), brevity_penalty=found.bp, hyp_length=found.sys_len,
             ref_length=found.ref_len,
-        )
+        )  # fmt: skip
 
     def sentence(self, counts: Sequence[float]) -> float:
         """The metric of one line, as sacreBLEU computes it for sentences."""
@@ -249,12 +246,8 @@ def compound_split_bleu(
     ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
     lengths = f"hyp_len={found.sys_len}, ref_len={found.ref_len}"
     return CompoundSplitScore(
-        score=found.score,
-        detail=f"{precisions} (BP={found.bp:.3f}, ratio={ratio:.3f}, {lengths})",
-        hyp_length=found.sys_len,
-        ref_length=found.ref_len,
-        method=(
-            f"the paper's convention, not sacreBLEU: Moses tokens ({rules_of(tgt_lang)}, sacremoses "
-            f"{metadata.version('sacremoses')}), hyphens split, multi-bleu"
-        ),
-    )
+        score=found.score, detail=f"{precisions} (BP={found.bp:.3f}, ratio={ratio:.3f}, {lengths})",
+        hyp_length=found.sys_len, ref_length=found.ref_len,
+        method=f"the paper's convention, not sacreBLEU: Moses tokens ({rules_of(tgt_lang)}, sacremoses "
+        f"{metadata.version('sacremoses')}), hyphens split, multi-bleu",
+    )  # fmt: skip

@@ -151,17 +151,12 @@ class ScoreResult:
         """A page that shows one system or compares two: scores, a table of parts, and all lines with what differs."""
         names = [system.hypotheses for system in self.systems]
         return render_page(
-            "score.html",
-            "score.js",
-            title=" against ".join(names),
-            version=__version__,
-            result=self,
-            significant=SIGNIFICANT,
-            parts=parts,
+            "score.html", "score.js", title=" against ".join(names), version=__version__, result=self,
+            significant=SIGNIFICANT, parts=parts,
             highest=max((value for part in parts for value in part.scores[0]), default=0.0) or 1.0,
             sign=-1 if self.systems[0].scores[0].metric == "TER" else 1,
             articles=((line, _columns(line, names)) for line in lines),
-        )
+        )  # fmt: skip
 
 
 def _columns(line: ScoredLine, names: Sequence[str]) -> list[Column]:

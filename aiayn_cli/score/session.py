@@ -121,14 +121,11 @@ def run_score(options: ScoreOptions) -> ScoreResult:
         for test in compare(each.metric, list(texts.systems), each.statistics, options.resamples, options.trials)
     ]
     result = ScoreResult(
-        references=tuple(texts.references),
-        lines=texts.lines,
-        systems=tuple(systems),
-        comparisons=tuple(comparisons),
+        references=tuple(texts.references), lines=texts.lines, systems=tuple(systems), comparisons=tuple(comparisons),
         parts=_part_scores(parts, scored),
         worst=tuple(_scored_line(number, texts, scored) for number in _worst(scored[0], options.worst)),
         html=options.html,
-    )
+    )  # fmt: skip
     if options.html is not None:
         parts = parts or _parts("length", texts, tgt_lang)
         all_lines = [_scored_line(number, texts, scored) for number in range(texts.lines)]

@@ -158,16 +158,12 @@ def _row(
         for lines, lang in ((sources, checkpoint.src_lang), (outputs, checkpoint.tgt_lang))
     )
     return StressRow(
-        name,
-        changed=sum(line != old for line, old in zip(sources, texts.source or (), strict=False)),
-        bleu=score,
-        cost=possible - score,
-        unchanged=sum(same) / len(same) if disguise.keeps else None,
+        name, changed=sum(line != old for line, old in zip(sources, texts.source or (), strict=False)), bleu=score,
+        cost=possible - score, unchanged=sum(same) / len(same) if disguise.keeps else None,
         sentences_lost=sum(max(0, count - left) for count, left in zip(sentences, kept, strict=True)),
-        sentences=sum(sentences),
-        flagged=sum(bool(each.flags) for each in found),
+        sentences=sum(sentences), flagged=sum(bool(each.flags) for each in found),
         flags=dict(Counter(flag for each in found for flag in each.flags).most_common()),
-    )
+    )  # fmt: skip
 
 
 def _joined(lines: Sequence[str], disguise: Disguise) -> list[str]:

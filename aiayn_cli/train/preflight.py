@@ -174,22 +174,12 @@ def dry_run(
     in_one = len(micro_batches) // devices
     seconds = in_one * (ended - began) / max(last - first, 1)  # the optimizer's step is counted with each
     return DryRunResult(
-        batch_pairs=pairs,
-        batch_src_tokens=src,
-        batch_tgt_tokens=tgt,
-        max_tokens=trainer.max_tokens,
-        micro_batches=in_one,
-        memory_bytes=peak_memory(trainer.device),
-        memory_free_bytes=free_memory(trainer.device),
-        checkpoint_bytes=checkpoint,
-        disk_bytes=disk,
-        disk_free_bytes=shutil.disk_usage(_existing(run)).free,
-        updates=last - first,
-        tokens_per_second=(tokens_after - tokens_before) / (ended - began),
-        seconds_per_update=seconds,
-        updates_left=left,
-        hours=left * seconds / 3600,
-    )
+        batch_pairs=pairs, batch_src_tokens=src, batch_tgt_tokens=tgt, max_tokens=trainer.max_tokens,
+        micro_batches=in_one, memory_bytes=peak_memory(trainer.device), memory_free_bytes=free_memory(trainer.device),
+        checkpoint_bytes=checkpoint, disk_bytes=disk, disk_free_bytes=shutil.disk_usage(_existing(run)).free,
+        updates=last - first, tokens_per_second=(tokens_after - tokens_before) / (ended - began),
+        seconds_per_update=seconds, updates_left=left, hours=left * seconds / 3600,
+    )  # fmt: skip
 
 
 def _existing(folder: Path) -> Path:

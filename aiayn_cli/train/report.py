@@ -91,18 +91,12 @@ def _read_run(run: Path) -> dict[str, Any]:
     return {
         "manifest": manifest,
         "stress": None if stress is None else read_json(stress, "a result of `aiayn score --stress`"),
-        "skipped": _skipped(path, len(whole)),
-        "settings": _settings(recipe, data),
-        "data": data,
-        "events": events,
-        "last": last,
-        "start": start,
-        "step": int(last.get("step", 0)),
+        "skipped": _skipped(path, len(whole)), "settings": _settings(recipe, data), "data": data, "events": events,
+        "last": last, "start": start, "step": int(last.get("step", 0)),
         "updates": int(start.get("updates") or recipe.training.max_updates),
         "best": next((record for record in reversed(events["validation"]) if record["best"]), None),
-        "samples": _samples(events["samples"]),
-        "cost": by_the_papers_method(records),
-    }
+        "samples": _samples(events["samples"]), "cost": by_the_papers_method(records),
+    }  # fmt: skip
 
 
 def _skipped(path: Path, whole: int) -> str:

@@ -222,14 +222,9 @@ def set_aside(run: Path) -> None:
 def write_run(run: Path, run_id: str, data: PreparedData, recipe: Recipe, parameters: int) -> None:
     run.mkdir(parents=True, exist_ok=True)
     manifest = {
-        "format": 1,
-        "aiayn": __version__,
-        "run_id": run_id,
-        "data": str(data.folder),
-        "data_sha256": data.sha256,
-        "vocab_sha256": data.vocab_sha256,
-        "parameters": parameters,
-    }
+        "format": 1, "aiayn": __version__, "run_id": run_id, "data": str(data.folder), "data_sha256": data.sha256,
+        "vocab_sha256": data.vocab_sha256, "parameters": parameters,
+    }  # fmt: skip
     write_whole(run / "manifest.json", json.dumps(manifest, indent=2) + "\n")  # first, since it marks a run
     write_whole(run / "recipe.yaml", recipe_to_yaml(recipe))
 

@@ -335,15 +335,8 @@ class Session:
     def _result(self, stopped_by: str, state: TrainingState) -> TrainResult:
         has_bleu = self._valid is not None and self._recipe.training.best_metric == "bleu"
         return TrainResult(
-            run=self._run,
-            stopped_by=stopped_by,
-            updates=state.step,
-            epochs=state.position.epoch,
-            parameters=self._parameters,
-            train_seconds=state.seconds,
-            tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0,
-            flops=state.flops,
-            best_metric="BLEU" if has_bleu else "loss",
-            best_value=state.best_value,
-            best_step=state.best_step,
-        )
+            run=self._run, stopped_by=stopped_by, updates=state.step, epochs=state.position.epoch,
+            parameters=self._parameters, train_seconds=state.seconds,
+            tokens_per_second=state.tgt_tokens / state.seconds if state.seconds else 0.0, flops=state.flops,
+            best_metric="BLEU" if has_bleu else "loss", best_value=state.best_value, best_step=state.best_step,
+        )  # fmt: skip

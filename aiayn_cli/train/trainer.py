@@ -88,14 +88,10 @@ class Meter:
         loss = self._nll / self._tokens if self._tokens else math.nan
         seconds = self._seconds or math.nan
         return {
-            "loss": loss,
-            "perplexity": perplexity(loss),
-            "learning_rate": self._rate,
-            "gradient_norm": self._norm,
-            "tokens_per_second": self._tokens / seconds,
-            "mfu": self._flops / seconds / self._matmul_rate,
+            "loss": loss, "perplexity": perplexity(loss), "learning_rate": self._rate, "gradient_norm": self._norm,
+            "tokens_per_second": self._tokens / seconds, "mfu": self._flops / seconds / self._matmul_rate,
             "pairs": self._pairs,
-        }
+        }  # fmt: skip
 
 
 class Readback:
@@ -260,13 +256,9 @@ class Trainer:
         done = Done(step, update.tgt_tokens, len(update.pairs), flops, rate)
         self._readback.put(done, torch.stack((self._worker.sum(nll), norm, skipped, self.optimizer.usual_norm)))
         self.state = replace(
-            self.state,
-            step=step,
-            position=update.after,
-            tgt_tokens=self.state.tgt_tokens + update.tgt_tokens,
-            seconds=self.state.seconds + time.perf_counter() - started,
-            flops=self.state.flops + flops,
-        )
+            self.state, step=step, position=update.after, tgt_tokens=self.state.tgt_tokens + update.tgt_tokens,
+            seconds=self.state.seconds + time.perf_counter() - started, flops=self.state.flops + flops,
+        )  # fmt: skip
         return agreement
 
     def _record_results(self, meter: Meter, *, wait: bool) -> None:
