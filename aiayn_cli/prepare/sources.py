@@ -78,6 +78,10 @@ class LocalFile:
 def find_lines(pair: tuple[Path, Path], langs: tuple[str, str], drop_bad_bytes: bool, drift: Drift) -> Pairs:
     """Pairs from two files by their content: lines, segments of a test set, or either inside a zip."""
     src, tgt = (_find_side(path, lang) for path, lang in zip(pair, langs, strict=True))
+    names = [file.name.rpartition("/")[2].split(".")[-2:] for file in (src, tgt)]
+    fits = [[any(language_fit(part, lang) for part in parts) for lang in langs] for parts in names]
+    if fits[0] == [False, True] and fits[1][0]:
+        logs.warning(f"{src.name} and {tgt.name}: going by their names, the sides of {'-'.join(langs)} are swapped")
     if _has_segments(src) != _has_segments(tgt):
         with_segments, other = (src, tgt) if _has_segments(src) else (tgt, src)
         problem = f"{with_segments.name} has segments (<seg id=...>), but {other.name} has lines"

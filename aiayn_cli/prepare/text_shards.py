@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,10 +71,10 @@ class PairsWithCopies(NamedTuple):
     n_upper: int
     n_title: int
 
-    def sample(self, most: int) -> list[str]:
-        """Some source sides of the pairs, evenly spread."""
-        pairs = self.src[: len(self.src) - self.n_upper - self.n_title]
-        return pairs[:: len(pairs) // most + 1]
+    def sample(self, most: int) -> Iterable[tuple[str, str]]:
+        """Some of the pairs, evenly spread."""
+        n_pairs = len(self.src) - self.n_upper - self.n_title
+        return islice(zip(self.src, self.tgt, strict=True), 0, n_pairs, n_pairs // most + 1)
 
 
 @dataclass(frozen=True)
