@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.parsing.tree_text import read_trees, reduce_tree, to_text, unescape, words
-from aiayn_cli.prepare.drift import Sides, watch
+from aiayn_cli.prepare.signs import Sides, watch
 from aiayn_cli.text.lines import RecordReader
 
 CHUNK_PAIRS = 10_000  # read at a time; what is in a shard depends on it

@@ -8,60 +8,15 @@ from made_pairs import write_pairs
 
 from aiayn_cli.prepare.signs import find_signs, shown
 
-SRC = [
-    "the",
-    "dog",
-    "sees",
-    "a",
-    "house",
-    "and",
-    "the",
-    "cat",
-    "of",
-    "my",
-    "old",
-    "friend",
-    "is",
-    "here",
-    "with",
-    "an",
-    "apple",
-    "on",
-    "every",
-    "table",
-]
-TGT = [
-    "der",
-    "Hund",
-    "sieht",
-    "ein",
-    "Haus",
-    "und",
-    "die",
-    "Katze",
-    "von",
-    "meinem",
-    "alten",
-    "Freund",
-    "ist",
-    "hier",
-    "mit",
-    "einem",
-    "Apfel",
-    "auf",
-    "jedem",
-    "Tisch",
-]
+SRC = "the dog sees a house and the cat of my old friend is here with an apple on every table"
+TGT = "der Hund sieht ein Haus und die Katze von meinem alten Freund ist hier mit einem Apfel auf jedem Tisch"
 
 
 def pairs(n: int, start: int = 0) -> list[tuple[str, str]]:
-    return [
-        (
-            " ".join(SRC[(i * 7 + j * 3) % len(SRC)] for j in range(5)) + f" Anna {i}",
-            " ".join(TGT[(i * 5 + j * 3) % len(TGT)] for j in range(5)) + f" Anna {i}",
-        )
-        for i in range(start, start + n)
-    ]
+    def line(words: list[str], step: int, i: int) -> str:
+        return " ".join(words[(i * step + j * 3) % len(words)] for j in range(5)) + f" Anna {i}"
+
+    return [(line(SRC.split(), 7, i), line(TGT.split(), 5, i)) for i in range(start, start + n)]
 
 
 def swapped(some: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -107,7 +62,7 @@ def test_signs_are_rows_and_warnings_each_time(here: Path, aiayn: Aiayn) -> None
         assert code == 0
         assert "\npairs with swapped sides " in out
         assert out.rstrip().endswith("100.0%")
-        assert "warning: 100.0% of a sample: pairs with swapped sides; exchange the files of --train" in err
+        assert "warning: pairs with swapped sides: 100.0% of a sample; exchange the files of --train" in err
 
 
 def test_names_of_files_tell_swapped_sides(here: Path, aiayn: Aiayn) -> None:
