@@ -14,10 +14,7 @@ _SCRIPTS = (
     (re.compile("[\uac00-\ud7af\u1100-\u11ff]"), ("ko", "Korean")),
 )
 # Languages without blanks between words for which sacreBLEU has no tokeniser.
-_WITHOUT_WORDS = {
-    "th": "Thai", "tha": "Thai", "lo": "Lao", "lao": "Lao", "km": "Khmer", "khm": "Khmer", "my": "Burmese",
-    "mya": "Burmese", "bo": "Tibetan", "bod": "Tibetan", "dz": "Dzongkha", "dzo": "Dzongkha",
-}  # fmt: skip
+_WITHOUT_WORDS = {"th": "Thai", "lo": "Lao", "km": "Khmer", "my": "Burmese", "bo": "Tibetan", "dz": "Dzongkha"}
 _PROBLEMS = {  # of hypotheses, unless the references have them too
     re.compile(r"@@(?: |$)|▁|(?:^| )##\w", re.M): "contain sub-word marks (@@ or ▁): join the pieces before scoring",
     re.compile(r" [.,!?;:](?: |$)| @-@ ", re.M): (
@@ -26,12 +23,7 @@ _PROBLEMS = {  # of hypotheses, unless the references have them too
 }
 _MARKUP = re.compile(r"\s*<(\?xml|!DOCTYPE|/?(mteval|(ref|src|tst)set|dataset|doc|seg|hl|p|tmx|tuv?|xliff)\b)", re.I)
 _ONE_SIDED = (  # what makes equal text differ: what to find, what to call it, what the other side has, and the cure
-    (
-        lambda line: not unicodedata.is_normalized("NFC", line),
-        "decomposed characters",
-        "",
-        "write both in Unicode's NFC",
-    ),
+    (lambda line: not unicodedata.is_normalized("NFC", line), "decomposed characters", "", "write both in NFC"),
     (re.compile(r"&([a-z]{2,8}|#\d+|#x[\da-f]+);", re.I).search, "HTML entities such as &quot;", "", "unescape them"),
     (re.compile("[şţŞŢ]").search, "ş or ţ with a cedilla", "[șțȘȚ]", "Romanian has a comma below, as there"),
 )

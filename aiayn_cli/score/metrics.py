@@ -33,11 +33,7 @@ _LINES_WORTH_A_PROCESS = 500
 _LINES_OF_BLEU_WORTH_A_PROCESS = 10_000
 
 # Languages written without blanks, or with blanks that do not separate words: never 13a (sacreBLEU's own choice).
-_TOKENIZER_OF_LANGUAGE = {
-    "zh": "zh", "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh",
-    "ja": "ja-mecab", "jpn": "ja-mecab",
-    "ko": "ko-mecab", "kor": "ko-mecab",
-}  # fmt: skip
+_TOKENIZER_OF_LANGUAGE = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,14 +152,10 @@ def _make(name: str, options: MetricOptions, references: Any = None, *, effectiv
         raise AiaynError(f"unknown BLEU tokeniser {tokenizer!r}", did_you_mean(tokenizer, TOKENIZERS))
     try:
         return BLEU(
-            tokenize=tokenizer,
-            lowercase=options.lowercase,
-            smooth_method=options.smooth,
-            smooth_value=options.smooth_value,
+            tokenize=tokenizer, lowercase=options.lowercase, smooth_method=options.smooth,
+            smooth_value=options.smooth_value, effective_order=effective_order, references=references,
             force=True,  # the command itself warns of text that looks tokenised (score/checks.py)
-            effective_order=effective_order,
-            references=references,
-        )
+        )  # fmt: skip
     except (ImportError, RuntimeError) as error:
         language = tokenizer.split("-")[0]
         raise AiaynError(

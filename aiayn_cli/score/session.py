@@ -272,12 +272,11 @@ def _worst(scored: _Scored, wanted: int) -> list[int]:
 
 def _scored_line(number: int, texts: Texts, scored: Sequence[_Scored]) -> ScoredLine:
     return ScoredLine(
-        line=number + 1,
-        scores={each.metric.label: each.of_line(number) for each in scored},
+        number + 1, {each.metric.label: each.of_line(number) for each in scored},
         source=None if texts.source is None else texts.source[number],
         references=tuple(reference[number] for reference in texts.reference_lines),
         hypotheses=tuple(lines[number] for lines in texts.systems.values()),
-    )
+    )  # fmt: skip
 
 
 def _write_sentences(texts: Texts, scored: Sequence[_Scored]) -> None:

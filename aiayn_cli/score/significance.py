@@ -51,17 +51,12 @@ def compare(
     randomisation_signature, by_randomisation = _paired_test("ar", metric, names, statistics, trials)
     return [
         Comparison(
-            system=name,
-            baseline=names[0],
-            metric=metric.label,
-            difference=float(bootstrap.score - by_bootstrap[0].score),
-            p_bootstrap=float(bootstrap.p_value),
-            p_randomisation=float(randomisation.p_value),
-            bootstrap_signature=bootstrap_signature,
-            randomisation_signature=randomisation_signature,
+            name, names[0], metric.label, difference=float(bootstrap.score - by_bootstrap[0].score),
+            p_bootstrap=float(bootstrap.p_value), p_randomisation=float(randomisation.p_value),
+            bootstrap_signature=bootstrap_signature, randomisation_signature=randomisation_signature,
         )
         for name, bootstrap, randomisation in zip(names[1:], by_bootstrap[1:], by_randomisation[1:], strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics) -> float:

@@ -22,6 +22,7 @@ from aiayn_cli.files import write_output
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.score.result import text_table
 from aiayn_cli.score.session import ScoreOptions, Texts, read_texts
+from aiayn_cli.text.languages import joins_without_blanks
 from aiayn_cli.text.sentences import split_sentences
 from aiayn_cli.translate.translator import TranslatedLine, Translator
 
@@ -126,7 +127,9 @@ def run_stress(model: Path, options: ScoreOptions) -> StressResult:
     ):
         for name, disguise in DISGUISES.items():
             changed = [disguise.change(line, random.Random(number)) for number, line in enumerate(texts.source or ())]
-            found = [best for best, *_ in translator.translate_n_best(_joined(changed, disguise))]
+            found = [
+                best for best, *_ in translator.translate_n_best(_joined(changed, disguise.joined, checkpoint.src_lang))
+            ]
             plain = plain or [each.text for each in found]
             rows.append(_row(name, texts, changed, found, plain, checkpoint))
             progress.advance(texts.lines)
@@ -142,12 +145,11 @@ def _row(
 ) -> StressRow:  # fmt: skip
     """Compare the translations of the changed lines with those of the plain ones."""
     disguise, outputs = DISGUISES[name], [each.text for each in found]
-    before, sources, plain_sources = (_joined(lines, disguise) for lines in (plain, changed, texts.source or ()))
-    viewed, viewed_before, *references = (
-        list(map(disguise.view, lines))
-        for lines in (outputs, before, *(_joined(lines, disguise) for lines in texts.reference_lines))
-    )
-    score, possible = (bleu(lines, references, checkpoint.tgt_lang).score for lines in (viewed, viewed_before))
+    src_lang, tgt_lang = checkpoint.src_lang, checkpoint.tgt_lang
+    sources, plain_sources = (_joined(lines, disguise.joined, src_lang) for lines in (changed, texts.source or ()))
+    before, *references = (_joined(lines, disguise.joined, tgt_lang) for lines in (plain, *texts.reference_lines))
+    viewed, viewed_before, *references = (list(map(disguise.view, lines)) for lines in (outputs, before, *references))
+    score, possible = (bleu(lines, references, tgt_lang).score for lines in (viewed, viewed_before))
     added = [[len(_ADDED.findall(line)) for line in lines] for lines in (sources, plain_sources, outputs, before)]
     same = [
         now == then and source - plain_source == output - plain_output
@@ -155,7 +157,7 @@ def _row(
     ]
     sentences, kept = (
         [len(split_sentences(disguise.view(line), lang)) for line in lines]
-        for lines, lang in ((sources, checkpoint.src_lang), (outputs, checkpoint.tgt_lang))
+        for lines, lang in ((sources, src_lang), (outputs, tgt_lang))
     )
     return StressRow(
         name, changed=sum(line != old for line, old in zip(sources, texts.source or (), strict=False)), bleu=score,
@@ -166,5 +168,6 @@ def _row(
     )  # fmt: skip
 
 
-def _joined(lines: Sequence[str], disguise: Disguise) -> list[str]:
-    return [" ".join(lines[start : start + disguise.joined]) for start in range(0, len(lines), disguise.joined)]
+def _joined(lines: Sequence[str], number: int, lang: str) -> list[str]:
+    glue = "" if joins_without_blanks(lang) else " "
+    return [glue.join(lines[start : start + number]) for start in range(0, len(lines), number)]

@@ -59,11 +59,9 @@ def settle(options: TrainOptions) -> TrainOptions:
         else:
             prepared = PreparedData.load(data)
             choice = choose_recipe(
-                len(prepared.train),
-                corpus=prepared.manifest.get("corpus") or "",
-                trees=prepared.text.trees,
+                len(prepared.train), corpus=prepared.manifest.get("corpus") or "", trees=prepared.text.trees,
                 has_gpu=options.device != "cpu" and torch.cuda.is_available(),
-            )
+            )  # fmt: skip
             recipe, why = choice.name, choice.reason
         logs.notice(f"recipe: {recipe} ({why})")
     out = out or RUNS / run_name(recipe)

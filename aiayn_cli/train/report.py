@@ -64,17 +64,12 @@ def _page(runs: Mapping[str, Mapping[str, Any]]) -> str:
     """The report of one run, or a page with several side by side."""
     first, *others = runs
     return render_page(
-        "compare_runs.html" if others else "report.html",
-        "curves.js",
-        title=f"{len(runs)} runs" if others else Path(first).resolve().name,
-        runs=runs,
-        charts=_charts(runs),
-        paper=PAPER_FLOPS,
-        defaults=all_settings(Recipe()),
+        "compare_runs.html" if others else "report.html", "curves.js",
+        title=f"{len(runs)} runs" if others else Path(first).resolve().name, runs=runs, charts=_charts(runs),
+        paper=PAPER_FLOPS, defaults=all_settings(Recipe()), clock=logs.clock,
         written=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         number=lambda value, form: "not finite" if value is None else format(value, form),  # JSON has no NaN
-        clock=logs.clock,
-    )
+    )  # fmt: skip
 
 
 def _read_run(run: Path) -> dict[str, Any]:

@@ -139,16 +139,9 @@ class Trainer:
     """Trains one model on one store from a state on; max_tokens of the config is chosen already."""
 
     def __init__(
-        self,
-        model: TranslationModel,
-        optimizer: MasterAdam,
-        store: TokenStore,
-        config: TrainingConfig,
-        worker: Worker,
-        metrics: MetricsLog,
-        hooks: Hooks,
-        state: TrainingState,
-    ) -> None:
+        self, model: TranslationModel, optimizer: MasterAdam, store: TokenStore, config: TrainingConfig,
+        worker: Worker, metrics: MetricsLog, hooks: Hooks, state: TrainingState,
+    ) -> None:  # fmt: skip
         self.model, self.optimizer = model, optimizer
         self.state = state if state.pool_pairs else replace(state, pool_pairs=pool_pairs_for(config.batch_tokens))
         self.store, self._config = store, config
