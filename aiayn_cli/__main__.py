@@ -13,6 +13,7 @@ def main() -> int:
 
         return run()
     except KeyboardInterrupt:  # outside of any command
+        print("stopped by Ctrl-C", file=sys.stderr)
         return _INTERRUPTED
 
 

@@ -172,7 +172,7 @@ def loading() -> Iterator[None]:
     modules_before, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     for number, _ in interruptible:
-        signal.signal(number, lambda number, _: os._exit(128 + number))
+        signal.signal(number, _stop_now)
     try:
         yield
     finally:
@@ -182,6 +182,16 @@ def loading() -> Iterator[None]:
             gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+def _stop_now(number: int, _: object) -> None:
+    try:
+        if number == signal.SIGINT:
+            logs.notice("stopped by Ctrl-C")
+        else:
+            print("error: stopped by SIGTERM", file=sys.stderr, flush=True)
+    finally:
+        os._exit(128 + number)
 
 
 def print_result(result: object, as_json: bool) -> None:

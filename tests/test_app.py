@@ -101,13 +101,14 @@ def test_a_file_that_ends_early_is_no_ctrl_d(command: Any) -> None:
 @pytest.mark.parametrize(
     ("handler", "code"), [(signal.default_int_handler, 130), (signal.SIG_IGN, 0)]
 )  # as under nohup
-def test_an_interrupt_outside_of_every_command_ends_quietly_where_it_is_not_ignored(
-    handler: Any, code: int, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupt_outside_of_every_command_ends_in_one_line_where_it_is_not_ignored(
+    handler: Any, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(aiayn_cli.app, "main", lambda: signal.raise_signal(signal.SIGINT) or 0)
     before = signal.signal(signal.SIGINT, handler)
     try:
         assert aiayn_cli.__main__.main() == code
+        assert capsys.readouterr().err == ("stopped by Ctrl-C\n" if code else "")
     finally:
         signal.signal(signal.SIGINT, before)
 

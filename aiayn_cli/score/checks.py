@@ -90,6 +90,8 @@ def suspicions(
     """One line for each sign that a score would mislead; all texts have the same number of lines."""
     found = []
     reference_lines = [line for reference in references for line in reference]
+    if any(map(str.strip, reference_lines)) and not any(map(str.strip, hypotheses)):
+        return ["every line of the hypotheses is blank"]
     for pattern, problem in _PROBLEMS.items():
         if (share := _share(hypotheses, pattern)) >= _SHARE > _share(reference_lines, pattern):
             found.append(f"{share:.0%} of the hypotheses {problem}")

@@ -46,7 +46,7 @@ class TranslateCommand(HelpCommand):
         "Performance": "--device --gpus --precision --batch-tokens",
     }
     examples = """
-        aiayn translate "Hello world."
+        aiayn translate "Our young uncle is meeting a doctor in the house."
         aiayn translate --model runs/mine --nbest 4 --scores < in > out
         aiayn translate --report report.jsonl --on-suspect retry -i in -o out
     """
@@ -212,7 +212,7 @@ def translate(
         if score_against is None
         else run_score_against(score_against, options, take_unfinished)
     )
-    logs.notice(result.summary())
+    logs.notice(result.summary() if result.lines else "the input is empty")
     if score_against is None and sys.stderr.isatty() and not sys.stdin.isatty():
         logs.next_step("aiayn score REFERENCE <", output or "TRANSLATIONS")
     if as_json:

@@ -144,7 +144,7 @@ class InputLines:
                 raise self.other_length(f"{self._second_name} has {lines}", self.name) from None
             second = self._second_record or ""
         if record is None:
-            return InputLine(number, "", second, "not UTF-8, or holds NUL")
+            return InputLine(number, "", second, "not valid UTF-8, or contains a NUL byte")
         if is_blank(record):
             return InputLine(number, "", second)
         line = self._read(number, record, second)

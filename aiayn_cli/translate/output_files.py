@@ -84,7 +84,7 @@ def say_unfinished(error: BaseException, result: Any, take: Callable[[Any], None
     if isinstance(error, BrokenPipeError):  # its reader wants to hear no more
         return
     result.stopped = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-    logs.notice(f"{result.summary()}; then it was stopped")
+    logs.notice(f"{result.summary()}; then it was stopped" if result.lines else "stopped before the first line")
     try:
         if take is not None:
             take(result)

@@ -55,7 +55,11 @@ class TranslateResult:
     def suspects(self) -> str:
         parts = []
         if self.suspect_lines:
-            kinds = ", ".join(f"{self.flags[name]:,} {name.replace('_', ' ')}" for name in FLAGS if self.flags[name])
+            counts = {name: self.flags[name] for name in FLAGS if self.flags[name]}
+            kinds = ", ".join(
+                logs.counted(count, "empty output") if name == "empty" else f"{count:,} {name.replace('_', ' ')}"
+                for name, count in counts.items()
+            )
             look = "looks" if self.suspect_lines == 1 else "look"
             parts.append(f"{self.suspect_lines:,} of {logs.counted(self.lines, 'line')} {look} wrong: {kinds}")
         if self.mended_lines:
@@ -261,7 +265,7 @@ class _AnswerWriter:
         done.flags.update(judged.flags)
         if line.error:
             done.unreadable_lines += 1
-            what = f"{self._source}:{line.number}: {line.error}: left blank"
+            what = f"{self._source}:{line.number}: {line.error}; its output is blank"
             self._notices.take(LineNotice("unreadable lines", what))
         elif is_blank(line.text):
             done.blank_lines += 1

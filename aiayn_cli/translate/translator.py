@@ -279,11 +279,11 @@ def _keyword(flag: re.Match[str]) -> str:
 def _checked(lines: Iterable[str]) -> list[str]:
     """The lines as records: no line ends and no NUL inside."""
     if isinstance(lines, str | bytes):
-        raise TypeError(f"give a list of lines, not a {type(lines).__name__}")
+        raise TypeError(f"give a list of lines, not {type(lines).__name__}")
     found = list(lines)
     for number, line in enumerate(found, start=1):
         if not isinstance(line, str):
-            raise TypeError(f"line {number:,} is a {type(line).__name__}, not a str")
+            raise TypeError(f"line {number:,} is of type {type(line).__name__}, not str")
         if SURROGATE.search(line):
             raise ValueError(f"line {number:,} holds half of a surrogate pair, which is not text")
     return [one_line(line) for line in found]

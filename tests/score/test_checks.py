@@ -47,6 +47,7 @@ def test_plain_text_raises_no_suspicion() -> None:
         ),
         ([*REFERENCE[:3], "Was?", REFERENCE[4]], "blank references: 1 line of 5"),
         ([line.lower() for line in REFERENCE], "no hypothesis has a capital letter"),
+        ([" "] * 5, "every line of the hypotheses is blank"),
         (["", *REFERENCE[1:]], "blank where a reference is not: 1 line of 5"),
     ],
 )

@@ -71,16 +71,16 @@ def test_bytes_that_are_no_text_keep_their_line(model: Path, translate: Translat
     assert code == 1  # after all others
     assert out == best(translations([model], ["hund", "", "katze", "", *[""] * 5, "maus"]))
     assert "error: 7 lines of the input could not be read" in err
-    assert "warning: stdin:2: not UTF-8, or holds NUL: left blank" in err
-    assert err.count("left blank") == 5
+    assert "warning: stdin:2: not valid UTF-8, or contains a NUL byte; its output is blank" in err
+    assert err.count("output is blank") == 5
     assert "7 unreadable lines in all" in err
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"\n\nhund\n\n", "hund\x0bhund\u2028hund\x85\rhund".encode()])
 def test_a_record_ends_at_lf_and_nowhere_else(translate: Translate, data: bytes) -> None:
     records = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
-    code, out, _ = translate(lines=data)
-    assert (code, out.count("\n")) == (0, records)
+    code, out, err = translate(lines=data)
+    assert (code, out.count("\n"), "the input is empty" in err) == (0, records, not data)
 
 
 def test_json_holds_the_translations_or_counts_what_a_file_holds(

@@ -51,7 +51,7 @@ def test_on_suspect_fail_stops_there_and_keeps_what_was_before(tmp_path: Path, t
     code, out, err = translate("--on-suspect", "fail", "--report", tmp_path / "report", lines=lines)
     assert (code, out) == (1, "\n\n\n")
     assert "stdin:4: the translation is suspect: " in err
-    assert "number lost (a number of the source is missing)" in err
+    assert "number lost (a number of the source above 12 is missing)" in err
     assert "--on-suspect retry" in err
     assert "translated 3 lines in " in err
     assert (tmp_path / "report.unfinished").read_text().count("\n") == 3

@@ -32,7 +32,7 @@ FLAGS = {
     "copied": "the output is the source",
     "truncated": "cut at the length limit, or less than a third of the source's length",
     "wrong_script": "most letters belong to scripts that the target language does not use",
-    "number_lost": "a number of the source is missing",
+    "number_lost": "a number of the source above 12 is missing",
     "url_lost": "a web or e-mail address of the source is missing",
     "unknown_symbols": "the source has characters that the vocabulary lacks",
     "markup_lost": "a tag or placeholder is missing or repeated",

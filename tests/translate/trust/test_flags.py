@@ -378,7 +378,8 @@ def test_a_report_holds_what_there_is_to_know_on_a_line() -> None:
             {"looping": 2, "copied": 1},
             "2 of 4 lines look wrong: 2 looping, 1 copied; another search fixed 1 line",
         ),
-        (1, 1, 0, {"empty": 1}, "1 of 1 line looks wrong: 1 empty"),
+        (1, 1, 0, {"empty": 1}, "1 of 1 line looks wrong: 1 empty output"),
+        (3, 2, 0, {"empty": 2, "looping": 1}, "2 of 3 lines look wrong: 2 empty outputs, 1 looping"),
     ],
 )
 def test_the_summary_counts_lines_and_flags(
