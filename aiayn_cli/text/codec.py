@@ -1,15 +1,17 @@
 """Between lines of text and token ids: the vocabularies of both sides, and processing by Moses."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.moses import MosesText
-from aiayn_cli.text.normalise import normalise
+from aiayn_cli.text.normalise import StandIns, normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
 
+_LANGUAGE_TAG = re.compile(r"(?:<\w[\w-]*>|>>[\w-]+<<|__[\w-]+__|\[[\w-]+\])\s+(?=\S)")
 VOCAB, TGT_VOCAB = "vocab.model", "vocab.tgt.model"  # the second only where the sides have separate ones
 
 
@@ -24,6 +26,8 @@ class Codec:
         self.sha256 = joint_sha256(src, tgt)
         self._src, self._tgt = src, tgt
         self._before, self._after = MosesText(text, src_lang), MosesText(text, tgt_lang)
+        self._src_stand_ins = StandIns(lambda character: src.knows(self._before.apply([character])[0]))
+        self._tgt_stand_ins = StandIns(lambda character: tgt.knows(self._after.apply([character])[0]))
 
     @classmethod
     def load(cls, folder: Path, text: TextConfig, src_lang: str, tgt_lang: str) -> "Codec":
@@ -36,10 +40,23 @@ class Codec:
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Split source lines into sub-words: the ids of each, without <s> and </s>."""
-        return self._src.encode(self._before.apply(map(self.normalise, lines)))
+        return self._src.encode(self._before.apply(self._known(lines, self._src_stand_ins)))
 
     def encode_tgt(self, lines: Sequence[str]) -> list[list[int]]:
-        return self._tgt.encode(self._after.apply(map(self.normalise, lines)))
+        return self._tgt.encode(self._after.apply(self._known(lines, self._tgt_stand_ins)))
+
+    def _known(self, lines: Sequence[str], stand_ins: StandIns) -> list[str]:
+        normal = map(self.normalise, lines)
+        return [line.translate(stand_ins) for line in normal] if self.text.normalises else list(normal)
+
+    def symbols(self, line: str) -> set[str]:
+        """The characters that the model cannot read and that are no letters; none for models of earlier versions."""
+        return self._src_stand_ins.symbols(line) if self.text.normalises else set()
+
+    def language_tag(self, line: str) -> str:
+        """A language tag such as "<2de>" at the start of a source line, with its blank, if it is a sub-word; else ""."""
+        match = _LANGUAGE_TAG.match(line)
+        return match[0] if match and self._src.knows(match[0].rstrip(), most=1) else ""
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         known = [[i if i < self._tgt.size else UNK_ID for i in ids] for ids in sequences]

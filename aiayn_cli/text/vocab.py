@@ -87,6 +87,15 @@ class Vocab:
         texts: list[str] = self._processor.decode([[i for i in ids if i not in _INVISIBLE_IDS] for ids in sequences])
         return texts
 
+    def knows(self, text: str, most: int = 1_000) -> bool:
+        """Whether a text is made of sub-words, at most so many, and not of bytes."""
+        ids = [i for i in self._processor.encode(readable(text)) if i != self._processor.piece_to_id(BLANK_MARK)]
+        return len(ids) <= most and not any(map(self._processor.is_byte, ids)) and UNK_ID not in ids
+
+    def byte_values(self) -> list[int]:
+        """The byte that each id stands for; -1 for text."""
+        return [int(piece[3:5], 16) if self._processor.is_byte(i) else -1 for i, piece in enumerate(self.pieces(range(self.size)))]
+
     def written(self) -> list[bytes]:
         """What each id adds to a text, in UTF-8: a blank for U+2581, nothing for special tokens."""
         processor = self._processor

@@ -12,6 +12,7 @@ from typing import Self
 from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
+from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_text import words_of
 from aiayn_cli.special_tokens import UNK_ID
@@ -120,6 +121,8 @@ class LineTranslator:
         self.codec, self.decoding, self.options = codec, decoding, options
         self._search = SentenceSearch(models, codec.size, device, decoding, options=options, setup=setup)
         self.models, self.device, self.max_positions = self._search.models, device.device, self._search.max_positions
+        # Whether forced decoding links words of text, which it cannot do where Moses changes the text.
+        self.is_aligned = all(isinstance(model, Transformer) for model in models) and not codec.text.changes_text
         self._glossary = setup.glossary
         self._writes_trees = setup.tree_grammar is not None
         self._splits = not codec.text.trees

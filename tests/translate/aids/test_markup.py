@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from translation_models import TranslatorMaker
 
-from aiayn_cli.translate.aids.markup import MarkupTranslator, find_markup, put_back, take_out
+from aiayn_cli.text.markup import find_markup
+from aiayn_cli.translate.aids.markup import MarkupTranslator, put_back, take_out
 from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import SearchOptions
 
