@@ -26,6 +26,7 @@ from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import split_records
+from aiayn_cli.text.markup import MARKUP
 from aiayn_cli.text.moses import MosesText
 from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
@@ -34,12 +35,25 @@ UPPER, TITLE = 1, 2  # kinds of copies
 
 # The first letter or digit of a word, after quotes and brackets. An apostrophe inside a word starts no new one.
 _FIRST = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
+# Tags, placeholders and addresses stay as they are, and so does Georgian, whose capitals nobody uses in a sentence.
+_KEPT = re.compile(f"{MARKUP.pattern}|[\u10d0-\u10ff\u1c90-\u1cbf]+")
 _DOTTED = ("tr", "az")  # the capital of i keeps its dot
 _STRIPPED = ("el", "grc")  # capitals have no accent
 
 
 def make_copy(record: str, lang: str, kind: int) -> str:
-    """Write a record in upper case (UPPER) or with a capital at the start of each word (TITLE)."""
+    """Write a record in upper case (UPPER) or with a capital at the start of each word (TITLE).
+
+    Tags, placeholders, addresses and Georgian stay as they are.
+    """
+    copy, place = "", 0
+    for kept in _KEPT.finditer(record):
+        copy += _in_case(record[place : kept.start()], lang, kind) + kept[0]
+        place = kept.end()
+    return copy + _in_case(record[place:], lang, kind)
+
+
+def _in_case(record: str, lang: str, kind: int) -> str:
     code = primary_language(lang)
     dotted = code in _DOTTED
     if kind == TITLE:

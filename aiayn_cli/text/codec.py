@@ -12,6 +12,7 @@ from aiayn_cli.text.normalise import StandIns, normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
 
 _LANGUAGE_TAG = re.compile(r"(?:<\w[\w-]*>|>>[\w-]+<<|__[\w-]+__|\[[\w-]+\])\s+(?=\S)")
+_NO_TEXT = re.compile("[\0\n\r\ufffd]")  # what bytes that are not UTF-8 give, and what no line can hold
 VOCAB, TGT_VOCAB = "vocab.model", "vocab.tgt.model"  # the second only where the sides have separate ones
 
 
@@ -54,13 +55,18 @@ class Codec:
         return self._src_stand_ins.symbols(line) if self.text.normalises else set()
 
     def language_tag(self, line: str) -> str:
-        """A language tag such as "<2de>" at the start of a source line, with its blank, if it is a sub-word; else ""."""
+        """A language tag such as "<2de>" that begins a source line, with its blank; "" if there is no such sub-word."""
         match = _LANGUAGE_TAG.match(line)
         return match[0] if match and self._src.knows(match[0].rstrip(), most=1) else ""
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         known = [[i if i < self._tgt.size else UNK_ID for i in ids] for ids in sequences]
-        return self._after.undo(self._tgt.decode(known))
+        texts = self._tgt.decode(known)
+        return self._after.undo([_NO_TEXT.sub("", text) for text in texts] if self._tgt.has_bytes else texts)
+
+    def tgt_bytes(self) -> list[int]:
+        """The byte that each target sub-word writes, -1 for text; empty if none writes bytes."""
+        return self._tgt.byte_values() + [-1] * (self.size - self.tgt_size) if self._tgt.has_bytes else []
 
     def tgt_written(self) -> list[bytes] | None:
         """What each target sub-word writes, as in Vocab.written(); None if some reach over blanks."""

@@ -11,7 +11,9 @@ ADDRESS = re.compile(
 )
 # Names alone are attributes only if HTML or a framework has them, so that "a <b and c> d" is text.
 _VALUE = r"\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'<>=`/]++(?:/[^\s\"'<>=`/]++)*+)"
-_ALONE = r"(?:checked|controls|defer|async|disabled|download|hidden|loop|multiple|muted|open|readonly|required|selected)"
+_ALONE = (
+    r"(?:checked|controls|defer|async|disabled|download|hidden|loop|multiple|muted|open|readonly|required|selected)"
+)
 TAG = re.compile(
     rf"<(/?)(\d+|[A-Za-z][\w:.-]*+)(?:\s++(?:[\w:.@*#-]++{_VALUE}|{_ALONE}(?![\w-])|[\w@*#]*+[-:@*#][\w:.-]++))*+\s*+(/?)>"
 )

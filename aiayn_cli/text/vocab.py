@@ -51,6 +51,7 @@ class Vocab:
                 "train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or let `prepare` make one",
             )
         self.size: int = processor.get_piece_size()  # sub-words with special tokens; ids are 0 .. size - 1
+        self.has_bytes: bool = processor.is_byte(processor.piece_to_id("<0x00>"))  # for characters without a sub-word
         self.sha256 = hashlib.sha256(model).hexdigest()
         # The smallest of uint16 and int32 that holds every id.
         self.dtype: np.dtype[np.integer[Any]] = np.dtype("<u2" if self.size <= 1 << 16 else "<i4")
@@ -94,17 +95,17 @@ class Vocab:
 
     def byte_values(self) -> list[int]:
         """The byte that each id stands for; -1 for text."""
-        return [int(piece[3:5], 16) if self._processor.is_byte(i) else -1 for i, piece in enumerate(self.pieces(range(self.size)))]
+        pieces = enumerate(self.pieces(range(self.size)))
+        return [int(piece[3:5], 16) if self._processor.is_byte(i) else -1 for i, piece in pieces]  # <0xE2>
 
     def written(self) -> list[bytes]:
         """What each id adds to a text, in UTF-8: a blank for U+2581, nothing for special tokens."""
-        processor = self._processor
-        written = []
-        for i, piece in enumerate(processor.id_to_piece(list(range(self.size)))):
+        processor, written = self._processor, []
+        for i, (piece, byte) in enumerate(zip(self.pieces(range(self.size)), self.byte_values(), strict=True)):
             if processor.is_control(i) or processor.is_unknown(i) or processor.is_unused(i):
                 written.append(b"")
-            elif processor.is_byte(i):
-                written.append(bytes([int(piece[3:5], 16)]))  # <0xE2>
+            elif byte >= 0:
+                written.append(bytes([byte]))
             else:
                 written.append(piece.replace(BLANK_MARK, " ").encode())
         return written

@@ -3,7 +3,8 @@ their words went."""
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -15,7 +16,9 @@ from aiayn_cli.translate.line_translator import LineTranslator, Translation
 
 _TAIL = "[\ufe0e\ufe0f\u20d0-\u20ff\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"  # style, skin, subdivision
 # What is carried as a whole: numbers, keycaps, flags, emoji that others are joined to.
-_SYMBOL = f"[0-9#*]\ufe0f?\u20e3|\\d+(?:[.,:/]\\d+)*+|[\U0001f1e6-\U0001f1ff]{{2}}|[^\\s]{_TAIL}(?:\u200d[^\\s]{_TAIL})*+"
+_SYMBOL = (
+    f"[0-9#*]\ufe0f?\u20e3|\\d+(?:[.,:/]\\d+)*+|[\U0001f1e6-\U0001f1ff]{{2}}|[^\\s]{_TAIL}(?:\u200d[^\\s]{_TAIL})*+"
+)
 _MARKUP_OR_SYMBOL = re.compile(f"{MARKUP.pattern}|{_SYMBOL}")
 _WORD = re.compile(r"[^ \t\x1f]+")  # as SentencePiece splits text
 _PUNCTUATION = re.compile(r"[^\w]*")
@@ -43,7 +46,7 @@ class _Open:
 
 
 def take_out(
-    text: str, *, tags: bool = True, placeholders: bool, unreadable: Collection[str] = (), start: int = 0
+    text: str, *, tags: bool = True, placeholders: bool, unreadable: AbstractSet[str] = frozenset(), start: int = 0
 ) -> tuple[str, tuple[Item, ...]]:
     """Remove tags from a text, from `start` on, and with `placeholders` also placeholders and addresses.
 
