@@ -26,7 +26,7 @@ _BRACES = (
 )
 # Not after a number, of which "%" is the per cent sign, nor before a word: "5 % of", "100%ig".
 _PERCENT = (
-    r"%%|(?<!\d)(?<!\d\s)%(?:(?:\(\w+\)|<\w+>|\d+\$)?[-+0#]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh?|ll?|[qjzt])?"
+    r"%%|(?<![^%]\d)(?<![^%]\d\s)(?<!^\d)(?<!^\d\s)%(?:(?:\(\w+\)|<\w+>|\d+\$)?[-+0#]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh?|ll?|[qjzt])?"
     r"[diouxXeEfFgGaAcCsSpn@](?!\w{3})|L?\d{1,2}(?!\d)|[A-Za-z_]\w++%(?!\w))"
 )
 _DOLLAR = r"(?<![\w$])\$(?:[A-Za-z_]\w*+|\d{1,2}(?![\d.,]*\d))"

@@ -53,7 +53,7 @@ def take_out(
     Unreadable characters go in any case, together with the markup, number or emoji that they are part of. Returns the
     plain text, without superfluous blanks, and the removed items, in order.
     """
-    plain, place = "", 0
+    plain, place, symbol_end = "", 0, -1
     stack = [_Open("", Item("", 0, 0))]
     for match in (_MARKUP_OR_SYMBOL if unreadable else MARKUP).finditer(text, start):
         tag = TAG.fullmatch(match.group())
@@ -62,7 +62,8 @@ def take_out(
             continue
         plain += text[place : match.start()]
         place = match.end()
-        before, after = plain[-1:] in ("", " "), text[place : place + 1] in ("", " ")
+        before = plain[-1:] in ("", " ") and match.start() != symbol_end
+        after, symbol_end = text[place : place + 1] in ("", " "), -1 if tag else place
         if tag is not None and tag[1] and any(each.name == tag[2] for each in stack[1:]):
             while stack[-1].name != tag[2]:  # never closed
                 _give_up(stack)
@@ -128,7 +129,7 @@ class _Placement:
                 place = last
             else:
                 gap_before = item.blanks[0] and text[-1:] not in ("", " ")
-                gap_behind = item.blanks[1] and first < len(self._output) and self._output[first] != " "
+                gap_behind = item.blanks[1] and self._output[first : first + 1] not in ("", *" .,;:!?…)")
                 text += f"{' ' if gap_before else ''}{item.text}{' ' if gap_behind else ''}"
                 place = first + (item.parts and self._output[first:end].startswith(" "))
         return text + self._output[place:end]
