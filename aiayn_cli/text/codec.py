@@ -11,7 +11,7 @@ from aiayn_cli.text.moses import MosesText
 from aiayn_cli.text.normalise import StandIns, normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
 
-_LANGUAGE_TAG = re.compile(r"(?:<\w[\w-]*>|>>[\w-]+<<|__[\w-]+__|\[[\w-]+\])\s+(?=\S)")
+_LANGUAGE_TAG = re.compile(r"(?:<2[\w-]+>|>>[\w-]+<<|__[\w-]+__|(<\w[\w-]*>|\[[\w-]+\]))\s+(?=\S)")
 _NO_TEXT = re.compile("[\0\n\r\ufffd]")  # what bytes that are not UTF-8 give, and what no line can hold
 VOCAB, TGT_VOCAB = "vocab.model", "vocab.tgt.model"  # the second only where the sides have separate ones
 
@@ -55,9 +55,12 @@ class Codec:
         return self._src_stand_ins.symbols(line) if self.text.normalises else set()
 
     def language_tag(self, line: str) -> str:
-        """A language tag such as "<2de>" that begins a source line, with its blank; "" if there is no such sub-word."""
+        """A language tag that begins a source line, with its blank, if the vocabulary knows it; else "".
+
+        "<2de>", ">>de<<" or "__de__"; "<de>" and "[de]" only if they are one sub-word.
+        """
         match = _LANGUAGE_TAG.match(line)
-        return match[0] if match and self._src.knows(match[0].rstrip(), most=1) else ""
+        return match[0] if match and self._src.knows(match[0].rstrip(), most=1 if match[1] else len(match[0])) else ""
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         known = [[i if i < self._tgt.size else UNK_ID for i in ids] for ids in sequences]

@@ -88,7 +88,7 @@ class Vocab:
         texts: list[str] = self._processor.decode([[i for i in ids if i not in _INVISIBLE_IDS] for ids in sequences])
         return texts
 
-    def knows(self, text: str, most: int = 1_000) -> bool:
+    def knows(self, text: str, most: int = 1) -> bool:
         """Whether a text is made of sub-words, at most so many, and not of bytes."""
         ids = [i for i in self._processor.encode(readable(text)) if i != self._processor.piece_to_id(BLANK_MARK)]
         return len(ids) <= most and not any(map(self._processor.is_byte, ids)) and UNK_ID not in ids

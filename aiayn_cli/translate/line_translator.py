@@ -207,7 +207,7 @@ class LineTranslator:
                 pieces.append((number, text, False))
             elif not has_letters(text) and not has_prefix:
                 # "42" or "17:45": models hardly ever saw such lines, and make something up
-                pieces.append((number, line, True))
+                pieces.append((number, text if tags[number] else line, True))
             else:
                 # A prefix may reach over the end of a sentence.
                 by_sentence = self._by_sentence and not has_prefix
