@@ -44,17 +44,15 @@ class TsvPairs(RecordPairs):
                 continue
             cells = record.split("\t")
             if len(cells) != (width or len(cells)) or len(cells) < max(self.columns):
-                yield self._wrong_width(number, len(cells), width)
+                problem = f"{self.file.name}:{number} has {logs.counted(len(cells), 'column')}, but "
+                wanted, hint = f"earlier lines have {width}", "replace tabs inside text by blanks"
+                if not width:
+                    wanted = f"columns {self.columns[0]} and {self.columns[1]} are needed"
+                    hint = "columns are separated by tabs; --tsv-columns chooses two"
+                yield DataError(problem + wanted, f"{hint}, {_DROP}")
             else:
                 width = len(cells)
                 yield cells[self.columns[0] - 1], cells[self.columns[1] - 1]
-
-    def _wrong_width(self, line: int, found: int, width: int) -> DataError:
-        problem = f"{self.file.name}:{line} has {logs.counted(found, 'column')}, but "
-        if width:
-            return DataError(f"{problem}earlier lines have {width}", f"replace tabs inside text by blanks, {_DROP}")
-        problem += f"columns {self.columns[0]} and {self.columns[1]} are needed"
-        return DataError(problem, f"columns are separated by tabs; --tsv-columns chooses two, {_DROP}")
 
 
 @dataclass(frozen=True)

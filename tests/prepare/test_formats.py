@@ -347,6 +347,12 @@ def test_units_that_are_no_xml_are_dropped_and_counted_if_wished(
         read(TmxPairs(made(late), "en", "de", drop_bad_bytes=True))
 
 
+def test_other_encodings_come_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = HEAD.replace("UTF-8", "utf-16") + unit(("en", "naïve \U0001f600"), ("de", "Größe")) * 3 + TAIL
+    monkeypatch.setattr(tmx, "_READ_BYTES", 3)
+    assert read_tmx(text.encode("utf-16"))[0] == [("naïve \U0001f600", "Größe")] * 3
+
+
 @pytest.mark.parametrize("bad", BAD_UNITS)
 def test_a_bad_unit_is_named_with_the_way_out(bad: str) -> None:
     with pytest.raises(DataError, match=r"given\.tmx:[3-6]: ") as caught:
