@@ -196,13 +196,8 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": config.seed}
     train["dropped"] = all_reasons(sum(text.dropped, Counter[str]()))
     train["origins"] = [
-        {
-            "pairs_kept": n_kept,
-            "name": origin.name,
-            "weight": origin.weight,
-            "pairs_read": read.pairs,
-            "dropped": all_reasons(dropped),
-        }
+        {"pairs_kept": n_kept, "name": origin.name, "weight": origin.weight, "pairs_read": read.pairs}
+        | {"dropped": all_reasons(dropped)}
         for origin, read, dropped, n_kept in zip(source.train, by_origin, text.dropped, kept, strict=True)
     ]
     return {

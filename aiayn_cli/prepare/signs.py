@@ -162,11 +162,8 @@ def find_signs(pairs: Sequence[tuple[str, str]], valid: tuple[list[str], list[st
     if min(len(pairs), len(valid[0])) >= _LEAST_PAIRS:
         is_src, is_tgt = _judges(*(Counter(word for line in side for word in _words(line)) for side in valid))
         kinds = Counter((is_tgt(src), is_src(tgt)) for src, tgt in pairs)
-        signs |= {
-            "swapped": kinds[True, True],
-            "src_in_tgt_lang": kinds[True, False],
-            "tgt_in_src_lang": kinds[False, True],
-        }
+        signs |= {"swapped": kinds[True, True], "tgt_in_src_lang": kinds[False, True]}
+        signs["src_in_tgt_lang"] = kinds[True, False]
     return {name: round(count / max(len(pairs), 1), 4) for name, count in signs.items()}
 
 

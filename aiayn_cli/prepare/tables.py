@@ -113,10 +113,9 @@ class JsonPairs(NamedColumns):
         if not isinstance(row, dict):
             return DataError(f"{where}: not a JSON object", f"{_ONE_A_LINE}, {_DROP}")
         names = tuple(row)
-        columns = find_columns(names, self.langs)
-        if columns is None:
-            return self._missing(where, names, f", {_DROP}")
-        return self._pair(where, (row[names[columns[0]]], row[names[columns[1]]]), counts)
+        if columns := find_columns(names, self.langs):
+            return self._pair(where, (row[names[columns[0]]], row[names[columns[1]]]), counts)
+        return self._missing(where, names, f", {_DROP}")
 
 
 @dataclass(frozen=True)
