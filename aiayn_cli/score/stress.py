@@ -21,7 +21,7 @@ from aiayn_cli.checkpoint.run_checkpoints import find_model
 from aiayn_cli.files import write_output
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.score.result import text_table
-from aiayn_cli.score.session import ScoreOptions, Texts, read_texts
+from aiayn_cli.score.session import ScoreOptions, Texts, check_usage, read_texts
 from aiayn_cli.text.languages import joins_without_blanks
 from aiayn_cli.text.sentences import split_sentences
 from aiayn_cli.translate.translator import TranslatedLine, Translator
@@ -113,12 +113,13 @@ def run_stress(model: Path, options: ScoreOptions) -> StressResult:
 
     AiaynError as in run_score(), and for a model that cannot be loaded.
     """
-    checkpoint = load_checkpoint(find_model(model))
-    source = options.source
+    options = replace(options, hypotheses=())
+    check_usage(options)
+    checkpoint, source = load_checkpoint(find_model(model)), options.source
     if source is None and options.references:
         source = str(options.references[0].with_suffix(f".{checkpoint.src_lang}"))
         logs.notice(f"source text: {source}")
-    texts = read_texts(replace(options, source=source, hypotheses=()))
+    texts = read_texts(replace(options, source=source))
     rows, plain = list[StressRow](), list[str]()
     # Placeholders need --markup, which changes nothing elsewhere.
     with (

@@ -56,6 +56,11 @@ def test_the_table_counts_what_each_disguise_costs(
     assert aiayn("score", "test.en", "--stress", str(model)).out.startswith("disguise")
 
 
+def test_a_reference_and_a_model_are_needed(aiayn: Aiayn) -> None:
+    assert "no reference is named" in aiayn("score", "--stress", "none").err
+    assert "there is no none" in aiayn("score", "test.en", "--stress", "none").err
+
+
 @pytest.mark.parametrize("other", ["--hyp test.en", "--by length", "--brackets"])
 def test_options_for_translations_that_exist_are_refused(other: str, aiayn: Aiayn) -> None:
     found = aiayn("score", "test.en", "--stress", "model", *other.split())
