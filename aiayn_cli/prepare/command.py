@@ -134,7 +134,7 @@ def prepare(
         ),
     ] = None,
     vocab_size: Annotated[
-        int | None, Option(help=f"Sub-words. Default: the recipe's or corpus's, else {_DEFAULTS.vocab_size}.")
+        int | None, Option(help="Sub-words. Default: the recipe's or corpus's, else what suits the number of pairs.")
     ] = None,
     vocab: Annotated[
         Path | None, Option(help="Use an existing vocabulary: vocab.model, or a folder with it.", metavar="FILE")

@@ -17,6 +17,7 @@ import numpy as np
 from aiayn_cli import __version__, logs
 from aiayn_cli.corpora.corpus import SPLITS
 from aiayn_cli.data.prepared import MANIFEST, PreparedData, damaged_manifest, write_manifest
+from aiayn_cli.data.recipe_choice import AUTO, choose_recipe
 from aiayn_cli.data.store import TokenStoreWriter
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.drop_rules import REASONS, LengthRules, ScoredText, TextRules, all_reasons, refuse_empty
@@ -29,6 +30,7 @@ from aiayn_cli.prepare.signs import SIGNS, find_signs, shown
 from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of, names_of
 from aiayn_cli.prepare.text_shards import PairsWithCopies, encode_chunk, encode_pieces, make_processor, numbered
 from aiayn_cli.prepare.vocab_training import WordCounter, learn_vocab
+from aiayn_cli.recipe import load_recipe
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import is_blank, read_file, write_records
 
@@ -145,6 +147,8 @@ def _check_same(plan: PreparePlan) -> PrepareResult:
         old: dict[str, Any] = {"languages": f"{manifest['src_lang']}-{manifest['tgt_lang']}", **manifest["settings"]}
         if not old.get("bpe_dropout", True):  # in data of earlier versions
             del old["bpe_dropout"]
+        if new.get("vocab_size") == AUTO:
+            new["vocab_size"] = old.get("vocab_size")
         changed = [
             f"{key} {old.get(key, 'none')} instead of {new.get(key, 'none')}"
             for key in dict.fromkeys((*old, *new))
@@ -180,6 +184,7 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     counts["train"] = ReadCounts(*map(sum, zip(*map(astuple, by_origin), strict=True)))
     held_out, files = _select(steps, plan, text, scored), names_of(source.train)
     refuse_empty(len(text), files, counts["train"], text.dropped, held_out, trees=config.trees)
+    plan = _with_vocab_size(plan, len(text))
     if (vocab := steps.result("vocab")) is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
     signs = _find_signs(steps, plan, text, scored.get("valid", ([], [])))
@@ -280,6 +285,20 @@ def _write_text(folder: Path, split: str, plan: PreparePlan, pairs: Chunk) -> li
     return paths
 
 
+def _with_vocab_size(plan: PreparePlan, n_pairs: int) -> PreparePlan:
+    """The plan with the vocabulary size of the recipe that suits so many pairs, unless the user chose one."""
+    recipe = choose_recipe(n_pairs, has_gpu=True).name  # the same on every machine
+    suitable, size, count = load_recipe(recipe).data.vocab_size, plan.config.vocab_size, logs.counted(n_pairs, "pair")
+    if plan.sized_by_text:
+        logs.notice(f"vocabulary: up to {suitable:,} sub-words, for {count} (recipe {recipe}); or give --vocab-size N")
+        return replace(plan, config=replace(plan.config, vocab_size=suitable), sized_by_text=False)
+    if size > 2 * suitable and not plan.vocab and not plan.config.trees:
+        logs.notice(
+            f"{size:,} sub-words are many for {count}: recipe {recipe} has {suitable:,} (--vocab-size {suitable})"
+        )
+    return plan
+
+
 def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[str, Any]:
     """Copy the user's vocabulary into the folder, or learn one, or one for each side; describe it."""
     left_out = 0
@@ -297,7 +316,7 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
                 counters[-1].add(pairs.tgt, piece.weight)
                 progress.advance(int(piece.taken.sum()))
         for (name, side), words in zip(names.items(), counters, strict=True):
-            left_out += learn_vocab(folder / name, side, plan.config, words, len(text))
+            left_out += learn_vocab(folder / name, side, plan.config, words)
     sizes = [vocab.size for vocab in load_vocabs(folder)]
     by_side = {"src_size": sizes[0], "tgt_size": sizes[1]} if (folder / TGT_VOCAB).exists() else {}
     return {"size": max(sizes), **by_side, "characters_left_out": left_out}

@@ -13,6 +13,7 @@ from aiayn_cli.corpora.demo_corpus import generate
 from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
 from aiayn_cli.corpora.named_corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
+from aiayn_cli.data.recipe_choice import AUTO
 from aiayn_cli.errors import ConfigError, UsageError, did_you_mean
 from aiayn_cli.prepare.formats import Drift, Input, LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs
 from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource, find_lines
@@ -89,6 +90,7 @@ class PreparePlan:
     tgt_lang: str
     source: PairSource
     config: DataConfig
+    sized_by_text: bool  # whether the vocabulary gets the size that suits the number of pairs, which is not known yet
     vocab: Path | None  # of the user; a vocab.model has its vocab.tgt.model in the same folder, if there is one
     vocab_sha256: str  # of that; empty for a new one
     workers: int
@@ -97,6 +99,8 @@ class PreparePlan:
         """Everything but the text that the result depends on, for the manifest."""
         unused = {"corpus", *(() if self.config.trees else _OF_TREES), *(_OF_A_NEW_VOCAB if self.vocab else ())}
         settings = {name: value for name, value in asdict(self.config).items() if name not in unused}
+        if self.sized_by_text:
+            settings["vocab_size"] = AUTO
         return {**settings, "vocab_sha256": self.vocab_sha256} if self.vocab else settings
 
 
@@ -135,6 +139,7 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), options.settings)
         folder = config.corpus if options.recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
+    sized_by_text = not (corpora or options.recipe or options.vocab or config.trees or "vocab_size" in options.settings)
     if options.langs is not None and not config.trees:
         _mention_unknown_langs(src_lang, tgt_lang)
     source = _make_source(corpora, options, (src_lang, tgt_lang), config)
@@ -150,6 +155,7 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
         tgt_lang=tgt_lang,
         source=source,
         config=config,
+        sized_by_text=sized_by_text,
         vocab=vocab,
         vocab_sha256=vocab_sha256,
         workers=options.workers or default_workers(),

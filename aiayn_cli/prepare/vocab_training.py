@@ -21,7 +21,6 @@ from aiayn_cli.errors import DataError
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID, UNK_ID
 from aiayn_cli.text.vocab import Vocab, readable
 
-PAIRS_A_SUBWORD = 3  # with fewer, most sub-words are too rare to be learnt well
 COUNTED_WORDS = 1_000_000  # different words held at once; about 200 MB
 COUNTED_CHARACTERS = 16_000_000  # in these words; text without blanks has few but long ones
 LONGEST_WORD_BYTES = 4_192  # SentencePiece's own limit; anything longer is hardly a word
@@ -81,7 +80,7 @@ class WordCounter:
             rare *= 2
 
 
-def learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n_pairs: int) -> int:
+def learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter) -> int:
     """Learn the vocabulary of a side ("source", "target", or "" for both); return how many characters it lacks.
 
     Raises DataError if it has no room for the characters that most of the text consists of.
@@ -103,8 +102,6 @@ def learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter, n
         logs.notice(f"{rare}, {100 * share:.2g} % of {text}, without a sub-word: {fate}")
     if size < wanted:
         logs.notice(f"{text} has only {size:,} sub-words, so the vocabulary has that many, not {wanted:,}")
-    elif n_pairs < PAIRS_A_SUBWORD * size:
-        logs.notice(f"{size:,} sub-words are many for {logs.counted(n_pairs, 'pair')}; try a smaller --vocab-size")
     return len(left_out)
 
 

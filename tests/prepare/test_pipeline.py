@@ -338,10 +338,19 @@ def test_a_vocabulary_too_large_for_the_text_is_reported(here: Path, capsys: pyt
     size = prepare(here, out=here / "50000", settings={"vocab_size": 50_000}).vocab_size
     wanted = f"the text has only {size:,} sub-words, so the vocabulary has that many, not 50,000"
     assert wanted in capsys.readouterr().err
-    prepare(here, out=here / "101", settings={"vocab_size": 101})
-    assert "101 sub-words are many for 300 pairs; try a smaller --vocab-size" in capsys.readouterr().err
+    prepare(here, out=here / "4001", settings={"vocab_size": 4_001})
+    assert "4,001 sub-words are many for 300 pairs: recipe mini has 2,000" in capsys.readouterr().err
     prepare(here, out=here / "100", settings={"vocab_size": 100})
     assert "many for" not in capsys.readouterr().err
+
+
+def test_own_text_gets_the_vocabulary_of_the_recipe_that_suits_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):  # the second call finds what the first one made
+        prepare(here, out=here / "auto", vocab=None)
+        assert PreparedData.load(here / "auto").manifest["settings"]["vocab_size"] == 2_000
+    assert "vocabulary: up to 2,000 sub-words, for 300 pairs (recipe mini)" in capsys.readouterr().err
 
 
 NONE_LEFT = "FILE: no training pair is left of"
