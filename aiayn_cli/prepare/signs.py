@@ -7,7 +7,8 @@ agreements are summed for the lines as they are, and for one side shifted by any
 the sides have drifted apart, the right shift has a far higher sum. Noise lowers all sums alike and the order of the
 text has no effect, so one threshold fits all corpora. Unrelated sides give no alarm.
 
-The language of a side is judged by the words of the validation text that are much more frequent on one of its sides.
+The language of a side is judged by the words of the validation text (of the sample, if that is short) that are much
+more frequent on one of its sides.
 """
 
 import re
@@ -159,8 +160,9 @@ def find_signs(pairs: Sequence[tuple[str, str]], valid: tuple[list[str], list[st
         "several_sentences": sum(len(split_sentences(src, src_lang)) > 1 for src, _ in pairs),
         "html_entities": sum(bool(_ENTITY.search(src) or _ENTITY.search(tgt)) for src, tgt in pairs),
     }
-    if min(len(pairs), len(valid[0])) >= _LEAST_PAIRS:
-        is_src, is_tgt = _judges(*(Counter(word for line in side for word in _words(line)) for side in valid))
+    if len(pairs) >= _LEAST_PAIRS:
+        known = valid if len(valid[0]) >= _LEAST_PAIRS else zip(*pairs, strict=True)
+        is_src, is_tgt = _judges(*(Counter(word for line in side for word in _words(line)) for side in known))
         kinds = Counter((is_tgt(src), is_src(tgt)) for src, tgt in pairs)
         signs |= {"swapped": kinds[True, True], "tgt_in_src_lang": kinds[False, True]}
         signs["src_in_tgt_lang"] = kinds[True, False]

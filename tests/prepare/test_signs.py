@@ -46,6 +46,9 @@ def test_each_sign_has_its_share(train: list[tuple[str, str]], found: dict[str, 
 
 
 def test_the_validation_text_may_be_held_out_of_the_same_text() -> None:
+    assert shown(find_signs(GOOD[100:] + UNTRANSLATED, ([], []), "en")) == pytest.approx(
+        {"tgt_in_src_lang": 0.25}, abs=0.01
+    )
     held_out = GOOD[80:200] + UNTRANSLATED[:30]
     src, tgt = (list(side) for side in zip(*held_out, strict=True))
     assert shown(find_signs(GOOD[200:] + UNTRANSLATED[50:], (src, tgt), "en")) == pytest.approx(
