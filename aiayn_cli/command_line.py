@@ -185,13 +185,11 @@ def loading() -> Iterator[None]:
 
 
 def _stop_now(number: int, _: object) -> None:
-    try:
-        if number == signal.SIGINT:
-            logs.notice("stopped by Ctrl-C")
-        else:
-            print("error: stopped by SIGTERM", file=sys.stderr, flush=True)
-    finally:
-        os._exit(128 + number)
+    if number == signal.SIGINT:
+        logs.notice("stopped by Ctrl-C")
+    else:
+        print("error: stopped by SIGTERM", file=sys.stderr, flush=True)
+    os._exit(128 + number)
 
 
 def print_result(result: object, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class AiaynError(Exception):
@@ -59,6 +60,13 @@ class SaidElsewhere(AiaynError):
     def __init__(self, exit_code: int) -> None:
         super().__init__("another process has said what is wrong")
         self.exit_code = exit_code
+
+
+def nearest_path(path: Path, known: Iterable[Path]) -> str:
+    """Write the hint for a path that does not exist: the one whose name is nearest, or "" if none is near."""
+    paths = {each.name: each for each in known}
+    near = get_close_matches(path.name, paths, n=1, cutoff=0.6)
+    return f"did you mean {paths[near[0]]}?" if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str], unlisted: Iterable[str] = ()) -> str:

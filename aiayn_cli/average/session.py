@@ -13,7 +13,7 @@ from torch import Tensor
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
-from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run, update_of
+from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, newest_run, no_such_run, update_of
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.score.result import text_table
@@ -178,7 +178,7 @@ def _check_target(target: Path) -> None:
 
 def _nothing_to_average(run: Path) -> CheckpointError:
     if not run.exists():
-        return CheckpointError(f"there is no {run}", "name a run, such as runs/base")
+        return no_such_run(run)
     if run.name == "checkpoints" and list_checkpoints(run.parent):
         return CheckpointError(f"{run} is part of a run", f"name the run: {run.parent}")
     if (interrupted := newest_resumable(run)) is not None:

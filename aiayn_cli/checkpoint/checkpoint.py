@@ -153,7 +153,7 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read model.json of a checkpoint directory; CheckpointError if it is missing, damaged, or of a newer format."""
-    path = path.resolve() if path.is_symlink() else path
+    path = path.parent / path.readlink() if path.is_symlink() else path  # best may move on meanwhile
     content = read_json(path / "model.json", "a checkpoint")
     try:
         if content["format"] > FORMAT:

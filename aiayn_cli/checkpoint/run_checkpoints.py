@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
-from aiayn_cli.errors import CheckpointError
+from aiayn_cli.errors import CheckpointError, nearest_path
 from aiayn_cli.files import UNFINISHED, remove
 
 
@@ -99,6 +99,13 @@ def newest_run() -> Path:
     return chosen
 
 
+def no_such_run(path: Path) -> CheckpointError:
+    """The error for a run or checkpoint that does not exist, with the nearest one: runs/tiny for tiny."""
+    folders = (each for each in (*path.parent.glob("*"), *Path("runs").glob("*")) if each.is_dir())
+    hint = nearest_path(path, folders) or "name a run such as runs/tiny, or a checkpoint in it"
+    return CheckpointError(f"{path} does not exist", hint)
+
+
 def find_model(path: Path | None = None) -> Path:
     """The checkpoint directory that a user means.
 
@@ -112,8 +119,8 @@ def find_model(path: Path | None = None) -> Path:
     candidates = (run, averaged, run / "checkpoints" / "best", *reversed(regular), *interrupted)
     model = next((each for each in candidates if (each / "model.json").is_file()), None)
     if model is None:
-        problem = f"{run} holds no model" if run.exists() else f"there is no {run}"
-        raise CheckpointError(problem, "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints")
+        hint = "name a checkpoint such as runs/tiny/averaged, or a run with checkpoints"
+        raise CheckpointError(f"{run} holds no model", hint) if run.exists() else no_such_run(run)
     if model in interrupted:
         logs.notice(f"{run} was stopped before its first checkpoint: taking {model.name}")
     if model == averaged and regular:

@@ -191,6 +191,9 @@ def read_texts(options: ScoreOptions) -> Texts:
     if "-" in options.hypotheses and sys.stdin is not None and sys.stdin.isatty():
         logs.notice("type the translations, and Ctrl-D at the end; --hyp FILE reads them from a file")
     systems = {display_name(path): read_file(path) for path in options.hypotheses}
+    if systems.get("stdin") == []:
+        hint = "give them with < FILE or --hyp FILE; files without an option are references"
+        raise DataError("stdin is empty: there are no translations", hint)
     sources = {} if source is None else {display_name(options.source or "the test set's source"): source}
     check_lines({**references, **systems, **sources})
     return Texts(systems=systems, references=references, source=source)

@@ -7,7 +7,6 @@ NUL are refused with file, line and byte, or given as None.
 """
 
 import codecs
-import difflib
 import os
 import re
 import stat
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from aiayn_cli import logs
-from aiayn_cli.errors import DataError
+from aiayn_cli.errors import DataError, nearest_path
 from aiayn_cli.text.compression import (
     CHUNK_BYTES,  # a longer record is held in full, anything else is not
     DAMAGE,
@@ -126,6 +125,12 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
         while piece := read(size):
             yield piece
     except DAMAGE as error:
+        path = Path(name)
+        if path.is_file() and (compression := compression_of_name(path)):
+            with path.open("rb") as file:
+                if file.read(len(compression.magic)) != compression.magic:
+                    hint = f"give it its true suffix, such as {path.stem} for plain text"
+                    raise DataError(f"{name} is not compressed with {compression.name}", hint) from error
         why = f": {error}" if str(error) else ""
         raise DataError(
             f"{name} cannot be read after {where()}{why}",
@@ -239,8 +244,6 @@ def open_text_bytes(path: Path | str) -> BinaryIO:
 
 def _similar_file(path: Path) -> str:
     try:
-        names = [entry.name for entry in path.parent.iterdir()]
+        return nearest_path(path, path.parent.iterdir()) or "check the name and the folder"
     except OSError:
         return f"there is no folder {path.parent}"
-    similar = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {path.parent / similar[0]}?" if similar else "check the name and the folder"

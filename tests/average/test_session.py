@@ -335,7 +335,7 @@ def test_without_a_run_in_sight_the_message_says_what_to_name(
     for paths, message in (
         ([], "no trained model in runs/"),
         ([tmp_path / "empty"], "empty has no checkpoints"),
-        ([tmp_path / "nowhere"], "there is no .*nowhere"),
+        ([tmp_path / "nowhere"], "nowhere does not exist"),
         ([run / "checkpoints"], "checkpoints is part of a run"),
         ([run / "checkpoints" / "step-9", tmp_path / "nowhere"], "nowhere is not a checkpoint"),
     ):

@@ -109,7 +109,7 @@ def test_a_kill_while_pruning_leaves_no_half_checkpoint(
     ],
 )
 def test_the_best_is_a_link_whatever_was_in_its_place_and_moves_with_the_run(
-    before: Callable[[Path, Path], object], saved: Callable[..., Path], tmp_path: Path
+    before: Callable[[Path, Path], object], saved: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     first, second = saved(2), saved(4)
@@ -120,6 +120,8 @@ def test_the_best_is_a_link_whatever_was_in_its_place_and_moves_with_the_run(
     assert (run / "checkpoints" / "best").is_symlink()
     run.rename(tmp_path / "moved")
     assert load_checkpoint(tmp_path / "moved" / "checkpoints" / "best").step == 4
+    monkeypatch.chdir(tmp_path)
+    assert str(load_checkpoint(Path("moved/checkpoints/best")).path) == "moved/checkpoints/step-00000004"
 
 
 def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
@@ -183,5 +185,22 @@ def test_where_there_is_no_model_the_message_says_so(tmp_path: Path, monkeypatch
         with pytest.raises(CheckpointError, match=message) as error:
             find_model(path)
         assert error.value.hint
-    with pytest.raises(CheckpointError, match="there is no nowhere"):
-        find_model(Path("nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("tiny", "did you mean runs/tiny?"),
+        ("runs/tniy", "did you mean runs/tiny?"),
+        ("runs/tiny/checkpoints/step-400", "did you mean runs/tiny/checkpoints/step-00000400?"),
+        ("nowhere", "name a run such as runs/tiny, or a checkpoint in it"),
+    ],
+)
+def test_a_run_that_does_not_exist_is_answered_with_the_nearest(
+    path: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint_path(Path("runs/tiny"), 400).mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=f"^{path} does not exist$") as error:
+        find_model(Path(path))
+    assert error.value.hint == hint

@@ -222,7 +222,7 @@ def test_a_network_of_another_kind_cannot_be_exported(tmp_path: Path, translate:
     ("arguments", "code", "problem"),
     [
         (["{model}"], 1, "this needs the package ctranslate2"),
-        (["nope"], 1, "there is no nope"),
+        (["nope"], 1, "nope does not exist"),
         (["{model}", "--check", "nope"], 1, "nope does not exist"),
         (["{model}", "--out", "."], 2, ". exists and is not an export"),
     ],

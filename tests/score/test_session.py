@@ -84,6 +84,11 @@ def test_a_line_count_mismatch_names_both_files_and_counts(
     [
         ("empty --hyp ref", "empty is empty", "it must have one line for each sentence"),
         ("ref --hyp empty", "empty is empty", "it must have one line for each sentence"),
+        (
+            "ref",
+            "stdin is empty: there are no translations",
+            "give them with < FILE or --hyp FILE; files without an option are references",
+        ),
         ("ref --hyp ref --source empty", "empty is empty", "it must have one line for each sentence"),
         ("ref --hyp empty --brackets", "empty is empty", "it must have one line for each sentence"),
         ("folder --hyp ref", "folder is a folder, not a file", "name a file in it"),
@@ -136,7 +141,7 @@ def test_text_that_looks_wrong_is_scored_with_a_warning_that_names_its_system(
     assert "warning: 50% of the hypotheses contain sub-word marks" in err
     blank = write("blank", [""] * 4)
     err = aiayn("score", *files, "--hyp", blank).err
-    assert f"warning: {blank}: blank where a reference is not: 3 lines of 4" in err
+    assert f"warning: {blank}: every line of the hypotheses is blank" in err
     assert f"{good}:" not in err
 
 

@@ -192,12 +192,15 @@ def test_files_are_read_through_their_compression(tmp_path: Path, suffix: str) -
 def test_a_compressed_file_that_is_cut_short_or_damaged_is_one_clear_error(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"some.en{suffix}"
     content = COMPRESSORS[suffix](os.urandom(200_000).hex().encode() + b"\n")
-    for damaged in (content[: len(content) // 2], b"this is not compressed at all, whatever its name says\n"):
+    for damaged, problem, hint in (
+        (content[: len(content) // 2], "cannot be read after record 0", "fetch or compress it again"),
+        (b"this is plain text, whatever its name says\n", "is not compressed with ", "such as some.en for plain text"),
+    ):
         path.write_bytes(damaged)
         with pytest.raises(DataError) as caught:
             read_file(path)
-        assert caught.value.problem.startswith(f"{path} cannot be read after record 0")
-        assert "fetch or compress it again" in caught.value.hint
+        assert caught.value.problem.startswith(f"{path} {problem}")
+        assert caught.value.hint.endswith(hint)
 
 
 def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

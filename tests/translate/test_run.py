@@ -272,3 +272,8 @@ def test_the_speed_is_that_of_translating_and_not_of_typing(model: Path, tmp_pat
     assert result.lines == 2
     assert 0 < result.seconds < waits
     assert result.lines_per_second == pytest.approx(2 / result.seconds)
+
+
+def test_a_sentence_without_quotes_is_noticed(translate: Translate) -> None:
+    assert "2 arguments are 2 lines; put a sentence in quotes\n" in translate("der", "hund").err
+    assert "arguments" not in translate("der hund", "katze").err
