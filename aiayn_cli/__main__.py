@@ -3,8 +3,6 @@
 import signal
 import sys
 
-_INTERRUPTED = 128 + signal.SIGINT
-
 
 def main() -> int:
     """Run the command line of this process; returns the exit code (see app.py)."""
@@ -14,7 +12,7 @@ def main() -> int:
         return run()
     except KeyboardInterrupt:  # outside of any command
         print("stopped by Ctrl-C", file=sys.stderr)
-        return _INTERRUPTED
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

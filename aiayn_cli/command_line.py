@@ -165,10 +165,9 @@ def loading() -> Iterator[None]:
     end the process immediately. torch alone creates several hundred thousand objects that stay, and scanning them for
     garbage takes a sixth of the time.
     """
-    interruptible = []
-    if threading.current_thread() is threading.main_thread():  # SIGINT is ignored behind nohup
-        handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
-        interruptible = [(number, handler) for number, handler in handlers if callable(handler)]
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.getsignal(number) for number in numbers}  # SIGINT is ignored behind nohup
+    interruptible = [(number, handler) for number, handler in handlers.items() if callable(handler)]
     modules_before, was_enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     for number, _ in interruptible:

@@ -100,16 +100,12 @@ def suspicions(
     if capitals < expected / 10 and expected >= _SHARE:
         few = "no hypothesis has" if capitals == 0 else f"only {capitals:.0%} of the hypotheses have"
         found.append(f"{few} a capital letter, unlike the references: BLEU is case-sensitive")
-    blank = sum(
-        not ours.strip() and any(map(str.strip, lines)) for ours, *lines in zip(hypotheses, *references, strict=True)
-    )
-    if blank:
+    written = [
+        (bool(ours.strip()), any(map(str.strip, lines))) for ours, *lines in zip(hypotheses, *references, strict=True)
+    ]
+    if blank := written.count((False, True)):
         found.append(f"blank where a reference is not: {logs.counted(blank, 'line')} of {len(hypotheses):,}")
-    blank = sum(
-        bool(ours.strip()) and not any(map(str.strip, lines))
-        for ours, *lines in zip(hypotheses, *references, strict=True)
-    )
-    if blank:
+    if blank := written.count((True, False)):
         found.append(f"blank references: {logs.counted(blank, 'line')} of {len(hypotheses):,}; drop them on both sides")
     if sources is not None:
         for number, reference in enumerate(references, start=1):

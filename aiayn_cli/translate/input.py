@@ -162,10 +162,8 @@ def open_input(options: TextOptions, read: ReadRecord, *, second_is_target: bool
     """Open the text and what belongs to it; DataError if that is impossible, or two files differ in length."""
     with ExitStack() as files:
         if options.lines:
-            if len(options.lines) > 1 and not any(" " in line for line in options.lines):
-                logs.notice(
-                    f"{len(options.lines):,} arguments are {len(options.lines):,} lines; put a sentence in quotes"
-                )
+            if (given := len(options.lines)) > 1 and not any(" " in line for line in options.lines):
+                logs.notice(f"{given:,} arguments are {given:,} lines; put a sentence in quotes")
             text = "".join(f"{line}\n" for line in options.lines)
             file: BinaryIO = io.BytesIO(text.encode("utf-8", "surrogateescape"))
             if str(options.prefix) != "-" and _stdin_has_data():
