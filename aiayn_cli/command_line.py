@@ -34,7 +34,7 @@ _TYPES = [
     (re.compile(r"<str>"), "NAME"),
     (re.compile(r"<([a-z0-9-]+(?:\|[a-z0-9-]+)*)>"), r"\1"),
 ]
-_BOUNDS = re.compile(r"; x>=[\d.]+|  \[x>=[\d.]+\]")
+_BOUNDS = re.compile(r"; x>=[\d.]+|  \[[\d.<=]*x[<>]=[\d.]+\]")
 _DEFAULT = re.compile(r"\s+\[default: (.*)\]$")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors on stderr.")]
@@ -200,7 +200,7 @@ def print_result(result: object, as_json: bool) -> None:
     if as_json:
         text = json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)
     elif isinstance(result, Mapping):
-        text = "\n".join(f"{name}  {value}" for name, value in _plain(result).items())
+        text = "\n".join(f"{name}: {value}" for name, value in _plain(result).items())
     else:
         text = str(result)
     print_text(text)

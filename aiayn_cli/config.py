@@ -76,7 +76,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_choices("data", self)
-        hint = "37000 in the paper, 8000 for 30,000 to 300,000 pairs"
+        hint = "37000 in the paper, 8000 for 100,000 to 500,000 pairs"
         _check_at_least("data.vocab_size", self.vocab_size, 8, hint, MOST_SUB_WORDS)
         _check_at_least("data.normaliser", self.normaliser, 0, "1, or 0 for text as it is", 1)
         _check_at_least("data.max_length", self.max_length, 1, "250 sub-word tokens is usual")

@@ -99,8 +99,8 @@ def next_step(*words: str | Path) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and its noun: "1 line", "2,000 lines", "3 processes"."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")
+    """A number and its noun: "1 line", "2,000 lines", "3 processes", "4 batches"."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith(("s", "tch")) else "s")
 
 
 def size_text(size: float) -> str:

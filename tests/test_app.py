@@ -308,8 +308,8 @@ def test_a_result_as_json_is_one_object_with_every_field(capsys: pytest.CaptureF
 
 
 def test_a_mapping_as_text_has_a_line_for_each_name(capsys: pytest.CaptureFixture[str]) -> None:
-    print_result({"html": Path("runs/größe.html")}, as_json=False)
-    assert capsys.readouterr().out == "html  runs/größe.html\n"
+    print_result({"report": Path("runs/größe.html")}, as_json=False)
+    assert capsys.readouterr().out == "report: runs/größe.html\n"
 
 
 def test_a_result_that_prints_itself_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ class AverageOptions:
         if self.ema and self.chosen:
             raise UsageError(f"--ema and {self.chosen[0]} contradict each other", "give only one")
         if self.data is not None and not self.search:
-            raise UsageError("--data without --search", "only a search translates the validation set")
+            raise UsageError("--data needs --search", "only a search translates the validation set")
         if len(self.chosen) > 1:
             raise UsageError(f"{' and '.join(self.chosen)} contradict each other", "give only one")
 

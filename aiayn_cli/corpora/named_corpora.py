@@ -188,7 +188,7 @@ _DEMO_TEXT = "24,000 sentences from a small English-German grammar; built in, no
 CORPORA = {
     corpus.name: corpus
     for corpus in (
-        Corpus("demo", "en", "de", 2_800, _DEMO_TEXT, "as this program", settings={"case_copies": 0.0}),
+        Corpus("demo", "en", "de", 2_800, _DEMO_TEXT, "Apache 2.0, like aiayn", settings={"case_copies": 0.0}),
         _with_likes(_WMT14_EN_DE, _WMT14_EN_DE_LIKES),
         _with_likes(_WMT14_EN_FR, _WMT14_EN_FR_LIKES),
         _iwslt14(),
@@ -217,7 +217,7 @@ def find_corpus(name: str, langs: str | None = None, like: str | None = None) ->
         if not match:
             raise UsageError(f"{name!r} does not name a corpus at OPUS", "write it like opus:TED2020/v1 --langs en-de")
         if langs is None:
-            raise UsageError(f"{name} without --langs", "name the languages: --langs en-de")
+            raise UsageError(f"{name} needs --langs", "name the languages: --langs en-de")
         corpus = _opus(name, match[1], match[2], *parse_langs(langs))
     else:
         corpus = _find_named(name)

@@ -140,13 +140,14 @@ def find_prepared(name_or_path: str | Path) -> Path:
     for folder in (PREPARED_FOLDER / name_or_path, Path(name_or_path)):
         if (folder / MANIFEST).is_file():
             return folder
-    if Path(name_or_path).is_dir():
+    if Path(name_or_path).exists():
         read_manifest(Path(name_or_path))  # says what is wrong with it
-    known = [path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
+    is_path = len(Path(name_or_path).parts) > 1
+    known = [str(path.parent) if is_path else path.parent.name for path in PREPARED_FOLDER.glob(f"*/{MANIFEST}")]
     hint = did_you_mean(str(name_or_path), (), unlisted=known)
-    command = f"aiayn prepare {'... --out ' if len(Path(name_or_path).parts) > 1 else ''}{name_or_path}"
+    command = f"aiayn prepare {'... --out ' if is_path else ''}{name_or_path}"
     hint = hint or f"run `{command}` first, or name other data with --data"
-    raise DataError(f"no prepared data {name_or_path}", hint)
+    raise DataError(f"{name_or_path} {'does not exist' if is_path else 'has not been prepared yet'}", hint)
 
 
 def find_only_prepared() -> Path | None:

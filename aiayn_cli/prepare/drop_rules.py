@@ -213,8 +213,8 @@ def refuse_empty(
         return
     what, lines = ("tree", "bracketed trees") if trees else ("line", "a sentence per line")
     if not counts.pairs:
-        without = f"; {counts.skipped:,} have no word" if counts.skipped else ""
-        raise DataError(f"{files}: no {what} to train on{without}", f"give files with {lines}")
+        without = f": no {what} of {counts.skipped:,} has a word" if counts.skipped else ""
+        raise DataError(f"no text in {files}{without}", f"give files with {lines}")
     totals = all_reasons(sum(map(Counter, dropped), Counter[str]()))
     reasons = [f"{count:,} {REASONS[reason]}" for reason, count in totals.items() if count]
     hint = "check the files; prepare's manual says how to turn rules off, such as --set data.drop_identical=false"

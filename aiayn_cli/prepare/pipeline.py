@@ -155,9 +155,9 @@ def _check_same(plan: PreparePlan) -> PrepareResult:
             if old.get(key) != new.get(key)
         ]
         entries = identity_of(manifest["inputs"]), plan.source.identity()
-        for split in SPLITS:
+        for split, name in zip(SPLITS, ("training", "validation", "test"), strict=True):
             before, now = ([entry for entry in some if entry["split"] == split] for some in entries)
-            changed += [f"other {split} text"] if before != now else []
+            changed += [f"different {name} text"] if before != now else []
         if not changed:
             return PrepareResult.from_manifest(plan.out, manifest)
     except (KeyError, TypeError, AttributeError) as error:

@@ -117,7 +117,7 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
         base, langs = _plan_trees(options, base)
     if corpus is None and not options.given((*_TRAIN, "trees")):
         if files or (langs is not None and base is None):
-            raise UsageError(f"{(*files, '--langs')[0]} without --train", "add the training text: --train SRC TGT")
+            raise UsageError(f"{(*files, '--langs')[0]} needs --train", "add the training text: --train SRC TGT")
         if base is None:
             raise UsageError("nothing to prepare", "name a corpus (`aiayn prepare --list`), or give --train SRC TGT")
         corpus = base.corpus
@@ -135,7 +135,7 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
             folder += f"-{src_lang}-{tgt_lang}"
     else:
         if langs is None:
-            raise UsageError(f"{files[0]} without --langs", "name the languages: --langs en-de")
+            raise UsageError(f"{files[0]} needs --langs", "name the languages: --langs en-de")
         src_lang, tgt_lang = parse_langs(langs)
         config = _change(base or DataConfig(), options.settings)
         folder = config.corpus if options.recipe else "trees" if config.trees else f"{src_lang}-{tgt_lang}"
@@ -174,7 +174,7 @@ def _plan_trees(options: PrepareOptions, base: DataConfig | None) -> tuple[DataC
     """Refuse what cannot be combined with trees; return the settings for them and what the sides are called."""
     if not options.trees:
         given = (*options.given(_TREEBANKS), "a recipe for trees")[0]
-        raise UsageError(f"{given} without --trees", "add the treebank to train on: --trees FILE")
+        raise UsageError(f"{given} needs --trees", "add the treebank to train on: --trees FILE")
     if others := [*filter(None, [options.corpus]), *options.given(_FILES)]:
         raise UsageError(f"--trees and {others[0]} contradict each other", "trees cannot be mixed with other text")
     if base is None or not base.trees:
@@ -185,10 +185,10 @@ def _plan_trees(options: PrepareOptions, base: DataConfig | None) -> tuple[DataC
 def _refuse_contradictions(options: PrepareOptions, corpus: str | None) -> None:
     for name in _OF_TREES:
         if name in options.settings and not options.trees:
-            raise UsageError(f"{_option_of(name)} without --trees", "it applies to treebanks only: remove it")
+            raise UsageError(f"{_option_of(name)} needs --trees", "it applies to treebanks only: remove it")
     for option, value in {"--like": options.like, "--from": options.from_folder}.items():
         if value is not None and corpus is None:
-            raise UsageError(f"{option} without a corpus", "it applies to named corpora, such as wmt14-en-de")
+            raise UsageError(f"{option} needs a corpus", "it applies to named corpora, such as wmt14-en-de")
     if min(options.tsv_columns) < 1 or len(set(options.tsv_columns)) < 2:
         columns = " ".join(map(str, options.tsv_columns))
         raise UsageError(f"--tsv-columns is {columns}, but must be two different columns from 1 on", "such as 1 2")

@@ -93,7 +93,7 @@ def learn_vocab(path: Path, side: str, config: DataConfig, words: WordCounter) -
     if share > _MOST_LEFT_OUT and not fallback:
         least = N_SPECIAL_TOKENS + 1 + len(set().union(*counts))
         problem = f"{wanted:,} sub-words are too few for {text}: {100 * share:.0f} % of its characters would be unknown"
-        raise DataError(problem, f"take --vocab-size {least} or more; 8000 suits 30,000 to 300,000 pairs")
+        raise DataError(problem, f"take --vocab-size {least} or more")
     path.write_bytes(train_vocab(counts, wanted, config.vocab_type, byte_fallback=fallback, mixed_scripts=mixed))
     size = Vocab.load(path).size
     if left_out:

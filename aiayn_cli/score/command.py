@@ -110,7 +110,7 @@ def score(
         from aiayn_cli.score.session import MetricOptions, ScoreOptions, run_echo, run_score, run_score_brackets
 
     if parameters is not None and not brackets:
-        raise UsageError("--parameters without --brackets", "add --brackets, which scores trees")
+        raise UsageError("--parameters needs --brackets", "add --brackets, which scores trees")
     if brackets or stress is not None:
         if brackets and hyp is not None and len(hyp) > 1:
             raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one at a time")
@@ -129,7 +129,7 @@ def score(
         return
     if echo is not None:
         if test_set is None:
-            raise UsageError("--echo without a test set", "add -t, such as -t wmt14/full")
+            raise UsageError("--echo needs a test set", "add -t, such as -t wmt14/full")
         if references or hyp:
             raise UsageError("--echo scores no files", "remove the files, or --echo")
         run_echo(test_set, langs, echo, from_folder)

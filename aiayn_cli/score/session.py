@@ -149,7 +149,7 @@ def check_usage(options: ScoreOptions) -> None:
     if test_set is not None and (options.references or options.source is not None):
         raise UsageError(f"-t {test_set} has its own references and source", "remove the files, or -t")
     if test_set is None and options.from_folder is not None:
-        raise UsageError(f"--from {options.from_folder} without -t", "add -t: --from has the archive of a test set")
+        raise UsageError("--from needs -t", "add -t: --from has the archive of a test set")
     if options.compare and len(options.hypotheses) < 2:
         raise UsageError("--compare needs at least two systems", "add another --hyp")
     if html is not None and len(options.hypotheses) > 2:

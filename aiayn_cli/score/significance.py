@@ -52,7 +52,7 @@ def compare(
     return [
         Comparison(
             name, names[0], metric.label, difference=float(bootstrap.score - by_bootstrap[0].score),
-            p_bootstrap=float(bootstrap.p_value), p_randomisation=float(randomisation.p_value),
+            p_bootstrap=_p_value(by_bootstrap[0], bootstrap), p_randomisation=_p_value(by_randomisation[0], randomisation),
             bootstrap_signature=bootstrap_signature, randomisation_signature=randomisation_signature,
         )
         for name, bootstrap, randomisation in zip(names[1:], by_bootstrap[1:], by_randomisation[1:], strict=True)
@@ -62,7 +62,12 @@ def compare(
 def bootstrap_p(metric: Metric, baseline: Statistics, system: Statistics) -> float:
     """The p-value of one comparison by paired bootstrap alone."""
     _, results = _paired_test("bs", metric, ("baseline", "system"), (baseline, system), RESAMPLES)
-    return float(results[1].p_value)
+    return _p_value(*results)
+
+
+def _p_value(baseline: Any, system: Any) -> float:
+    """sacreBLEU's p-value; it counts only larger differences, so that equal scores would have 0.001 instead of 1."""
+    return float(system.p_value) if system.score != baseline.score else 1.0
 
 
 def _paired_test(

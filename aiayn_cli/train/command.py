@@ -38,7 +38,10 @@ class TrainCommand(HelpCommand):
 def train(
     recipe: Annotated[
         str,
-        Option(help="auto (fits data and device), tiny, mini, small, base, big, ... or a file.", metavar="NAME|FILE"),
+        Option(
+            help="auto (fits data and device), mini, multi30k, small, medium, base, big, ... or a file.",
+            metavar="NAME|FILE",
+        ),
     ] = AUTO,
     data: Annotated[
         Path | None, Option(help="Prepared data. Default: that of the recipe's corpus, else the only one.")
@@ -91,7 +94,7 @@ def train(
         with loading():
             from aiayn_cli.train.report import run_report
 
-        print_result({"html": run_report(report, out)}, as_json)
+        print_result({"report": run_report(report, out)}, as_json)
         return
     with loading():  # here, because it imports torch
         from aiayn_cli.train.options import TrainOptions, settle

@@ -77,7 +77,7 @@ def _choose_data(options: TrainOptions) -> Path:
     if options.recipe == AUTO:
         if found := find_only_prepared():
             return found
-        raise DataError("no prepared data", "run `aiayn prepare demo` first, or prepare your own text")
+        raise DataError("nothing has been prepared yet", "run `aiayn prepare demo` first, or prepare your own text")
     try:
         return find_prepared(load_recipe(options.recipe, options.overrides).data.corpus)
     except DataError:

@@ -101,6 +101,8 @@ def warn_of_disk(run: Path, weights: Iterable[Tensor], config: TrainingConfig) -
 
 def time_text(hours: float) -> str:
     """Write a time in hours, or in minutes or seconds if it is short."""
+    if hours >= 100:
+        return f"{float(f'{hours:.2g}'):,.0f} hours ({hours / 24:,.0f} days)"
     if hours >= 1:
         return f"{hours:,.2f} hours"
     return logs.counted(round(60 * hours), "minute") if hours >= 1 / 60 else logs.counted(round(3600 * hours), "second")
@@ -136,7 +138,8 @@ class DryRunResult:
             "disk": f"{size(self.disk_bytes)} for checkpoints of {size(self.checkpoint_bytes)}, "
             f"{size(self.disk_free_bytes)} free",
             "speed": f"{self.tokens_per_second:,.0f} target tokens/s, {self.seconds_per_update:.3g} s per update of "
-            f"{counted(self.micro_batches, 'micro-batch')} on each device, from {self.updates} measured",
+            f"{counted(self.micro_batches, 'micro-batch')} on each device; from "
+            f"{counted(self.updates, 'measured update')}",
             "time": f"about {time_text(self.hours)} for {counted(self.updates_left, 'update')}, without validation",
         }
         return "\n".join(f"{name:<13}  {text}" for name, text in rows.items())

@@ -135,7 +135,7 @@ def finished(config: TrainingConfig, state: TrainingState) -> str:
         return ""
     if state.step >= config.max_updates:
         updates = logs.counted(config.max_updates, "update")
-        return f"is finished after {updates}; to train longer, raise training.max_updates"
+        return f"is finished after {updates}; to train longer, add --set training.max_updates={2 * config.max_updates}"
     if config.patience and state.worse_validations >= config.patience:
         worse = logs.counted(state.worse_validations, "validation")
         return f"is finished at update {state.step:,}, after {worse} without a better one; raise training.patience"

@@ -288,9 +288,10 @@ class Session:
         elif n := too_long(self._valid, self._longest):
             logs.notice(f"the validation loss skips {logs.counted(n, 'pair')} too long for the network")
         if config.warmup_steps > config.max_updates:
+            _, warmup, scale, _ = short_schedule(self._recipe, config.max_updates)
             logs.warning(
-                f"the run ends after {logs.counted(config.max_updates, 'update')}, within its warm-up of "
-                f"{config.warmup_steps:,}: the learning rate never reaches its peak; lower training.warmup_steps"
+                f"max_updates {config.max_updates:,} is less than warmup_steps {config.warmup_steps:,}: the learning "
+                f"rate never peaks; use --hours, or add --set {warmup} --set {scale}"
             )
         if self._worker.rank == 0:
             warn_of_disk(self._run, self._optimizer.weights().values(), config)

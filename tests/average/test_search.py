@@ -176,7 +176,7 @@ def test_other_data_or_none_is_refused(
 ) -> None:
     with pytest.raises(DataError, match="is not the data that"):
         search(trained[0], data=small_data.folder, out=tmp_path / "out")
-    with pytest.raises(DataError, match="no prepared data nowhere"):
+    with pytest.raises(DataError, match="nowhere has not been prepared yet"):
         search(trained[0], data=Path("nowhere"), out=tmp_path / "out")
     shutil.copytree(trained[0] / "checkpoints" / "step-00000080", tmp_path / "alone")
     with pytest.raises(UsageError, match="--search needs a run"):

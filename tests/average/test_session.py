@@ -286,7 +286,7 @@ def test_the_best_without_enough_validations(average: Average, run: Path, capsys
         ({"ema": True, "last": 2}, [], "--ema and --last contradict each other"),
         ({"search": True, "best": 2}, [], "--search tries --best and --ema anyway"),
         ({"search": True, "ema": True}, [], "--search tries --best and --ema anyway"),
-        ({"data": Path("prepared")}, [], "--data without --search"),
+        ({"data": Path("prepared")}, [], "--data needs --search"),
         ({"last": 2}, ["step-9", "step-10"], "--last needs a run"),
         ({"ema": True}, ["step-9", "step-10"], "takes one checkpoint's moving average, not 2"),
         *(({"steps": steps}, [], "must be a range of updates") for steps in ("", "-", "9", "a-b", "9-10-11")),

@@ -134,7 +134,7 @@ def test_languages_must_fit_the_corpus() -> None:
     assert find_corpus("wmt14-en-de", "en-de").name == "wmt14-en-de"
     with pytest.raises(UsageError, match="--langs is de-en, but wmt14-en-de is en-de"):
         find_corpus("wmt14-en-de", "de-en")
-    with pytest.raises(UsageError, match="opus:TED2020/v1 without --langs"):
+    with pytest.raises(UsageError, match="opus:TED2020/v1 needs --langs"):
         find_corpus("opus:TED2020/v1")
 
 

@@ -149,13 +149,16 @@ def test_data_is_found_by_name_or_path(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_unknown_name_is_answered_with_the_nearest_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="no prepared data multi30k") as caught:
+    with pytest.raises(DataError, match="multi30k has not been prepared yet") as caught:
         find_prepared("multi30k")
     assert caught.value.hint == "run `aiayn prepare multi30k` first, or name other data with --data"
     make(Path("prepared/multi30k"))
-    with pytest.raises(DataError, match="no prepared data mutli30k") as caught:
+    with pytest.raises(DataError, match="mutli30k has not been prepared yet") as caught:
         find_prepared("mutli30k")
     assert caught.value.hint == "did you mean multi30k?"
+    with pytest.raises(DataError, match="prepared/mutli30k does not exist") as caught:
+        find_prepared("prepared/mutli30k")
+    assert caught.value.hint == "did you mean prepared/multi30k?"
 
 
 def test_a_manifest_that_a_killed_call_left_is_no_part_of_the_next(folder: Path) -> None:

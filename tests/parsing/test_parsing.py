@@ -298,9 +298,9 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"valid_trees": Path("a")}, "--valid-trees without --trees"),
-        ({"recipe": "parsing-small"}, "a recipe for trees without --trees"),
-        ({"corpus": "demo", "settings": {"tree_words": True}}, "data.tree_words without --trees"),
+        ({"valid_trees": Path("a")}, "--valid-trees needs --trees"),
+        ({"recipe": "parsing-small"}, "a recipe for trees needs --trees"),
+        ({"corpus": "demo", "settings": {"tree_words": True}}, "data.tree_words needs --trees"),
         ({"trees": [Path("a")], "corpus": "demo"}, "--trees and demo contradict each other"),
         ({"trees": [Path("a")], "settings": {"case_copies": 0.1}}, "data.case_copies is 0.1, but --trees is true"),
         ({"trees": [Path("a")], "settings": {"on_bad_bytes": "drop"}}, "--on-bad-bytes is drop, but --trees is true"),
@@ -333,4 +333,4 @@ def test_the_command_scores_brackets(tmp_path: Path, aiayn: Aiayn) -> None:
     assert aiayn(*files, "--brackets", "--json").json["all"]["recall"] == pytest.approx(200 / 3)
     code, _, err = aiayn(*files, "--parameters", tmp_path / "rules")
     assert code == 2
-    assert "--parameters without --brackets" in err
+    assert "--parameters needs --brackets" in err

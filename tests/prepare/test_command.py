@@ -103,7 +103,7 @@ WHOLE = "but must be a name and a whole number from 1 to 9999"
         ("dmeo", 1, "unknown corpus 'dmeo'"),
         ("--train a.en --langs en-de", 2, "--train needs files in pairs, but has 1: a.en"),
         ("--train a.en a.de b.en --langs en-de", 2, "--train needs files in pairs, but has 3: a.en, a.de, b.en"),
-        ("--train a.en a.de", 2, "--train without --langs"),
+        ("--train a.en a.de", 2, "--train needs --langs"),
         (f"{A} --weight a.en=0", 2, f"--weight is 'a.en=0', {WHOLE}"),
         (f"{A} --weight 3", 2, f"--weight is '3', {WHOLE}"),
         (f"{A} --weight b.en=3", 2, "--weight b.en=3: no corpus, part or file b.en"),

@@ -374,7 +374,7 @@ def test_tsv_and_tmx_alone_need_their_languages() -> None:
     both = {"tsv": [Path("a.tsv")], "tmx": [Path("b.tmx")], "langs": "en-de"}
     data = PreparedData.load(prepare(**both).out)
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted([*pairs, *more])
-    with pytest.raises(UsageError, match="--tmx without --langs"):
+    with pytest.raises(UsageError, match="--tmx needs --langs"):
         prepare(tmx=[Path("b.tmx")])
     with pytest.raises(DataError, match="prepared differently: other train text"):
         prepare(**both, tsv_columns=(2, 1))

@@ -182,8 +182,8 @@ def test_running_it_again_does_nothing_and_says_so(here: Path, capsys: pytest.Ca
         ({"settings": {"vocab_size": 80}}, "vocab_size 90 instead of 80"),
         ({"settings": {"max_ratio": 3.0, "seed": 5}}, "max_ratio 9.0 instead of 3.0, seed 1 instead of 5"),
         ({"langs": "en-nl"}, "languages en-de instead of en-nl"),
-        ({"pairs": TRAIN[:-1]}, "other train text"),
-        ({"valid": None}, "other valid text"),
+        ({"pairs": TRAIN[:-1]}, "different training text"),
+        ({"valid": None}, "different validation text"),
     ],
     ids=["vocab_size", "two settings", "languages", "training text", "validation text"],
 )
@@ -359,7 +359,7 @@ NONE_LEFT = "FILE: no training pair is left of"
 @pytest.mark.parametrize(
     ("pairs", "settings", "problem"),
     [
-        ([], {}, "FILE: no line to train on"),
+        ([], {}, "no text in FILE"),
         ([("", "a"), ("b", " ")], {}, f"{NONE_LEFT} 2 (2 blank side)"),
         ([VALID[0], (" ", "a")], {}, f"{NONE_LEFT} 2 (1 blank side, 1 overlap with validation or test text)"),
         (TRAIN[:9], {"max_length": 2}, f"{NONE_LEFT} 9 (9 too long (tokens))"),
@@ -454,16 +454,16 @@ OWN = {"train": [FILES], "langs": "en-de"}
         ({"corpus": "demo", "like": "paper"}, UsageError, "demo has no variant --like paper"),
         ({"corpus": "multi30k-en-de", "tmx": [Path("a.tmx")]}, DataError, "a.tmx does not exist"),
         ({"tsv": [Path("a.tsv")], "langs": "en-de"}, DataError, "a.tsv does not exist"),
-        ({"tsv": [Path("a.tsv")]}, UsageError, "--tsv without --langs"),
-        ({**OWN, "like": "paper"}, UsageError, "--like without a corpus"),
-        ({**OWN, "from_folder": Path("x")}, UsageError, "--from without a corpus"),
+        ({"tsv": [Path("a.tsv")]}, UsageError, "--tsv needs --langs"),
+        ({**OWN, "like": "paper"}, UsageError, "--like needs a corpus"),
+        ({**OWN, "from_folder": Path("x")}, UsageError, "--from needs a corpus"),
         ({"corpus": "multi30k-en-de", "from_folder": Path("x")}, DataError, "--from x: there is no such folder"),
         (
             {**OWN, "tsv_columns": (0, 1)},
             UsageError,
             "--tsv-columns is 0 1, but must be two different columns from 1 on",
         ),
-        ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid without --train"),
+        ({"valid": FILES, "langs": "en-de"}, UsageError, "--valid needs --train"),
         ({"train": [FILES], "langs": "en"}, UsageError, "--langs is 'en', but must be source-target"),
         ({**OWN, "workers": 0}, UsageError, "--workers is 0, but must be at least 1"),
         (

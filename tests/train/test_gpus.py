@@ -83,7 +83,7 @@ def last_update(run: Path) -> int:
     ("arguments", "message"),
     [
         (["--gpus", "2", "--set", "training.max_updates=0"], "training.max_updates is 0"),
-        (["--gpus", "2", "--data", "nowhere"], "no prepared data nowhere"),
+        (["--gpus", "2", "--data", "nowhere"], "nowhere has not been prepared yet"),
         (["--gpus", "2", "--device", "cuda:1"], "--gpus 2 and --device cuda:1 contradict each other"),
         (["--gpus", "999", "--device", "auto"], "--gpus 999, but"),
     ],

@@ -49,7 +49,7 @@ def test_of_several_corpora_none_is_guessed(folder: Path, other_data: PreparedDa
 
 def test_without_data_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="no prepared data") as caught:
+    with pytest.raises(DataError, match="nothing has been prepared yet") as caught:
         settle(TrainOptions(recipe="auto"))
     assert "aiayn prepare demo" in caught.value.hint
     with pytest.raises(DataError, match="wmt14-en-de"):
@@ -73,7 +73,7 @@ def test_hours_set_the_schedule_of_a_new_run_and_not_of_one_that_resumes(
     said = capsys.readouterr()
     assert "--hours 0.001: " in said.err
     assert "0.00 hours" not in said.err
-    updates = int(said.out.partition(": ")[2].partition(" updates")[0])
+    updates = int(said.out.partition(": ")[2].partition(" update")[0])
     assert 1 <= updates <= 36  # three times the recipe's 12
     assert main([*arguments, "--hours", "5"]) == 0
     assert "keeps its schedule" in capsys.readouterr().err
@@ -122,7 +122,14 @@ def test_the_trial_counts_among_the_hours(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("hours", "text"),
-    [(0.0, "0 seconds"), (1 / 3600, "1 second"), (0.017, "1 minute"), (0.5, "30 minutes"), (1.25, "1.25 hours")],
+    [
+        (0.0, "0 seconds"),
+        (1 / 3600, "1 second"),
+        (0.017, "1 minute"),
+        (0.5, "30 minutes"),
+        (1.25, "1.25 hours"),
+        (3092.1, "3,100 hours (129 days)"),
+    ],
 )
 def test_a_short_time_is_written_in_minutes_or_seconds(hours: float, text: str) -> None:
     assert time_text(hours) == text

@@ -72,7 +72,7 @@ def test_it_opens_with_score_speed_time_and_state(whole: Path, small_data: Prepa
     assert f"on validation sentences at update {best['step']}; loss {best['loss']:.3f}" in " ".join(where.split())
     assert signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|")
     assert found.row("speed")[1] == f"{last['tokens_per_second']:,.0f}"
-    assert found.row("time in updates")[1].startswith("0:0")
+    assert found.row("training time")[1].startswith("0:0")
     assert found.row("updates")[1:3] == ["12 of 12", found.row("updates")[2]]
     assert found.row("updates")[2].startswith("100 %")
     assert {"run <1>", "run <1> · training report", "complete"} <= set(found.texts)
@@ -307,7 +307,7 @@ def test_several_runs_stand_side_by_side(
 def test_the_report_of_a_run_can_be_renewed(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (whole / "report.html").unlink()
     assert main(["train", "--report", str(whole)]) == 0
-    assert capsys.readouterr().out.split() == ["html", *str(whole / "report.html").split()]
+    assert capsys.readouterr().out.split() == ["report:", *str(whole / "report.html").split()]
     assert (whole / "report.html").is_file()
     assert main(["train", "--report", str(whole / "checkpoints")]) == 1
     assert "is not the folder of a run" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
     again = train("label_smoothing=0.2")
     assert again.stopped_by == "already done"
     assert (again.updates, again.best_step, again.train_seconds) == (12, first.best_step, first.train_seconds)
-    assert "is finished after 12 updates; to train longer, raise training.max_updates" in capsys.readouterr().err
+    assert "is finished after 12 updates; to train longer, add --set training.max_updates=24" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -117,7 +117,7 @@ def test_the_recipes_corpus_is_looked_for_in_the_working_folder(
     small_recipe: Path, small_data: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="no prepared data nowhere") as error:
+    with pytest.raises(DataError, match="nowhere has not been prepared yet") as error:
         run_train(TrainOptions(recipe=str(small_recipe)))
     assert "--data" in error.value.hint  # no corpus has that name, so that `aiayn prepare nowhere` would be no help
     (tmp_path / "prepared").mkdir()
@@ -151,7 +151,7 @@ def test_the_command_prints_its_result_on_stdout_alone(
         (["--precision", "fp16"], 2, "fp16"),
         (["--device", "cuda:77"], 1, "visible"),
         (["--recipe", "bse"], 1, "did you mean base?"),
-        (["--data", "nowhere"], 1, "no prepared data nowhere"),
+        (["--data", "nowhere"], 1, "nowhere has not been prepared yet"),
         (["--recipe", "parsing"], 1, "the recipe is for trees, but"),
     ],
 )
