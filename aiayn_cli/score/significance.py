@@ -52,7 +52,8 @@ def compare(
     return [
         Comparison(
             name, names[0], metric.label, difference=float(bootstrap.score - by_bootstrap[0].score),
-            p_bootstrap=_p_value(by_bootstrap[0], bootstrap), p_randomisation=_p_value(by_randomisation[0], randomisation),
+            p_bootstrap=_p_value(by_bootstrap[0], bootstrap),
+            p_randomisation=_p_value(by_randomisation[0], randomisation),
             bootstrap_signature=bootstrap_signature, randomisation_signature=randomisation_signature,
         )
         for name, bootstrap, randomisation in zip(names[1:], by_bootstrap[1:], by_randomisation[1:], strict=True)
