@@ -50,12 +50,14 @@ class HelpCommand(TyperCommand):
         examples: command lines, one a line.
         sections: classes of a recipe's sections, by name, whose settings users may take for options.
         instead: hints for other options that do not exist; VALUE stands for the value given.
+        positional: the hint for an argument too many, for which VALUE stands.
     """
 
     groups: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[str] = ""
     sections: ClassVar[Mapping[str, Any]] = {}
     instead: ClassVar[Mapping[str, str]] = {}
+    positional: ClassVar[str] = ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # which completion is
@@ -140,7 +142,9 @@ def explain_usage(usage: Any) -> tuple[str, str]:
     if hasattr(usage, "option_name") and getattr(usage, "possibilities", None):
         return f"no such option: {usage.option_name}", f"did you mean {' or '.join(usage.possibilities)}?"
     problem = " ".join(usage.format_message().split())
-    problem = re.sub(r"^Got unexpected extra argument\S* \((.*)\)$", r"unexpected argument: \1", problem)
+    if extra := re.match(r"Got unexpected extra argument\S* \((.*)\)$", problem):
+        problem = f"unexpected argument: {extra[1]}"
+        hint = getattr(usage.ctx.command, "positional", "").replace("VALUE", extra[1].split()[0]) or hint
     return problem[:1].lower() + problem[1:].rstrip("."), hint
 
 

@@ -75,6 +75,8 @@ def did_you_mean(name: str, known: Iterable[str], unlisted: Iterable[str] = ()) 
     `unlisted` are further names, which may be the nearest one, but would make the list too long.
     """
     names = list(known)
+    if begun := [each for each in names if name and each.startswith(f"{name}-")]:
+        return f"did you mean {' or '.join(begun)}?"
     for spelling in (name, name.casefold()):  # to difflib, upper and lower case have nothing in common
         if near := get_close_matches(spelling, [*names, *unlisted], n=1, cutoff=0.5):
             return f"did you mean {near[0]}?"

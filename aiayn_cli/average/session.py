@@ -153,6 +153,8 @@ def _of_run(run: Path, options: AverageOptions) -> list[Path]:
     if options.last and not recipe.is_file():  # a run put together by hand
         return found[-options.last :]
     training = load_recipe(str(recipe)).training
+    if (newest := update_of(found[-1])) < training.max_updates:
+        logs.notice(f"{run} is at update {newest:,} of {training.max_updates:,}: average it again when it is finished")
     wanted = options.last or training.average_last
     chosen = found[-wanted:]
     if len(chosen) < wanted:

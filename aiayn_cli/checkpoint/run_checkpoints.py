@@ -126,7 +126,8 @@ def find_model(path: Path | None = None) -> Path:
     if model == averaged and regular:
         step, newest = load_checkpoint(averaged).step, load_checkpoint(regular[-1]).step
         if newest > step:
-            logs.warning(f"{averaged} is of update {step:,}, the run at {newest:,}: run `aiayn average {run}` again")
+            problem = f"{averaged} is out of date (update {step:,}; the run is at {newest:,})"
+            logs.warning(f"{problem}: run `aiayn average {run}`")
     return model
 
 

@@ -27,6 +27,7 @@ class PrepareCommand(HelpCommand):
         "Cleaning, vocabulary": "--recipe --set --vocab-size --vocab --max-length --max-ratio --dedupe --on-bad-bytes",
         "Output": "--out --workers --seed",
     }
+    positional: ClassVar = "for your own files: --train SRC TGT --langs en-de"
     examples = """
         aiayn prepare demo
         aiayn prepare wmt14-en-de

@@ -23,6 +23,7 @@ from aiayn_cli.prepare.tmx import TmxPairs
 from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe, read_overrides
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
+from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import display_name
 from aiayn_cli.text.scripts import SCRIPTS, scripts_of
 from aiayn_cli.text.vocab import Vocab
@@ -142,6 +143,10 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
     sized_by_text = not (corpora or options.recipe or options.vocab or config.trees or "vocab_size" in options.settings)
     if options.langs is not None and not config.trees:
         _mention_unknown_langs(src_lang, tgt_lang)
+    for pair in (*options.train, *filter(None, (options.valid, options.test))):
+        if [primary_language(path.suffix[1:]) for path in pair] == list(map(primary_language, (tgt_lang, src_lang))):
+            warning = f"{pair[0]} is given as {src_lang}, {pair[1]} as {tgt_lang}"
+            logs.warning(f"{warning}; did you mean --langs {tgt_lang}-{src_lang}?")
     source = _make_source(corpora, options, (src_lang, tgt_lang), config)
     make_processor(config.text, src_lang, tgt_lang)  # reports a missing package now
     vocab, vocab_sha256 = options.vocab, ""
@@ -162,11 +167,20 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
     )
 
 
+# Of languages that users may write out.
+_CODES = {
+    "english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it", "portuguese": "pt",
+    "polish": "pl", "czech": "cs", "russian": "ru", "ukrainian": "uk", "turkish": "tr", "arabic": "ar", "hindi": "hi",
+    "chinese": "zh", "japanese": "ja", "korean": "ko", "dutch": "nl",
+}  # fmt: skip
+
+
 def _mention_unknown_langs(*langs: str) -> None:
     known = sorted({code for script in SCRIPTS.values() for code in script["languages"].split()})
     for lang in langs:
         if not scripts_of(lang):
-            nearest = did_you_mean(lang, (), unlisted=known)
+            name = _CODES.get(lang.lower())
+            nearest = f"did you mean {name}?" if name else did_you_mean(lang, (), unlisted=known)
             logs.notice(f"{lang} is not a known language code, so its script is not checked; {nearest}".rstrip("; "))
 
 

@@ -27,6 +27,7 @@ class TrainCommand(HelpCommand):
         aiayn train --recipe big --gpus 8 --set training.max_updates=100000
     """
     sections: ClassVar = {"training": TrainingConfig, "model": ModelConfig, "decoding": DecodingConfig}
+    positional: ClassVar = "did you mean --recipe VALUE? (--data names prepared data)"
     instead: ClassVar = {
         **dict.fromkeys(("--lr", "--learning-rate"), "write --set training.learning_rate_scale=2 to double the rate"),
         **dict.fromkeys(("--batch-size", "--batch"), "write --set training.batch_tokens=N, in tokens"),

@@ -136,7 +136,7 @@ def test_the_model_of_a_run_is_its_average_else_its_best_else_its_newest(
     save_checkpoint(replace(described(run / "averaged"), parents=("x",)), some_weights(), vocab)
     assert find_model(run) == run / "averaged"
     assert find_model(second) == second
-    assert "averaged is of update 7, the run at 10" in capsys.readouterr().err
+    assert "averaged is out of date (update 7; the run is at 10): run `aiayn average" in capsys.readouterr().err
     shutil.rmtree(run / "averaged")
     shutil.rmtree(first)  # best points nowhere
     assert find_model(run) == second

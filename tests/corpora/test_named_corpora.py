@@ -19,7 +19,12 @@ def with_instead(archive: Archive | None) -> list[Archive]:
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("dmeo", "demo"), ("MULTI30K-DE-EN", "multi30k-de-en"), ("wmt14-en-de-fairsec", "wmt14-en-de-fairseq")],
+    [
+        ("dmeo", "demo"),
+        ("wmt14", "wmt14-en-de or wmt14-en-fr"),
+        ("MULTI30K-DE-EN", "multi30k-de-en"),
+        ("wmt14-en-de-fairsec", "wmt14-en-de-fairseq"),
+    ],
 )
 def test_an_unknown_corpus_is_answered_with_the_nearest_name(name: str, nearest: str) -> None:
     with pytest.raises(DataError, match=f"unknown corpus '{name}'") as caught:

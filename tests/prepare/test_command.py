@@ -182,6 +182,7 @@ def test_an_option_of_earlier_versions_names_its_setting(aiayn: Aiayn, option: s
 @pytest.mark.parametrize(
     ("langs", "said"),
     [
+        ("english-de", ["english is not a known language code, so its script is not checked; did you mean en?"]),
         ("xx-qq", ["xx is not a known language code", "qq is not a known language code"]),
         ("eng-deu_Latn", []),
         ("en-zh_Hans", []),
@@ -193,6 +194,11 @@ def test_an_unknown_language_code_is_mentioned_with_the_nearest(aiayn: Aiayn, la
     lines = [line for line in err.split("\n") if "known language" in line]
     assert (code, len(lines)) == (0, len(said))
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
+
+
+def test_files_named_after_the_other_language_are_mentioned(aiayn: Aiayn) -> None:
+    _, _, err = aiayn("prepare", "--train", "a.en", "a.de", "--langs", "de-en", "--vocab-size", "60")
+    assert "warning: a.en is given as de, a.de as en; did you mean --langs en-de?" in err
 
 
 def test_a_zip_counts_for_both_sides() -> None:

@@ -151,6 +151,7 @@ def test_the_command_prints_its_result_on_stdout_alone(
         (["--precision", "fp16"], 2, "fp16"),
         (["--device", "cuda:77"], 1, "visible"),
         (["--recipe", "bse"], 1, "did you mean base?"),
+        (["tiny"], 2, "did you mean --recipe tiny?"),
         (["--data", "nowhere"], 1, "nowhere has not been prepared yet"),
         (["--recipe", "parsing"], 1, "the recipe is for trees, but"),
     ],
