@@ -25,7 +25,7 @@ from aiayn_cli.recipe import load_recipe, read_overrides
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import display_name
-from aiayn_cli.text.scripts import SCRIPTS, scripts_of
+from aiayn_cli.text.scripts import CODES, SCRIPTS, scripts_of
 from aiayn_cli.text.vocab import Vocab
 
 PairOfFiles = tuple[Path, Path]  # source sides, target sides
@@ -167,20 +167,11 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
     )
 
 
-# Of languages that users may write out.
-_CODES = {
-    "english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it", "portuguese": "pt",
-    "polish": "pl", "czech": "cs", "russian": "ru", "ukrainian": "uk", "turkish": "tr", "arabic": "ar", "hindi": "hi",
-    "chinese": "zh", "japanese": "ja", "korean": "ko", "dutch": "nl",
-}  # fmt: skip
-
-
 def _mention_unknown_langs(*langs: str) -> None:
     known = sorted({code for script in SCRIPTS.values() for code in script["languages"].split()})
     for lang in langs:
         if not scripts_of(lang):
-            name = _CODES.get(lang.lower())
-            nearest = f"did you mean {name}?" if name else did_you_mean(lang, (), unlisted=known)
+            nearest = did_you_mean(CODES.get(lang.lower(), lang), (), unlisted=known)
             logs.notice(f"{lang} is not a known language code, so its script is not checked; {nearest}".rstrip("; "))
 
 

@@ -12,6 +12,7 @@ from aiayn_cli.text.languages import primary_language
 
 _TABLES = yaml.safe_load(Path(__file__).with_name("scripts.yaml").read_text(encoding="utf-8"))
 SCRIPTS: dict[str, dict[str, str]] = _TABLES["scripts"]  # by name: ranges of its letters, and languages
+CODES: dict[str, str] = _TABLES["codes"]  # by the English names of common languages
 
 # Of these, one letter says as much as several of an alphabet; names and brands in such text are often in Latin.
 DENSE_SCRIPTS = frozenset(("Han", "Kana", "Hangul"))
