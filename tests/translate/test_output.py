@@ -125,7 +125,7 @@ def test_json_of_work_that_an_error_ends_holds_what_was_done_and_why_it_ended(
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--score-against"])
-@pytest.mark.parametrize(("text", "count"), [(["-i", "in"], "3"), (["-i", "in.gz"], "3"), (["hund", "maus"], "2")])
+@pytest.mark.parametrize(("text", "count"), [(["-i", "in"], "3"), (["-i", "in.gz"], "3"), (["der hund", "maus"], "2")])
 def test_files_of_different_lengths_are_refused_before_any_work(
     tmp_path: Path, translate: Translate, monkeypatch: pytest.MonkeyPatch, option: str, text: list[str], count: str
 ) -> None:

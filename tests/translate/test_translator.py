@@ -92,7 +92,7 @@ def test_what_is_wrong_is_an_exception(translator: Translator, model: Path, tmp_
         with pytest.raises((TypeError, UsageError), match=next(iter(wrong))):
             Translator.load(model, **wrong)  # type: ignore[arg-type]
     assert translator.translate(line for line in LINES) == translator.translate(LINES)
-    with pytest.raises(TypeError, match="line 2 is a NoneType"):
+    with pytest.raises(TypeError, match="line 2 is of type NoneType"):
         translator.translate(["hund", None])  # type: ignore[list-item]
     assert in_a_fork(translator) == "a forked process cannot use the translator of its parent"
     translator.close()
