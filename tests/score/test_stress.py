@@ -58,7 +58,7 @@ def test_the_table_counts_what_each_disguise_costs(
 
 def test_a_reference_and_a_model_are_needed(aiayn: Aiayn) -> None:
     assert "no reference is named" in aiayn("score", "--stress", "none").err
-    assert "there is no none" in aiayn("score", "test.en", "--stress", "none").err
+    assert "none does not exist" in aiayn("score", "test.en", "--stress", "none").err
 
 
 @pytest.mark.parametrize("other", ["--hyp test.en", "--by length", "--brackets"])
