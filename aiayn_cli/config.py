@@ -57,7 +57,7 @@ class DataConfig:
     drop_no_letters: bool = True  # drop a training pair with a side that has no letter
     drop_wrong_script: bool = True  # drop a training pair with a side in a script its language is not written in
     drop_overlap: bool = True  # drop a training pair if either side is in the validation or test text
-    drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see prepare/signs.py
+    drift_alarm: bool = True  # stop where one of two files has lost or gained lines; see prepare/drift.py
     case_copies: float = 0.05  # share of the training pairs added again in upper or title case
     normaliser: int = (
         1  # one form of Unicode text: blanks, invisible characters, accents (text/normalise.py); 0 = as it is

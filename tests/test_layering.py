@@ -26,8 +26,7 @@ GROUP_OF_MODULE = {
     "command_line": "logs",
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {
-    ("train", "translate"), ("train", "score"), ("score", "translate"),
-    ("average", "translate"), ("average", "score"), ("export", "translate"),
+    ("train", "translate"), ("train", "score"), ("average", "translate"), ("average", "score"), ("export", "translate"),
     *((group, "errors") for group in ("config", "logs", "files", "processes")), ("processes", "files"),
 }  # fmt: skip
 LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
@@ -37,7 +36,7 @@ FUNCTION_LEVEL_ELSEWHERE = {
     ("", "aiayn_cli"), ("__main__", "aiayn_cli"), ("logs", "rich"), ("app", "importlib"), ("pages.page", "jinja2"),
     ("translate.input", "readline"), ("text.languages", "langcodes"),
 }  # fmt: skip
-ALTERNATIVES = {"train": 5, "average": 3, "score": 2}  # with options that make something else of a command
+ALTERNATIVES = {"train": 5, "average": 3}  # with options that make something else of a command
 READS_LINES = "text/lines.py"
 
 

@@ -27,22 +27,13 @@ def open_member(archive: Path, member: str) -> BinaryIO:
 
     Raises DataError; reading raises EOFError or OSError where the archive is cut short or damaged, as gzip does.
     """
-    is_zip = archive.suffix.lower() == ".zip" or zipfile.is_zipfile(archive)
     try:
-        opened = _open_in_zip(archive, member) if is_zip else _open_in_tar(archive, member)
+        opened = _open_in_zip(archive, member) if archive.suffix.lower() == ".zip" else _open_in_tar(archive, member)
     except (*_DAMAGE, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{archive} cannot be read: {error}", _AGAIN) from error
     if compression := compression_of_name(Path(member)):
         return _stream(compression.open(opened, f"{archive}:{member}"), opened.close)
     return opened
-
-
-def names_in_zip(archive: Path) -> list[str]:
-    try:
-        with zipfile.ZipFile(archive) as file:
-            return [info.filename for info in file.infolist() if not info.is_dir()]
-    except _DAMAGE as error:
-        raise DataError(f"{archive} cannot be read: {error}", _AGAIN) from error
 
 
 def _open_in_zip(archive: Path, member: str) -> BinaryIO:

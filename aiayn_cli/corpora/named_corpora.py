@@ -15,8 +15,12 @@ from aiayn_cli.errors import DataError, UsageError, did_you_mean
 
 # Our rules that other toolkits lack, turned off for their variants; drop_overlap stays on.
 _UNCLEANED = {
-    **dict.fromkeys(("dedupe", "drop_identical", "drop_no_letters", "drop_wrong_script"), False),
-    **{"max_words": 0, "case_copies": 0.0},
+    "dedupe": False,
+    "max_words": 0,
+    "drop_identical": False,
+    "drop_no_letters": False,
+    "drop_wrong_script": False,
+    "case_copies": 0.0,
 }
 _WMT = "research use; see statmt.org"
 _TED = "TED talks, non-commercial (CC BY-NC-ND, not confirmed)"

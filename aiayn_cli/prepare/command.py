@@ -22,7 +22,7 @@ class PrepareCommand(HelpCommand):
 
     groups: ClassVar = {
         "Named corpora": "--list --like --from --downloads",
-        "Text of your own": "--train --tsv --tsv-columns --csv --jsonl --tmx --valid --test --langs --weight",
+        "Text of your own": "--train --tsv --tsv-columns --tmx --valid --test --langs --weight",
         "Trees": "--trees --valid-trees --test-trees",
         "Cleaning, vocabulary": "--recipe --set --vocab-size --vocab --max-length --max-ratio --dedupe --on-bad-bytes",
         "Output": "--out --workers --seed",
@@ -45,7 +45,7 @@ class PrepareCommand(HelpCommand):
         for option in ("--valid", "--test"):  # Typer would take the last pair and forget the others
             if sum(arg == option or arg.startswith(f"{option}=") for arg in args) > 1:
                 raise UsageError(f"{option} is given more than once", "join the files first")
-        for option in ("--train", "--tsv", "--csv", "--jsonl", "--tmx", "--trees", "--set"):
+        for option in ("--train", "--tsv", "--tmx", "--trees", "--set"):
             args = repeat_option(args, option)
         return super().parse_args(ctx, args)
 
@@ -88,14 +88,6 @@ def prepare(
     tsv_columns: Annotated[
         tuple[int, int], Option(help="Columns of source and target for --tsv, from 1 on.", metavar="SRC TGT")
     ] = (1, 2),
-    csv: Annotated[
-        list[Path] | None,
-        Option(help="Training text: CSV with languages in its first row, or two columns; repeatable.", metavar="FILE"),
-    ] = None,
-    jsonl: Annotated[
-        list[Path] | None,
-        Option(help="Training text: JSON objects, one a line, with the languages as keys; repeatable.", metavar="FILE"),
-    ] = None,
     tmx: Annotated[
         list[Path] | None, Option(help="Training text: a translation memory in TMX; repeatable.", metavar="FILE")
     ] = None,
@@ -156,7 +148,7 @@ def prepare(
     on_bad_bytes: Annotated[
         OnBadBytes | None,
         Option(
-            help="If a line is not UTF-8, or no pair: stop, or drop it. Default: drop for named corpora, "
+            help="If a line is not UTF-8: stop, or drop its pair. Default: drop for named corpora, "
             f"{_DEFAULTS.on_bad_bytes} for files."
         ),
     ] = None,
@@ -188,8 +180,7 @@ def prepare(
     given |= {"dedupe": dedupe, "on_bad_bytes": on_bad_bytes, "seed": seed}
     options = PrepareOptions(
         corpus=corpus, like=like, langs=langs, weights=_read_weights(weight or []),
-        train=pair_up(train or []), tsv=tsv or [], tsv_columns=tsv_columns, tmx=tmx or [],
-        jsonl=jsonl or [], csv=csv or [], valid=valid, test=test,
+        train=_pair_up(train or []), tsv=tsv or [], tsv_columns=tsv_columns, tmx=tmx or [], valid=valid, test=test,
         trees=trees or [], valid_trees=valid_trees, test_trees=test_trees,
         recipe=recipe, settings={name: value for name, value in given.items() if value is not None},
         overrides=overrides or [], vocab=vocab,
@@ -203,17 +194,11 @@ def prepare(
     logs.next_step("aiayn train --data", result.out)
 
 
-def pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
-    pairs, rest = [], files[::-1]
-    while rest:
-        first = rest.pop()
-        if first.suffix.lower() == ".zip" and rest[-1:] != [first]:
-            rest.append(first)  # both sides are in it
-        if not rest:
-            problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
-            raise UsageError(problem, "give a source and a target file: --train train.en train.de")
-        pairs.append((first, rest.pop()))
-    return pairs
+def _pair_up(files: list[Path]) -> list[tuple[Path, Path]]:
+    if len(files) % 2:
+        problem = f"--train needs files in pairs, but has {len(files)}: {', '.join(map(str, files))}"
+        raise UsageError(problem, "give a source and a target file: --train train.en train.de")
+    return list(zip(files[::2], files[1::2], strict=True))
 
 
 def _read_weights(given: list[str]) -> dict[str, int]:

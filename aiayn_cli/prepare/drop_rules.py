@@ -2,8 +2,7 @@
 
 A pair is counted under the first rule that claims it. Each rule but the first two can be turned off:
 
-* bad bytes: a side is not UTF-8 or holds NUL, or its line or unit is no pair in the format of its file (only with
-  on_bad_bytes=drop; otherwise prepare stops there);
+* bad bytes: a side is not UTF-8 or holds NUL (only with on_bad_bytes=drop; otherwise prepare stops there);
 * blank: a side holds nothing but white space;
 * too long (words): a side has more than `max_words` words between blanks;
 * identical: both sides are the same text; such pairs teach a model to leave text untranslated;
@@ -43,7 +42,7 @@ from aiayn_cli.text.scripts import DENSE_SCRIPTS, SCRIPTS, find_letters, find_me
 LETTERS_OF_A_DENSE_ONE = 3  # letters of an alphabet that say as much as one letter of Han, Kana or Hangul
 RATIO_SLACK = 5  # tokens
 REASONS = {  # name in the manifest: label in the table
-    "bad_bytes": "unreadable",
+    "bad_bytes": "not UTF-8",
     "blank": "blank side",
     "too_many_words": "too long (words)",
     "identical": "identical sides",

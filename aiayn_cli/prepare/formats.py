@@ -1,32 +1,27 @@
 """Reads sentence pairs from the formats that corpora come in, in bounded memory and with both sides in step."""
 
-import html
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any, BinaryIO, Literal, Protocol
 
 from aiayn_cli import logs
 from aiayn_cli.errors import DataError
 from aiayn_cli.parsing.tree_text import read_trees, reduce_tree, to_text, unescape, words
-from aiayn_cli.prepare.signs import Sides, watch
+from aiayn_cli.prepare.drift import Sides, watch
 from aiayn_cli.text.lines import RecordReader
 
 CHUNK_PAIRS = 10_000  # read at a time; what is in a shard depends on it
 
 Pair = tuple[str, str]
-Row = Pair | DataError | None
 Chunk = tuple[list[str], list[str]]  # source sides and target sides, equally many
 Drift = Literal["stop", "warn", "ignore"]
 
 # <seg id="12"> in SGML and XML test sets. No XML parser: some of these files are not well formed. Entities such as
 # &amp; stay as they are, since nobody who publishes scores on these sets unescapes them.
 _SEGMENT_TAG = re.compile(r"<seg\b[^>]*?\bid\s*=\s*[\"']?\s*([^\"'\s>]+)[^>]*>|</seg\s*>", re.IGNORECASE)
-
-# Both sides in one file: <src lang="en">...</src>, <ref lang="de" translator="A">...</ref>.
-_PART = re.compile(r"<((src|ref|hyp)\b[^>]*)>.*?</\2\s*>", re.DOTALL)
 
 # Lines about a talk in IWSLT's training files, such as <url>...</url>.
 _TAG_LINE = re.compile(r"\s*</?[A-Za-z]")
@@ -54,7 +49,7 @@ class ReadCounts:
     """What happened while pairs were read."""
 
     pairs: int = 0
-    bad_bytes: int = 0  # pairs dropped that cannot be read: not UTF-8, NUL, columns missing, no XML
+    bad_bytes: int = 0  # pairs dropped because of bytes that are not UTF-8, or NUL
     mapped: int = 0  # line breaks inside records, such as CR or U+2028, that became a blank
     skipped: int = 0  # entries that are not pairs: lines about a talk, units without both languages
 
@@ -169,36 +164,26 @@ class TalkPairs(LinePairs):
 
 @dataclass(frozen=True)
 class SegmentPairs(TwoFiles):
-    """Segments <seg id="...">, in two files whose ids agree: the SGML and XML files of test sets.
-
-    XML of WMT 2021 and later holds both sides; the first of several references is taken.
-    """
-
-    unescape: bool = False  # entities, such as &amp;
+    """Segments <seg id="...">, in two files whose ids agree: the SGML and XML files of test sets."""
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         pairs: list[Pair] = []
-        sides = _read_segments(self.src, "src", counts), _read_segments(self.tgt, "ref", counts)
+        sides = _read_segments(self.src, counts), _read_segments(self.tgt, counts)
         for number, (src, tgt) in enumerate(zip_longest(*sides, fillvalue=("none", "")), start=1):
             if src[0] != tgt[0]:
                 problem = f"segment {number} has id {src[0]} in {self.src.name}, but {tgt[0]} in {self.tgt.name}"
                 raise DataError(problem, "both files must hold the same segments in the same order")
             pairs.append((src[1], tgt[1]))
-        if self.unescape:
-            pairs = [(html.unescape(src), html.unescape(tgt)) for src, tgt in pairs]
         counts.pairs += len(pairs)
         yield unzip(pairs)
 
 
-def _read_segments(side: Input, role: str, counts: ReadCounts) -> Iterator[tuple[str, str]]:
+def _read_segments(side: Input, counts: ReadCounts) -> Iterator[tuple[str, str]]:
     """The id and text of each segment; a line break inside becomes a blank and is counted."""
     with side.open() as file:
         reader = RecordReader(file, side.name)
         text = "\n".join(record or "" for record in reader)
     counts.mapped += reader.mapped
-    parts = [part[1].split() for part in _PART.finditer(text)]
-    if wanted := [part for part in parts if part[0] == role]:
-        text = _PART.sub(lambda part: part[0] if part[1].split() == wanted[0] else "\n" * part[0].count("\n"), text)
     start: re.Match[str] | None = None
     for tag in chain(_SEGMENT_TAG.finditer(text), [None]):
         if start is None:
@@ -215,33 +200,42 @@ def _read_segments(side: Input, role: str, counts: ReadCounts) -> Iterator[tuple
 
 
 @dataclass(frozen=True)
-class RecordPairs(OneFile):
-    """Pairs made from the lines of one file."""
+class TsvPairs(OneFile):
+    """A pair a line, in columns between tabs; quotes have no meaning, and an empty line is a pair of blank sides."""
 
-    drop_bad_bytes: bool = field(default=False, kw_only=True)  # drop and count what is bad, instead of stopping there
+    columns: tuple[int, int] = (1, 2)  # of the source and the target side, from 1 on
+    drop_bad_bytes: bool = False  # drop and count a line with bad bytes, instead of stopping there
 
     def settings(self) -> dict[str, Any]:
-        return {"on_bad_bytes": "drop" if self.drop_bad_bytes else "stop"}
+        return {"columns": list(self.columns), "on_bad_bytes": "drop" if self.drop_bad_bytes else "stop"}
 
     def read(self, counts: ReadCounts) -> Iterator[Chunk]:
         with self.file.open() as file:
             reader = RecordReader(file, self.file.name, keep_going=self.drop_bad_bytes)
-            yield from _in_chunks(self._good(self.rows(reader, counts), counts))
+            yield from _in_chunks(self._rows(reader, counts))
             counts.mapped += reader.mapped
 
-    def _good(self, rows: Iterator[Row], counts: ReadCounts) -> Iterator[Pair]:
-        for row in rows:
-            if isinstance(row, DataError) and not self.drop_bad_bytes:
-                raise row
+    def _rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Pair]:
+        width = 0
+        for number, record in enumerate(reader, start=1):
             counts.pairs += 1
-            if isinstance(row, tuple):
-                yield row
-            else:
+            if record is None:
                 counts.bad_bytes += 1
+            elif not record:
+                yield "", ""
+            else:
+                cells = record.split("\t")
+                if len(cells) != (width or len(cells)) or len(cells) < max(self.columns):
+                    raise self._wrong_width(number, len(cells), width)
+                width = len(cells)
+                yield cells[self.columns[0] - 1], cells[self.columns[1] - 1]
 
-    @abstractmethod
-    def rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Row]:
-        """Give the pairs, or what is wrong with one; None stands for a record with bad bytes."""
+    def _wrong_width(self, line: int, found: int, width: int) -> DataError:
+        problem = f"{self.file.name}:{line} has {logs.counted(found, 'column')}, but "
+        if width:
+            return DataError(f"{problem}earlier lines have {width}", "replace tabs inside text by blanks")
+        problem += f"columns {self.columns[0]} and {self.columns[1]} are needed"
+        return DataError(problem, "columns are separated by tabs; --tsv-columns chooses two")
 
 
 def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
@@ -252,7 +246,7 @@ def _in_chunks(pairs: Iterator[Pair]) -> Iterator[Chunk]:
 
 
 @dataclass(frozen=True)
-class TreePairs(RecordPairs):
+class TreePairs(OneFile):
     """Bracketed trees, each on a line or over several: the words are the source side, the tree the target side.
 
     Trees without a word are skipped and counted.
@@ -263,10 +257,17 @@ class TreePairs(RecordPairs):
     def settings(self) -> dict[str, Any]:
         return {"format": "trees", "functions": self.functions}
 
-    def rows(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Row]:
+    def read(self, counts: ReadCounts) -> Iterator[Chunk]:
+        with self.file.open() as file:
+            reader = RecordReader(file, self.file.name)
+            yield from _in_chunks(self._trees(reader, counts))
+            counts.mapped += reader.mapped
+
+    def _trees(self, reader: RecordReader, counts: ReadCounts) -> Iterator[Pair]:
         for tree in read_trees((record or "" for record in reader), self.file.name):
             reduced = reduce_tree(tree, functions=self.functions)
             if reduced:
+                counts.pairs += 1
                 yield " ".join(map(unescape, words(reduced))), to_text(reduced)
             else:
                 counts.skipped += 1

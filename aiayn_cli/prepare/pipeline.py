@@ -26,17 +26,17 @@ from aiayn_cli.prepare.partial_folder import Steps, damaged, new_folder, remove_
 from aiayn_cli.prepare.plan import PrepareOptions as PrepareOptions
 from aiayn_cli.prepare.plan import PreparePlan, make_plan
 from aiayn_cli.prepare.selection import TrainingText
-from aiayn_cli.prepare.signs import SIGNS, find_signs, shown
 from aiayn_cli.prepare.sources import check_disk, estimate_disk, identity_of, names_of
 from aiayn_cli.prepare.text_shards import PairsWithCopies, encode_chunk, encode_pieces, make_processor, numbered
 from aiayn_cli.prepare.vocab_training import WordCounter, learn_vocab
 from aiayn_cli.recipe import load_recipe
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.lines import is_blank, read_file, write_records
+from aiayn_cli.text.sentences import split_sentences
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, if the user gives none
 VOCAB_SAMPLE_PAIRS = 5_000_000  # training pairs that the vocabulary is learnt from, at most
-_SAMPLED_PIECES, _SAMPLED_PAIRS = 40, 500  # chunks, and pairs of each, to find signs in
+_SAMPLED_PIECES, _SAMPLED_LINES = 40, 500  # chunks and lines of each whose sentences are counted
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,11 @@ class PrepareResult:
     mapped_characters: int  # line breaks inside lines, such as CR or U+2028, that became a blank
     vocab_size: int  # special tokens included
     characters_left_out: int  # characters of the training text too rare for a place in the vocabulary
-    signs: dict[str, float]  # of bad training text: shares of its pairs
     done_before: bool = False  # the folder held exactly this already
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        rows: list[tuple[str, float, bool]] = [  # label, number, whether to show a 0
+        rows: list[tuple[str, int, bool]] = [  # label, number, whether to show a 0
             ("training pairs read", self.pairs_read, True),
             ("  entries skipped, not pairs", self.entries_skipped, False),
             *((f"  dropped: {REASONS[name]}", count, False) for name, count in self.dropped.items()),
@@ -85,15 +84,10 @@ class PrepareResult:
             ("sub-words in the vocabulary", self.vocab_size, True),
             ("  characters without a sub-word", self.characters_left_out, False),
             ("line breaks in lines, now blanks", self.mapped_characters, False),
-            *((SIGNS[name].label, share, False) for name, share in self.signs.items()),
         ]
-        lines = [
-            (label, f"{number:,}" if isinstance(number, int) else f"{number:.1%}")
-            for label, number, even_zero in rows
-            if number or even_zero
-        ]
-        width = max(len(label) for label, _ in lines)
-        table = "\n".join(f"{label:<{width}}  {number:>13}" for label, number in lines)
+        shown = [(label, number) for label, number, even_zero in rows if number or even_zero]
+        width = max(len(label) for label, _ in shown)
+        table = "\n".join(f"{label:<{width}}  {number:>13,}" for label, number in shown)
         return f"{self.out} ({self.langs}), {self.seconds:.1f} seconds\n{table}"
 
     @classmethod
@@ -114,7 +108,6 @@ class PrepareResult:
             mapped_characters=sum(split["mapped_characters"] for split in splits.values()),
             vocab_size=manifest["vocab"]["size"],
             characters_left_out=manifest["vocab"]["characters_left_out"],
-            signs=shown({"several_sentences": train.get("several_sentences") or 0.0, **train.get("signs", {})}),
         )
 
 
@@ -133,9 +126,6 @@ def run_prepare(options: PrepareOptions) -> PrepareResult:
         with new_folder(plan.out) as folder:
             write_manifest(folder, manifest := prepare_folder(folder, plan))
         result = PrepareResult.from_manifest(plan.out, manifest)
-    for name, share in result.signs.items():
-        if advice := SIGNS[name].advice:
-            logs.warning(f"{SIGNS[name].label}: {share:.1%} of a sample; {advice}")
     return replace(result, seconds=time.monotonic() - started)
 
 
@@ -187,22 +177,25 @@ def prepare_folder(folder: Path, plan: PreparePlan) -> dict[str, Any]:
     plan = _with_vocab_size(plan, len(text))
     if (vocab := steps.result("vocab")) is None:
         vocab = steps.finish("vocab", _make_vocabs(folder, plan, text), folder.glob("vocab.*"))
-    signs = _find_signs(steps, plan, text, scored.get("valid", ([], [])))
+    several = _share_of_several(steps, plan, text)
     train, kept = _encode_train(steps, plan, text)
     refuse_empty(train["pairs_kept"], files, counts["train"], text.dropped, held_out, trees=config.trees)
     splits = {"train": train} | {split: _write_scored(folder, split, plan, pairs) for split, pairs in scored.items()}
     for split, description in splits.items():
         read = counts[split]
         description |= {"pairs_read": read.pairs, "mapped_characters": read.mapped, "entries_skipped": read.skipped}
-    train |= {"held_out": held_out, "several_sentences": signs.pop("several_sentences", None)}
-    if signs := shown(signs):
-        train["signs"] = signs
+    train |= {"held_out": held_out, "several_sentences": several}
     if held_out:
         splits["valid"]["held_out_of"] = {"split": "train", "seed": config.seed}
     train["dropped"] = all_reasons(sum(text.dropped, Counter[str]()))
     train["origins"] = [
-        {"pairs_kept": n_kept, "name": origin.name, "weight": origin.weight, "pairs_read": read.pairs}
-        | {"dropped": all_reasons(dropped)}
+        {
+            "pairs_kept": n_kept,
+            "name": origin.name,
+            "weight": origin.weight,
+            "pairs_read": read.pairs,
+            "dropped": all_reasons(dropped),
+        }
         for origin, read, dropped, n_kept in zip(source.train, by_origin, text.dropped, kept, strict=True)
     ]
     return {
@@ -322,16 +315,20 @@ def _make_vocabs(folder: Path, plan: PreparePlan, text: TrainingText) -> dict[st
     return {"size": max(sizes), **by_side, "characters_left_out": left_out}
 
 
-def _find_signs(steps: Steps, plan: PreparePlan, text: TrainingText, valid: Chunk) -> dict[str, float]:
-    """Signs of bad training text, from a sample; none for trees."""
+def _share_of_several(steps: Steps, plan: PreparePlan, text: TrainingText) -> float | None:
+    """The share of the training pairs whose source has several sentences, from a sample; None for trees."""
     if plan.config.trees:
-        return {}
-    if (done := steps.result("signs")) is None:
+        return None
+    if (done := steps.result("sentences")) is None:
         pieces = [piece for shard in range(text.n_shards) for piece in text.pieces(shard)]
-        sampled = pieces[:: len(pieces) // _SAMPLED_PIECES + 1]
-        sample = [pair for piece in sampled for pair in piece.load().sample(_SAMPLED_PAIRS)]
-        done = steps.finish("signs", find_signs(sample, valid, plan.src_lang))
-    return done
+        counts = [
+            len(split_sentences(line, plan.src_lang))
+            for piece in pieces[:: len(pieces) // _SAMPLED_PIECES + 1]
+            for line in piece.load().sample(_SAMPLED_LINES)
+        ]
+        share = sum(count > 1 for count in counts) / max(len(counts), 1)
+        done = steps.finish("sentences", {"several": round(share, 4)})
+    return float(done["several"])
 
 
 def _encode_train(steps: Steps, plan: PreparePlan, text: TrainingText) -> tuple[dict[str, Any], list[int]]:

@@ -1,7 +1,7 @@
 """The user's options for `prepare`, and the plan that they make: every choice made, contradictions refused."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from aiayn_cli.corpora.named_corpora import OPUS, find_corpus, parse_langs
 from aiayn_cli.data.prepared import PREPARED_FOLDER
 from aiayn_cli.data.recipe_choice import AUTO
 from aiayn_cli.errors import ConfigError, UsageError, did_you_mean
-from aiayn_cli.prepare.formats import Drift, Input, LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs
-from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource, find_lines
-from aiayn_cli.prepare.tables import CsvPairs, JsonPairs, TsvPairs
+from aiayn_cli.prepare.formats import Drift, LinePairs, Pairs, SegmentPairs, TalkPairs, TreePairs, TsvPairs
+from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource
 from aiayn_cli.prepare.text_shards import make_processor
 from aiayn_cli.prepare.tmx import TmxPairs
 from aiayn_cli.processes import default_workers
@@ -31,8 +30,7 @@ from aiayn_cli.text.vocab import Vocab
 PairOfFiles = tuple[Path, Path]  # source sides, target sides
 # Settings with an option of their own.
 _OPTIONS = ("vocab_size", "max_length", "max_ratio", "dedupe", "on_bad_bytes", "seed", "trees")
-_TRAIN = ("train", "tsv", "tmx", "jsonl", "csv")
-_FILES = (*_TRAIN, "valid", "test")
+_FILES = ("train", "tsv", "tmx", "valid", "test")
 _TREEBANKS = ("trees", "valid_trees", "test_trees")
 
 # Defaults for trees, unless the recipe is for trees: nothing of a treebank is dropped, a tree is three times as long as
@@ -58,8 +56,6 @@ class PrepareOptions:
     tsv: Sequence[Path] = ()
     tsv_columns: tuple[int, int] = (1, 2)
     tmx: Sequence[Path] = ()
-    jsonl: Sequence[Path] = ()
-    csv: Sequence[Path] = ()
     valid: PairOfFiles | None = None
     test: PairOfFiles | None = None
     trees: Sequence[Path] = ()  # instead of all other text
@@ -116,7 +112,7 @@ def make_plan(options: PrepareOptions) -> PreparePlan:
     base = load_recipe(options.recipe).data if options.recipe else None
     if options.given(_TREEBANKS) or (base is not None and base.trees):
         base, langs = _plan_trees(options, base)
-    if corpus is None and not options.given((*_TRAIN, "trees")):
+    if corpus is None and not (options.train or options.tsv or options.tmx or options.trees):
         if files or (langs is not None and base is None):
             raise UsageError(f"{(*files, '--langs')[0]} needs --train", "add the training text: --train SRC TGT")
         if base is None:
@@ -240,7 +236,7 @@ def _make_source(
     drift: Drift = "stop" if config.drift_alarm else "ignore"
 
     def lines(pair: PairOfFiles) -> Origin:
-        return Origin(display_name(pair[0]), find_lines(pair, langs, drop, drift))
+        return Origin(display_name(pair[0]), LinePairs(LocalFile(pair[0]), LocalFile(pair[1]), drop, drift))
 
     def trees(path: Path) -> Origin:
         return Origin(display_name(path), TreePairs(LocalFile(path), config.tree_functions))
@@ -260,14 +256,8 @@ def _make_source(
             valid, valid_every = splits["valid"], corpus.valid_every
         test = test or splits["test"]
     files = [lines(pair) for pair in options.train]
-    formats: dict[str, Callable[[Input], Pairs]] = {
-        "tsv": lambda file: TsvPairs(file, options.tsv_columns, drop_bad_bytes=drop),
-        "tmx": lambda file: TmxPairs(file, *langs, drop),
-        "jsonl": lambda file: JsonPairs(file, langs, drop_bad_bytes=drop),
-        "csv": lambda file: CsvPairs(file, langs, drop_bad_bytes=drop),
-    }
-    for name, read in formats.items():
-        files += [Origin(display_name(path), read(LocalFile(path))) for path in getattr(options, name)]
+    files += [Origin(display_name(path), TsvPairs(LocalFile(path), options.tsv_columns, drop)) for path in options.tsv]
+    files += [Origin(display_name(path), TmxPairs(LocalFile(path), *langs, drop)) for path in options.tmx]
     files += [trees(path) for path in options.trees]
     train += [(origin.name, origin) for origin in files]
     if options.valid:

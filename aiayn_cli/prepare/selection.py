@@ -62,8 +62,11 @@ class TrainingText:
         self, steps: Steps, langs: tuple[str, str], weights: Sequence[int] = (1,), case_copies: float = 0, seed: int = 1
     ) -> None:
         self.dropped: list[Counter[str]] = [Counter() for _ in weights]  # pairs by origin and rule
-        self._steps, self._langs, self._weights = steps, langs, weights
-        self._case_copies, self._seed = case_copies, seed
+        self._steps = steps
+        self._langs = langs
+        self._weights = weights
+        self._case_copies = case_copies
+        self._seed = seed
         self._shards: list[list[_WrittenChunk]] = []
         self._out: Mask = np.empty(0, np.bool_)  # dropped or held out, of the pairs that were written
         while (written := steps.result(numbered("text", self.n_shards))) is not None:

@@ -1,10 +1,8 @@
 """Where the pairs come from: files, archives and generated text, for training, validation and test."""
 
 import hashlib
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -12,14 +10,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from aiayn_cli import logs
-from aiayn_cli.corpora.archive_members import names_in_zip, open_member
+from aiayn_cli.corpora.archive_members import open_member
 from aiayn_cli.corpora.corpus import SPLITS, Amount, Archive
 from aiayn_cli.corpora.download import Downloads
 from aiayn_cli.errors import DataError
 from aiayn_cli.files import hash_of
-from aiayn_cli.prepare.formats import Chunk, Drift, Input, LinePairs, Pairs, ReadCounts, SegmentPairs
-from aiayn_cli.text.compression import DAMAGE
-from aiayn_cli.text.languages import language_fit
+from aiayn_cli.prepare.formats import Chunk, Input, Pairs, ReadCounts
 from aiayn_cli.text.lines import display_name, open_text_bytes
 
 # Bytes of text in a byte of a compressed file, for European languages; about.
@@ -32,9 +28,6 @@ _TEXT, _RAW_TEXT, _IDS = 1.0, 1.2, 1.0
 
 _UNKNOWN = Amount(None)
 ROUGHLY = 0.1  # relative tolerance of an approximate number of pairs
-_START_BYTES = 1 << 16
-_ROOT = re.compile(rb"(?:\xef\xbb\xbf)?((?:\s*<[?!][^>]*>)*)\s*<([a-z][\w-]*)", re.IGNORECASE)
-_SEGMENT = re.compile(rb"<seg\b[^>]*\bid\s*=", re.IGNORECASE)
 _WHERE = {"part", "path", "bytes", "url", "read"}  # what an entry of `describe` has in addition to its `identity`
 
 
@@ -43,20 +36,19 @@ class LocalFile:
     """A file of the user, plain or compressed."""
 
     path: Path
-    member: str = ""  # of a zip
 
     @property
     def name(self) -> str:
-        return f"{display_name(self.path)}:{self.member}" if self.member else display_name(self.path)
+        return display_name(self.path)
 
     def open(self) -> BinaryIO:
-        return open_member(self.path, self.member) if self.member else open_text_bytes(self.path)
+        return open_text_bytes(self.path)
 
     def identity(self) -> dict[str, Any]:
-        return {"sha256": self._sha256, **({"member": self.member} if self.member else {})}
+        return {"sha256": self._sha256}
 
     def describe(self) -> dict[str, Any]:
-        return {"path": display_name(self.path), "bytes": self.path.stat().st_size, **self.identity()}
+        return {"path": self.name, "bytes": self.path.stat().st_size, "sha256": self._sha256}
 
     @cached_property
     def _sha256(self) -> str:
@@ -65,58 +57,6 @@ class LocalFile:
             raise DataError(problem, "save it to a file first")
         self.open().close()  # for its messages
         return hash_of(self.path)
-
-    def start(self) -> bytes:
-        """The first bytes; none where it cannot be read, as its identity will say."""
-        with suppress(DataError, *DAMAGE):
-            if self.path.is_file():
-                with self.open() as file:
-                    return file.read(_START_BYTES)
-        return b""
-
-
-def find_lines(pair: tuple[Path, Path], langs: tuple[str, str], drop_bad_bytes: bool, drift: Drift) -> Pairs:
-    """Pairs from two files by their content: lines, segments of a test set, or either inside a zip."""
-    src, tgt = (_find_side(path, lang) for path, lang in zip(pair, langs, strict=True))
-    names = [file.name.rpartition("/")[2].split(".")[-2:] for file in (src, tgt)]
-    fits = [[any(language_fit(part, lang) for part in parts) for lang in langs] for parts in names]
-    if fits[0] == [False, True] and fits[1][0]:
-        logs.warning(f"{src.name} and {tgt.name}: going by their names, the sides of {'-'.join(langs)} are swapped")
-    if _has_segments(src) != _has_segments(tgt):
-        with_segments, other = (src, tgt) if _has_segments(src) else (tgt, src)
-        problem = f"{with_segments.name} has segments (<seg id=...>), but {other.name} has lines"
-        raise DataError(problem, "give both sides in one format")
-    if _has_segments(src):
-        return SegmentPairs(src, tgt, unescape=True)
-    return LinePairs(src, tgt, drop_bad_bytes, drift)
-
-
-def _find_side(path: Path, lang: str) -> LocalFile:
-    """A file, or the one in a zip whose name ends in the language's code, as at OPUS."""
-    if not LocalFile(path).start().startswith(b"PK\3\4"):
-        return LocalFile(path)
-    names = names_in_zip(path)
-    fitting = [name for name in names if language_fit(name.rpartition(".")[2], lang)]
-    if len(fitting) != 1:
-        some = ", ".join((fitting or names)[:5])
-        which = f"{len(fitting)} files for {lang}" if fitting else f"no file whose name ends in .{lang}"
-        raise DataError(f"{path} is a zip with {which}: {some}", "unpack it, and give the file of each side")
-    return LocalFile(path, fitting[0])
-
-
-def _has_segments(file: LocalFile) -> bool:
-    """Whether it is SGML or XML of a test set; DataError for other XML and for a tar archive, which are no text."""
-    start = file.start()
-    if start[257:262] == b"ustar":
-        raise DataError(f"{file.name} is a tar archive", "unpack it, and give the file of each side")
-    root = _ROOT.match(start)
-    if root and _SEGMENT.search(start):
-        return True
-    if root and (root[1] or root[2].lower() in (b"tmx", b"xliff", b"html")):
-        name = root[2].decode().lower()
-        hint = "--tmx reads it" if name == "tmx" else "give plain text, a sentence per line"
-        raise DataError(f"{file.name} is XML or HTML (<{name}>), not lines of text", hint)
-    return False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,6 @@ from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import split_records
-from aiayn_cli.text.markup import MARKUP
 from aiayn_cli.text.moses import MosesText
 from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
@@ -35,25 +34,12 @@ UPPER, TITLE = 1, 2  # kinds of copies
 
 # The first letter or digit of a word, after quotes and brackets. An apostrophe inside a word starts no new one.
 _FIRST = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
-# Tags, placeholders and addresses stay as they are, and so does Georgian, whose capitals nobody uses in a sentence.
-_KEPT = re.compile(f"{MARKUP.pattern}|[\u10d0-\u10ff\u1c90-\u1cbf]+")
 _DOTTED = ("tr", "az")  # the capital of i keeps its dot
 _STRIPPED = ("el", "grc")  # capitals have no accent
 
 
 def make_copy(record: str, lang: str, kind: int) -> str:
-    """Write a record in upper case (UPPER) or with a capital at the start of each word (TITLE).
-
-    Tags, placeholders, addresses and Georgian stay as they are.
-    """
-    copy, place = "", 0
-    for kept in _KEPT.finditer(record):
-        copy += _in_case(record[place : kept.start()], lang, kind) + kept[0]
-        place = kept.end()
-    return copy + _in_case(record[place:], lang, kind)
-
-
-def _in_case(record: str, lang: str, kind: int) -> str:
+    """Write a record in upper case (UPPER) or with a capital at the start of each word (TITLE)."""
     code = primary_language(lang)
     dotted = code in _DOTTED
     if kind == TITLE:
@@ -85,10 +71,10 @@ class PairsWithCopies(NamedTuple):
     n_upper: int
     n_title: int
 
-    def sample(self, most: int) -> Iterable[tuple[str, str]]:
-        """Some of the pairs, evenly spread."""
-        n_pairs = len(self.src) - self.n_upper - self.n_title
-        return islice(zip(self.src, self.tgt, strict=True), 0, n_pairs, n_pairs // most + 1)
+    def sample(self, most: int) -> list[str]:
+        """Some source sides of the pairs, evenly spread."""
+        pairs = self.src[: len(self.src) - self.n_upper - self.n_title]
+        return pairs[:: len(pairs) // most + 1]
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,11 @@ class TmxPairs(OneFile):
         if not units.found:
             raise DataError(f"{self.file.name} has no translation unit (<tu>)", "give a TMX file")
         if units.skipped == units.found:
-            codes = ", ".join(f"{code or 'no code'} ({n:,})" for code, n in units.lang_codes.most_common())
-            problem = f"{self.file.name} has no unit with both {self.src_lang} and {self.tgt_lang}; it has "
-            raise DataError(problem + (codes or "no text"), "name two of its languages by --langs")
+            codes = [f"{code or 'no code'} ({n:,})" for code, n in units.lang_codes.most_common()]
+            problem = f"{self.file.name} has no unit with both {self.src_lang} and {self.tgt_lang}"
+            raise DataError(
+                f"{problem}; it has {', '.join(codes) or 'no text'}", "name two of its languages by --langs"
+            )
 
 
 def _as_utf8(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -75,7 +77,7 @@ def _as_utf8(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     if encoding != "utf-8":
         pieces = transcode(pieces, encoding)
     # Without the declaration, which is wrong by now, a blank line may come first; line numbers stay.
-    yield _DECLARATION.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), next(pieces, b""))
+    yield _DECLARATION.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), next(pieces))
     yield from pieces
 
 
@@ -159,8 +161,11 @@ class _UnitParser:
         else:
             why, line, column, byte, can_drop = error.args
         place = max(byte - self._given, 0)
-        way_out = "drop such units: --on-bad-bytes drop" if can_drop else "convert it to TSV"
-        hint = f"repair the file, or {way_out}"
+        hint = (
+            "repair the file, or drop such units: --on-bad-bytes drop"
+            if can_drop
+            else "repair the file, or convert it to TSV"
+        )
         if given[place : place + 1] >= b"\x80":
             hint = "the file is not in the encoding that it declares: declare the right one in its first line"
         self._bad = DataError(f"{self._name}:{self._lines_before + line}: {why} (column {column + 1})", hint)
@@ -177,9 +182,10 @@ class _UnitParser:
         end = _UNIT_END.search(piece)
         size = end.end() if end else max(len(piece) - _LONGEST_END_TAG, 0)
         self._lines_before += piece.count(b"\n", 0, size)
-        self._bad = None if end else self._bad
-        self._rest, rest = (b"", piece[size:]) if end else (piece[size:], b"")
-        return rest
+        if end:
+            self._bad = None
+        self._rest = b"" if end else piece[size:]
+        return piece[size:] if end else b""
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if self._text is not None:

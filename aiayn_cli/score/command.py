@@ -17,7 +17,7 @@ class ScoreCommand(HelpCommand):
         "Metrics": "--metric --tokenize --lowercase --smooth --smooth-value --compound-split --comet-model",
         "Input": "--hyp --source --langs --test-set --echo --from",
         "Significance": "--confidence --compare --resamples --trials",
-        "More detail": "--by --worst --sentences --html --stress",
+        "More detail": "--by --worst --sentences --html",
         "Trees": "--brackets --parameters",
     }
     examples = """
@@ -84,10 +84,6 @@ def score(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page that shows one system or compares two.")
     ] = None,
-    stress: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Translate the test set as it is and in disguises, such as joined lines."),
-    ] = None,
     comet_model: Annotated[
         str, typer.Option(metavar="NAME|FILE", help="Model for the metric comet.")
     ] = "Unbabel/wmt22-comet-da",
@@ -111,19 +107,16 @@ def score(
 
     if parameters is not None and not brackets:
         raise UsageError("--parameters needs --brackets", "add --brackets, which scores trees")
-    if brackets or stress is not None:
-        if brackets and hyp is not None and len(hyp) > 1:
-            raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one at a time")
-        others = {
-            "--metric": metric != "bleu", "--compare": compare, "--confidence": confidence, "--by": by, "--html": html,
-            "--worst": worst, "--sentences": sentences, "--compound-split": compound_split, "--echo": echo,
-            "--tokenize": tokenize, "--lowercase": lowercase, "-t": brackets and test_set,
-            "--source": brackets and source, "--stress": brackets and stress, "--hyp": not brackets and hyp,
-        }  # fmt: skip
-        if given := [name for name, value in others.items() if value]:
-            kind, why = ("--brackets", "for text") if brackets else ("--stress", "for translations that exist")
-            raise UsageError(f"{kind} with {given[0]}, which is {why}", "remove one of the two")
     if brackets:
+        if hyp is not None and len(hyp) > 1:
+            raise UsageError(f"--brackets with {len(hyp)} files of trees", "score one at a time")
+        of_text = {
+            "--metric": metric != "bleu", "--compare": compare, "--confidence": confidence, "--by": by, "--html": html,
+            "--worst": worst, "--sentences": sentences, "--compound-split": compound_split, "-t": test_set,
+            "--source": source, "--echo": echo, "--tokenize": tokenize, "--lowercase": lowercase,
+        }  # fmt: skip
+        if given := [name for name, value in of_text.items() if value]:
+            raise UsageError(f"--brackets with {given[0]}, which is for text", "remove one of the two")
         trees = "-" if hyp is None else hyp[0]
         print_result(run_score_brackets(references or (), trees, parameters), as_json)
         return
@@ -133,15 +126,6 @@ def score(
         if references or hyp:
             raise UsageError("--echo scores no files", "remove the files, or --echo")
         run_echo(test_set, langs, echo, from_folder)
-        return
-    if stress is not None:
-        with loading():  # here, because it imports torch
-            from aiayn_cli.score.stress import run_stress
-
-        where = ScoreOptions(
-            references=references or (), langs=langs, test_set=test_set, from_folder=from_folder, source=source
-        )
-        print_result(run_stress(stress, where), as_json)
         return
     if sentences and as_json:
         raise UsageError("--sentences and --json both write to stdout", "give only one")

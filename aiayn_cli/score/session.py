@@ -97,7 +97,7 @@ def run_score(options: ScoreOptions) -> ScoreResult:
             options contradict each other.
     """
     names = find_metrics(options.metrics)
-    check_usage(options)
+    _check_usage(options)
     tgt_lang = _target_language(options.langs, options.references)
     how = replace(options.how, tgt_lang=tgt_lang)
     texts = read_texts(options)
@@ -142,7 +142,7 @@ def run_echo(test_set: str, langs: str | None, side: str, from_folder: Path | No
     sys.stdout.buffer.flush()
 
 
-def check_usage(options: ScoreOptions) -> None:
+def _check_usage(options: ScoreOptions) -> None:
     test_set, how, html = options.test_set, options.how, options.html
     if test_set is None and not options.references:
         raise UsageError("no reference is named", "name a file, or one of sacreBLEU's test sets with -t")

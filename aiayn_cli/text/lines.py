@@ -141,8 +141,7 @@ def read_pieces(source: BinaryIO, name: str, where: Callable[[], str], size: int
 def transcode(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Bytes in another encoding as UTF-8; what cannot be decoded becomes NUL."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    texts = filter(None, map(decoder.decode, pieces))
-    return (text.replace("\ufffd", "\0").encode("utf-8", "surrogatepass") for text in texts)
+    return (decoder.decode(piece).replace("\ufffd", "\0").encode("utf-8", "surrogatepass") for piece in pieces)
 
 
 def read_records(source: BinaryIO, name: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ composed (NFC, Unicode Standard Annex 15); stretches of white space become one b
 
 import re
 import unicodedata
-from collections.abc import Callable
 
 VERSION = 1  # goes up when the same text would come out otherwise; models name the version that they were trained with
 
@@ -52,45 +51,3 @@ def _is_needed(character: str, before: str, after: str) -> bool:
 
 def _is_emoji(character: str) -> bool:
     return character != "" and (unicodedata.category(character) in ("So", "Sk") or character == _EMOJI_STYLE)
-
-
-# What may stand for each other: the first one that a vocabulary knows, in each row.
-_ALIKE = (
-    "\"“„«‟「『《〝", "\"”»〞″」』》", "'’‘‚‛‹›′´`", "-‐‑‒−⁃", "–—-―", ".。।॥۔։።",
-    "?؟;.", "!.", ",、،", "/⁄∕", ":∶", "*∗", "~〜",
-)  # fmt: skip
-_ROW = {character: row for row in _ALIKE[::-1] for character in row if character != '"'}
-_MEANT = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>")  # forms that say something: m², ½, ①
-
-
-class StandIns(dict[int, str]):
-    """A table for str.translate: punctuation and variants of letters that a vocabulary lacks become what it knows.
-
-    Curly quotes, dashes, ellipses, primes, full-width and mathematical forms. Characters that are not seen go.
-    """
-
-    def __init__(self, knows: Callable[[str], bool]) -> None:
-        super().__init__()
-        self._knows = knows
-        self._symbols: set[str] = set()  # without letters, and nothing stands for them
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        form, _, _ = unicodedata.decomposition(character).partition(" ")
-        plain = unicodedata.normalize("NFKC", character) if form.startswith("<") and form not in _MEANT else character
-        similar = [character, plain, *_ROW.get(character, ()), *([""] if _IGNORABLE.match(character) else [])]
-        found = next((each for each in similar if all(map(self._knows, each))), None)
-        if found is None and is_symbol(character):
-            self._symbols.add(character)
-        self[code] = character if found is None else found
-        return self[code]
-
-    def symbols(self, text: str) -> set[str]:
-        """The characters of a text that are no letters, unknown, and without a stand-in: emoji, flags, signs."""
-        text.translate(self)  # looks up those that are new
-        return self._symbols.intersection(text)
-
-
-def is_symbol(character: str) -> bool:
-    """Whether it is punctuation, a sign or a digit, but no part of a letter."""
-    return unicodedata.category(character)[0] in "SPN" or unicodedata.category(character) in ("Co", "Cn", "Me")

@@ -51,7 +51,6 @@ class Vocab:
                 "train it with --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3, or let `prepare` make one",
             )
         self.size: int = processor.get_piece_size()  # sub-words with special tokens; ids are 0 .. size - 1
-        self.has_bytes: bool = processor.is_byte(processor.piece_to_id("<0x00>"))  # for characters without a sub-word
         self.sha256 = hashlib.sha256(model).hexdigest()
         # The smallest of uint16 and int32 that holds every id.
         self.dtype: np.dtype[np.integer[Any]] = np.dtype("<u2" if self.size <= 1 << 16 else "<i4")
@@ -88,24 +87,15 @@ class Vocab:
         texts: list[str] = self._processor.decode([[i for i in ids if i not in _INVISIBLE_IDS] for ids in sequences])
         return texts
 
-    def knows(self, text: str, most: int = 1) -> bool:
-        """Whether a text is made of sub-words, at most so many, and not of bytes."""
-        ids = [i for i in self._processor.encode(readable(text)) if i != self._processor.piece_to_id(BLANK_MARK)]
-        return len(ids) <= most and not any(map(self._processor.is_byte, ids)) and UNK_ID not in ids
-
-    def byte_values(self) -> list[int]:
-        """The byte that each id stands for; -1 for text."""
-        pieces = enumerate(self.pieces(range(self.size)))
-        return [int(piece[3:5], 16) if self._processor.is_byte(i) else -1 for i, piece in pieces]  # <0xE2>
-
     def written(self) -> list[bytes]:
         """What each id adds to a text, in UTF-8: a blank for U+2581, nothing for special tokens."""
-        processor, written = self._processor, []
-        for i, (piece, byte) in enumerate(zip(self.pieces(range(self.size)), self.byte_values(), strict=True)):
+        processor = self._processor
+        written = []
+        for i, piece in enumerate(processor.id_to_piece(list(range(self.size)))):
             if processor.is_control(i) or processor.is_unknown(i) or processor.is_unused(i):
                 written.append(b"")
-            elif byte >= 0:
-                written.append(bytes([byte]))
+            elif processor.is_byte(i):
+                written.append(bytes([int(piece[3:5], 16)]))  # <0xE2>
             else:
                 written.append(piece.replace(BLANK_MARK, " ").encode())
         return written

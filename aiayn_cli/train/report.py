@@ -82,10 +82,8 @@ def _read_run(run: Path) -> dict[str, Any]:
     for record in records:
         events[record["event"]].append(record)
     last, start = ((events[event] or [{}])[-1] for event in ("train", "start"))
-    stress = max(run.rglob("stress.json"), key=lambda each: each.stat().st_mtime, default=None)
     return {
         "manifest": manifest,
-        "stress": None if stress is None else read_json(stress, "a result of `aiayn score --stress`"),
         "skipped": _skipped(path, len(whole)), "settings": _settings(recipe, data), "data": data, "events": events,
         "last": last, "start": start, "step": int(last.get("step", 0)),
         "updates": int(start.get("updates") or recipe.training.max_updates),

@@ -138,9 +138,7 @@ class ForcedDecoder:
                 tokens += self.tokens(part.tgt, result)
                 if result.attention is not None:
                     src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
-                    tags = int(part.repeats_tag)  # words that the line does not have
-                    linked = tuple((max(i - tags, 0), k) for i, k in align_words(result.attention, src, tgt))
-                    links.append((linked, count_words(src) - tags, count_words(tgt)))
+                    links.append((align_words(result.attention, src, tgt), count_words(src), count_words(tgt)))
             found.append(Details(tuple(tokens), join_links(links) if with_alignment else ()))
         return found
 

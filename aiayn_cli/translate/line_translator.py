@@ -5,14 +5,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Self
 
 from aiayn_cli import logs
 from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
-from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_text import words_of
 from aiayn_cli.special_tokens import UNK_ID
@@ -24,7 +23,6 @@ from aiayn_cli.text.sentences import has_letters, split_sentences
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis, length_penalty
-from aiayn_cli.translate.search.restrictions import Utf8Rules
 from aiayn_cli.translate.search.sentence_search import LONGEST_SOURCE, SearchInput, SearchSetup, SentenceSearch
 
 _NO_OPTIONS, _NO_SETUP = SearchOptions(), SearchSetup()
@@ -42,7 +40,6 @@ class ModelPass:
     tgt: tuple[int, ...]  # ids of the output, without BOS and EOS
     is_cut: bool  # whether the output reached the longest length allowed, so that its end may be missing
     word: str = ""  # text copied to the output without a pass: a word too long for the model, or no letters at all
-    repeats_tag: bool = False  # whether src begins with a language tag that the line has only once, before other parts
 
 
 @dataclass(frozen=True)
@@ -121,12 +118,8 @@ class LineTranslator:
         notify: Callable[[LineNotice], None] | None = None,
     ) -> None:
         self.codec, self.decoding, self.options = codec, decoding, options
-        if tgt_bytes := codec.tgt_bytes():
-            setup = replace(setup, utf8_rules=Utf8Rules(tgt_bytes))
         self._search = SentenceSearch(models, codec.size, device, decoding, options=options, setup=setup)
         self.models, self.device, self.max_positions = self._search.models, device.device, self._search.max_positions
-        # Whether forced decoding links words of text, which it cannot do where Moses changes the text.
-        self.is_aligned = all(isinstance(model, Transformer) for model in models) and not codec.text.changes_text
         self._glossary = setup.glossary
         self._writes_trees = setup.tree_grammar is not None
         self._splits = not codec.text.trees
@@ -195,28 +188,25 @@ class LineTranslator:
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
         pieces: list[tuple[int, str, bool]] = []
-        tags: dict[int, str] = {}
         for number, line in enumerate(lines):
             text = self.codec.normalise(line)
             if is_blank(text):
                 continue
-            tags[number] = self.codec.language_tag(text) if self._splits else ""
-            text = text[len(tags[number]) :]
             has_prefix = bool(prefixes and prefixes[number])
             if not self._splits:
                 pieces.append((number, text, False))
             elif not has_letters(text) and not has_prefix:
                 # "42" or "17:45": models hardly ever saw such lines, and make something up
-                pieces.append((number, text if tags[number] else line, True))
+                pieces.append((number, line, True))
             else:
                 # A prefix may reach over the end of a sentence.
                 by_sentence = self._by_sentence and not has_prefix
                 for sentence in split_sentences(text, self.codec.src_lang) if by_sentence else [text]:
                     split = segments(sentence, self._longest_word, self.count_sub_words)
                     pieces += [(number, part, is_word) for part, is_word in split]
-        ids = iter(self.codec.encode([tags[number] + text for number, text, is_word in pieces if not is_word]))
+        ids = iter(self.codec.encode([text for _, text, is_word in pieces if not is_word]))
         passes: list[_Pass] = []
-        begun: set[int] = set()  # lines
+        with_prefix: set[int] = set()
         for number, text, is_word in pieces:
             named = None if first_line is None else first_line + number
             if is_word:
@@ -225,14 +215,13 @@ class LineTranslator:
                     what = f": a word of {len(text):,} characters is too long for the model and stays as it is"
                     self._say("overlong words", named, what)
                 continue
-            prefix = self._prefix(prefixes[number], named) if prefixes and number not in begun else []
-            parts = self._parts(text, tags[number], next(ids), named)
+            prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
+            with_prefix.add(number)
+            parts = self._parts(text, next(ids), named)
             for part, part_ids in parts:
                 words = words_of(text) if self._writes_trees and len(parts) == 1 else None
                 phrases = self._glossary.constraints(part) if self._glossary is not None else []
-                repeats_tag = tags[number] != "" and number in begun
-                passes.append(_Pass(number, SearchInput(part_ids, prefix, phrases, words), repeats_tag=repeats_tag))
-                begun.add(number)
+                passes.append(_Pass(number, SearchInput(part_ids, prefix, phrases, words)))
                 prefix = []
         return passes
 
@@ -246,11 +235,8 @@ class LineTranslator:
             self._say("changed prefixes", line, f": its prefix is cut to {logs.counted(len(prefix), 'sub-word')}")
         return prefix
 
-    def _parts(self, text: str, tag: str, ids: list[int], line: int | None) -> list[tuple[str, list[int]]]:
-        """What one pass each translates: the whole text, its parts, or nothing if it is too long and cannot be cut.
-
-        `ids` are of the tag and the text; each part begins with the tag.
-        """
+    def _parts(self, text: str, ids: list[int], line: int | None) -> list[tuple[str, list[int]]]:
+        """What one pass each translates: the whole text, its parts, or nothing if it is too long and cannot be cut."""
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
             return [(text, ids)]
@@ -259,14 +245,12 @@ class LineTranslator:
             self._say("overlong lines", line, f"{has}, more than {limit:,}: it is skipped, since trees cannot be split")
             return []
         parts = []
-        [tag_ids] = self.codec.encode([tag.rstrip()]) if tag else [[]]
-        limit = max(limit - len(tag_ids), 1)
         sentences = split_sentences(text, self.codec.src_lang)
         for sentence, ids in zip(sentences, self.codec.encode(sentences), strict=True):
             ends = split_points(self.codec.pieces(ids), limit)
             for start, end in pairwise([0, *ends]):
                 part = "".join(self.codec.pieces(ids[start:end])).replace(BLANK_MARK, " ")
-                parts.append((sentence if len(ends) == 1 else part, tag_ids + ids[start:end]))
+                parts.append((sentence if len(ends) == 1 else part, ids[start:end]))
         self._say(_SPLIT, line, f"{has}, more than {limit}: translated in {len(parts):,} parts")
         return parts
 
@@ -297,8 +281,7 @@ class LineTranslator:
         if each.word:
             return ModelPass((), (), is_cut=False, word=each.word)
         tokens = each.found[rank].tokens
-        is_cut = len(tokens) + 1 >= self._search.max_length(each.source)
-        return ModelPass(tuple(each.source.ids), tokens, is_cut, repeats_tag=each.repeats_tag)
+        return ModelPass(tuple(each.source.ids), tokens, len(tokens) + 1 >= self._search.max_length(each.source))
 
 
 @dataclass
@@ -306,7 +289,6 @@ class _Pass:
     line: int  # position of its line among those of one call
     source: SearchInput
     word: str = ""  # stays as it is instead
-    repeats_tag: bool = False
     found: list[Hypothesis] = field(default_factory=list)
 
 

@@ -93,9 +93,7 @@ class Translator(AbstractContextManager["Translator"]):
     ) -> None:
         self.loaded = load_models(options, device, notify, check_in_background=check_in_background)
         first, markup = self.loaded.checkpoints[0], options.text.markup
-        self.lines: AnyTranslator = self.loaded.translator
-        if markup or first.text.normalises:
-            self.lines = MarkupTranslator(self.loaded.translator, markup=markup)
+        self.lines: AnyTranslator = MarkupTranslator(self.loaded.translator) if markup else self.loaded.translator
         self.forced = ForcedDecoder(self.loaded.translator)
         self._notify, self._style = notify, options.output.style
         self._trees = TreeText(first.text) if first.text.trees else None

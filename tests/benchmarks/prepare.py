@@ -224,7 +224,7 @@ def measure(folder: Path, files: tuple[Path, Path], arguments: argparse.Namespac
     """Prepare two files, and watch time, memory and disk."""
     watch = Watch(time.perf_counter())
     names = {"text": "read, clean, write down", "selection": "hold out, drop repeats", "train": "encode"}
-    names["signs"] = "look for signs of bad text"
+    names["sentences"] = "count sentences"
     finish, learn = Steps.finish, vocab_training.train_vocab
 
     def note(name: str) -> None:

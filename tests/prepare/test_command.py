@@ -7,7 +7,7 @@ from commands import Aiayn
 from made_pairs import write_pairs
 
 from aiayn_cli.data.prepared import PreparedData
-from aiayn_cli.prepare.command import pair_up, repeat_option
+from aiayn_cli.prepare.command import repeat_option
 
 SENTENCES = [(f"the house number {i} is big", f"das Haus Nummer {i} ist groß") for i in range(60)]
 
@@ -200,9 +200,3 @@ def test_files_named_after_the_other_language_are_mentioned(aiayn: Aiayn) -> Non
     _, _, err = aiayn("prepare", "--train", "a.en", "a.de", "--langs", "de-en", "--vocab-size", "60")
     assert "warning: a.en is given as de, a.de as en; did you mean --langs en-de?" in err
 
-
-def test_a_zip_counts_for_both_sides() -> None:
-    paths = [Path(name) for name in ["a.zip", "b.en", "b.de", "c.zip", "c.zip", "d.ZIP"]]
-    assert pair_up(paths) == [
-        (paths[0], paths[0]), (paths[1], paths[2]), (paths[3], paths[3]), (paths[5], paths[5])
-    ]  # fmt: skip

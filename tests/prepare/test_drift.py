@@ -8,7 +8,7 @@ import pytest
 from aiayn_cli.corpora.demo_corpus import TRAIN, Sampler, draw_distinct
 from aiayn_cli.corpora.demo_grammar import Lexicon
 from aiayn_cli.errors import DataError
-from aiayn_cli.prepare.signs import FEWEST_LINES, HOP_LINES, WINDOW_LINES, Sides, line_features, watch
+from aiayn_cli.prepare.drift import FEWEST_LINES, HOP_LINES, WINDOW_LINES, Sides, line_features, watch
 
 PAIRS = draw_distinct(Sampler(random.Random(1), Lexicon(), (TRAIN,)), 6_000, set())
 SRC, TGT = (list(side) for side in zip(*PAIRS, strict=True))

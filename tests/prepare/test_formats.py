@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats, tmx
-from aiayn_cli.prepare.formats import LinePairs, Pairs, ReadCounts, SegmentPairs, TalkPairs
+from aiayn_cli.prepare.formats import LinePairs, Pairs, ReadCounts, SegmentPairs, TalkPairs, TsvPairs
 from aiayn_cli.prepare.sources import LocalFile, MadeText
-from aiayn_cli.prepare.tables import TsvPairs
 from aiayn_cli.prepare.tmx import TmxPairs
 
 
@@ -209,7 +208,7 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
     text = 'Hi\tHallo "!\tCC-BY\r\n\nGo.\tGeh.\t\n'
     found, _ = read(TsvPairs(made(text)))
     assert found == [("Hi", 'Hallo "!'), ("", ""), ("Go.", "Geh.")]
-    assert read(TsvPairs(made(text), columns=(3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
+    assert read(TsvPairs(made(text), (3, 1)))[0] == [("CC-BY", "Hi"), ("", ""), ("", "Go.")]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +222,7 @@ def test_a_pair_is_taken_from_two_columns_whatever_the_others_hold() -> None:
 )
 def test_a_line_of_another_width_is_refused_with_its_number(text: str, columns: tuple[int, int], problem: str) -> None:
     with pytest.raises(DataError) as caught:
-        read(TsvPairs(made(text), columns=columns))
+        read(TsvPairs(made(text), columns))
     assert caught.value.problem == problem
 
 
@@ -345,12 +344,6 @@ def test_units_that_are_no_xml_are_dropped_and_counted_if_wished(
     late = content.replace("</body>", "</ body>")
     with pytest.raises(DataError, match=rf"given:{late[: late.index('</ body>')].count(chr(10)) + 1}: not well-formed"):
         read(TmxPairs(made(late), "en", "de", drop_bad_bytes=True))
-
-
-def test_other_encodings_come_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = HEAD.replace("UTF-8", "utf-16") + unit(("en", "naïve \U0001f600"), ("de", "Größe")) * 3 + TAIL
-    monkeypatch.setattr(tmx, "_READ_BYTES", 3)
-    assert read_tmx(text.encode("utf-16"))[0] == [("naïve \U0001f600", "Größe")] * 3
 
 
 @pytest.mark.parametrize("bad", BAD_UNITS)

@@ -257,7 +257,6 @@ def test_copies_that_the_rules_claim_have_no_count_and_unknown_tokens_that_are_k
         ("izmir ırmak", "tr", "İzmir Irmak"),
         ("我们 are", "zh", "我们 Are"),
         ("", "en", ""),
-        ("the <b class='x'>red fox</b> sees {name}", "en", "The <b class='x'>Red Fox</b> Sees {name}"),
     ],
 )
 def test_title_case_begins_each_word_with_a_capital(record: str, lang: str, copy: str) -> None:
@@ -273,8 +272,6 @@ def test_title_case_begins_each_word_with_a_capital(record: str, lang: str, copy
         ("izmir", "az_Latn", "İZMİR"),
         ("Καλημέρα κόσμε", "el", "ΚΑΛΗΜΕΡΑ ΚΟΣΜΕ"),
         ("我们", "zh", "我们"),
-        ("გამარჯობა world", "ka", "გამარჯობა WORLD"),
-        ("<a href='x'>it</a>: %d of {n}, &amp; a@b.org", "en", "<a href='x'>IT</a>: %d OF {n}, &amp; a@b.org"),
     ],
 )
 def test_upper_case_follows_the_language(record: str, lang: str, copy: str) -> None:

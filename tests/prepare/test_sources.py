@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import os
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,8 @@ from hypothesis import strategies as st
 from aiayn_cli.corpora.corpus import Amount, Archive
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare import formats
-from aiayn_cli.prepare.formats import LinePairs, ReadCounts
-from aiayn_cli.prepare.sources import (
-    ArchiveMember,
-    LocalFile,
-    MadeText,
-    Origin,
-    PairSource,
-    estimate_disk,
-    find_lines,
-    identity_of,
-)
-from aiayn_cli.prepare.tables import TsvPairs
+from aiayn_cli.prepare.formats import LinePairs, ReadCounts, TsvPairs
+from aiayn_cli.prepare.sources import ArchiveMember, LocalFile, MadeText, Origin, PairSource, estimate_disk, identity_of
 
 Pair = tuple[str, str]
 
@@ -163,80 +152,3 @@ def test_an_archive_is_not_taken_for_all_text_where_the_pairs_are_counted(tmp_pa
     part = Origin("part", LinePairs(member(tmp_path, "x"), member(tmp_path, "y")), expected=Amount(1))
     (tmp_path / "dev.tgz").write_bytes(bytes(1_000_000))
     assert estimate_disk([part], processed=False) == 1_000
-
-
-# ---- what files of text hold
-
-LANGS = ("en", "de")
-
-
-def read_lines(folder: Path, src: str | bytes, tgt: str | bytes) -> list[Pair]:
-    paths = folder / "a.sgm", folder / "b.sgm"
-    for path, text in zip(paths, (src, tgt), strict=True):
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    chunks = find_lines(paths, LANGS, drop_bad_bytes=False, drift="ignore").read(ReadCounts())
-    return [pair for chunk in chunks for pair in zip(*chunk, strict=True)]
-
-
-def sgml(root: str, *texts: str) -> str:
-    segments = "".join(f'<seg id="{i}">{text}</seg>\n' for i, text in enumerate(texts))
-    return f'<{root} setid="x" srclang="any">\n<doc docid="d">\n<p>\n{segments}</p>\n</doc>\n</{root}>\n'
-
-
-WMT = """<?xml version='1.0' encoding='utf-8'?>
-<dataset id="newstest2021">
-<doc origlang="en" id="a">
-<src lang="en"><p><seg id="1">one &lt; 2</seg></p></src>
-<ref lang="de" translator="A"><p><seg id="1">eins</seg></p></ref>
-<ref lang="de" translator="B"><p><seg id="1">EINS</seg></p></ref>
-<hyp lang="de" system="x"><p><seg id="1">1</seg></p></hyp>
-</doc>
-</dataset>
-"""
-
-
-def test_test_sets_are_read_by_their_segments_whatever_their_name(tmp_path: Path) -> None:
-    pairs = [("one &amp; two", "eins &amp; zwei"), ("three", "drei")]
-    src, tgt = zip(*pairs, strict=True)
-    plain = [("one & two", "eins & zwei"), ("three", "drei")]
-    assert read_lines(tmp_path, sgml("srcset", *src), sgml("refset", *tgt)) == plain
-    assert read_lines(tmp_path, "\ufeff<!DOCTYPE x>\n" + sgml("mteval", *src), sgml("tstset", *tgt)) == plain
-    assert read_lines(tmp_path, WMT, WMT) == [("one < 2", "eins")]
-    assert read_lines(tmp_path, "<b>bold</b>\n", "<i>x</i>\n") == [("<b>bold</b>", "<i>x</i>")]
-    with pytest.raises(DataError, match=r"a\.sgm has segments \(<seg id=\.\.\.>\), but .*b\.sgm has lines"):
-        read_lines(tmp_path, sgml("srcset", *src), "eins\nzwei\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "problem", "hint"),
-    [
-        ("<?xml version='1.0'?>\n<!DOCTYPE tmx>\n<tmx>\n", "XML or HTML \\(<tmx>\\)", "--tmx reads it"),
-        ("<!DOCTYPE html>\n<HTML>\n", "XML or HTML \\(<html>\\)", "a sentence per line"),
-        ("<xliff version='1.2'>\n", "XML or HTML \\(<xliff>\\)", "a sentence per line"),
-        (b"x" * 257 + b"ustar\0", "a tar archive", "unpack it"),
-    ],
-)
-def test_what_is_no_text_is_refused_by_its_content(tmp_path: Path, text: str | bytes, problem: str, hint: str) -> None:
-    with pytest.raises(DataError, match=rf"a\.sgm is {problem}") as caught:
-        read_lines(tmp_path, text, "eins\n")
-    assert hint in caught.value.hint
-
-
-def test_a_zip_of_opus_holds_both_sides(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in (("README", "r"), ("C.de-en.en", "one\n"), ("C.de-en.de", "eins\n"), ("C.de-en.xml", "<x>")):
-            archive.writestr(name, text)
-    pairs = find_lines((path, path), LANGS, drop_bad_bytes=False, drift="ignore")
-    assert list(pairs.read(ReadCounts())) == [(["one"], ["eins"])]
-    assert [each.describe()["member"] for _, each in pairs.inputs()] == ["C.de-en.en", "C.de-en.de"]
-    with pytest.raises(DataError, match=r"x\.zip is a zip with no file whose name ends in \.fr: README, C\.de-en\.en"):
-        find_lines((path, path), ("fr", "de"), drop_bad_bytes=False, drift="ignore")
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("D.de-en.en", "two\n")
-    with pytest.raises(DataError, match=r"x\.zip is a zip with 2 files for en: C\.de-en\.en, D\.de-en\.en") as caught:
-        find_lines((path, path), LANGS, drop_bad_bytes=False, drift="ignore")
-    assert caught.value.hint == "unpack it, and give the file of each side"
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(DataError, match=r"x\.zip cannot be read: "):
-        find_lines((path, path), LANGS, drop_bad_bytes=False, drift="ignore")

@@ -98,7 +98,6 @@ class Tokenised:
         self.size = max(self.src.size, self.tgt.size)
         self.encode, self.pieces = self.src.encode, self.src.pieces
         self.text, self.src_lang, self.tgt_lang = TextConfig(), "en", "de"
-        self.tgt_bytes = self.language_tag = lambda *_: ""  # none
 
     def normalise(self, line: str) -> str:
         return line

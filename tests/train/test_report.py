@@ -55,13 +55,6 @@ def test_the_page_holds_all_it_needs_and_no_address(whole: Path) -> None:
     assert "https:" not in text
 
 
-def test_the_newest_stress_test_is_shown(run: Path) -> None:
-    row = {"disguise": "emoji", "bleu": 1.5, "cost": 2.25, "unchanged": None, "sentences_lost": 3, "flagged": 4}
-    stress = {"model": "runs/x", "lines": 5, "rows": [row]}
-    (run / "checkpoints" / "best" / "stress.json").write_text(json.dumps(stress))
-    assert "<td>emoji</td><td>1.50</td><td>2.25</td>" in report_html(run)
-
-
 def test_it_opens_with_score_speed_time_and_state(whole: Path, small_data: PreparedData) -> None:
     found = page(whole)
     records = read_metrics(whole / "metrics.jsonl")

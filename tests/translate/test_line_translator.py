@@ -2,7 +2,6 @@ import copy
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,11 +13,8 @@ from hypothesis import strategies as st
 from known_words import WORDS, random_lines
 from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.device import Device
-from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.text.codec import Codec
-from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.translate.forced_decoding import Forced, ForcedDecoder
 from aiayn_cli.translate.line_translator import Cutting, LineTranslator, Translation, segments, split_points
 from aiayn_cli.translate.options import SearchOptions
@@ -307,24 +303,3 @@ def test_a_text_without_long_words_is_one_segment_as_it_is() -> None:
     assert list(segments("b aaaa aaaa  ", 3, len)) == [("b", False), ("aaaa", True), ("aaaa", True)]
     assert list(segments("中国人中国人", 3, len)) == [("中国人中国人", False)]
     assert list(segments("🙂" * 5, 3, len)) == [("🙂" * 5, True)]
-
-
-@pytest.mark.parametrize("cutting", [Cutting(), Cutting(by_sentence=True)])
-def test_each_part_of_a_line_begins_with_its_language_tag(make_translator: TranslatorMaker, cutting: Cutting) -> None:
-    words = Counter({word: 30 - rank for rank, word in enumerate(WORDS)}) + Counter(
-        "abcdefghijklmnopqrstuvwxyzäöü.,<>2"
-    )
-    vocab = Vocab(train_vocab(words + Counter({"<2de>": 99}), 97), "test")
-    codec = Codec(vocab, vocab, TextConfig(normaliser=1), "de", "de")
-    translator = make_translator(codec=codec, cutting=cutting).variant(longest_source=9)
-    [tag] = codec.encode(["<2de>"])
-    line = "der hund läuft und die katze springt. die maus sieht eine katze. der hund springt."
-    [[plain]], [[found]] = (translator.translate_n_best([text], prefixes=["maus"]) for text in (line, f"<2de> {line}"))
-    assert len(found.parts) > 2
-    assert all(list(part.src[: len(tag)]) == tag and len(part.src) <= 9 for part in found.parts)
-    assert [i for part in found.parts for i in part.src[len(tag) :]] == [i for part in plain.parts for i in part.src]
-    [details] = ForcedDecoder(translator).details([found], with_alignment=True)
-    assert max(src for src, _ in details.alignment) <= len(line.split())  # with the tag once
-    assert found.text.startswith("maus")
-    [[other]] = translator.translate_n_best([f"<xy> {line}"])  # a tag of HTML
-    assert sum(list(part.src[:1]) == list(other.parts[0].src[:1]) for part in other.parts) < len(other.parts)

@@ -8,7 +8,7 @@ from commands import records
 from record.record import FIXTURES
 from translation_models import LINES, Translate, best, translations
 
-from aiayn_cli.text.markup import find_markup
+from aiayn_cli.translate.aids.markup import find_markup
 from aiayn_cli.translate.trust.flags import confidence, confidence_threshold
 
 

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from aiayn_cli.parsing.tree_grammar import FREE, State, TreeGrammar
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 
 _NEVER_PRODUCED = slice(0, EOS_ID)  # PAD, UNK, which would become a placeholder in the text, and BOS
 _NOT_FORCED = -1
-_NEVER = 1 << 30  # tokens
 
 
 class TreeRules:
@@ -96,50 +94,11 @@ class TreeRules:
         return self._table
 
 
-class Utf8Rules:
-    """Lets a search write bytes only where they become characters, in UTF-8 and within the longest output.
-
-    Args:
-        values: the byte that each sub-word writes; -1 = text.
-    """
-
-    def __init__(self, values: Sequence[int]) -> None:
-        self._values = torch.tensor(values)
-        self._ids = (self._values >= 0).nonzero().squeeze(1)
-        leads = {**dict.fromkeys(range(0xC2, 0xE0), 2), **dict.fromkeys(range(0xE0, 0xF0), 3)}
-        leads |= dict.fromkeys(range(0xF0, 0xF5), 4)
-        self._lengths = torch.tensor([leads.get(byte, 0) for byte in range(256)] + [0])  # index -1 is text
-        # The next byte after one that begins a character; no control characters (U+0080 to U+009F), no surrogates.
-        low, high = {0xC2: 0xA0, 0xE0: 0xA0, 0xF0: 0x90}, {0xED: 0x9F, 0xF4: 0x8F}
-        self._low = torch.tensor([low.get(byte, 0x80) for byte in range(257)])
-        self._high = torch.tensor([high.get(byte, 0xBF) for byte in range(257)])
-        ascii_or_lead = [1 if 0x20 <= byte < 0x7F else leads.get(byte, _NEVER) for byte in range(256)]
-        self._needed = torch.tensor(ascii_or_lead)[self._values[self._ids]]  # [bytes]: tokens of the whole character
-
-    def apply(self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, room: Tensor, free: Tensor | None) -> None:
-        """As Restrictions.apply(); `room`, int64 [batch], are the tokens that still fit, without EOS."""
-        values, ids, needed = (each.to(log_probs.device) for each in (self._values, self._ids, self._needed))
-        lasts = (lengths.unsqueeze(1) + torch.arange(3, device=lengths.device)).unsqueeze(1)
-        last = functional.pad(outputs, (3, 0), value=PAD_ID).gather(2, lasts.expand(-1, outputs.shape[1], -1))
-        read = values[last]  # [batch, beams, 3], the newest byte last
-        begun = self._lengths.to(read.device)[read] - torch.tensor([3, 2, 1], device=read.device)
-        open_ = begun.amax(2) > 0  # in the middle of a character
-        newest = read[:, :, -1:]
-        low, high = self._low.to(read.device)[newest], self._high.to(read.device)[newest]
-        continues = (values[ids] >= low) & (values[ids] <= high)  # [batch, beams, bytes]
-        allowed = torch.where(open_.unsqueeze(2), continues, needed <= room.view(-1, 1, 1))
-        if free is not None:
-            allowed, open_ = allowed | ~free.view(-1, 1, 1), open_ & free.unsqueeze(1)
-        of_bytes = log_probs[:, :, ids].masked_fill(~allowed, -torch.inf)
-        log_probs.masked_fill_(open_.unsqueeze(2), -torch.inf)
-        log_probs[:, :, ids] = of_bytes
-
-
 class Restrictions:
-    """Minimum lengths, forced beginnings, a ban on repeated n-grams and rules for trees and bytes, for some sentences.
+    """Minimum lengths, forced beginnings, a ban on repeated n-grams and rules for trees, for the sentences of a search.
 
-    A forced beginning overrides everything, and these rules override the ban and the minimum length where those would
-    leave no token.
+    A forced beginning overrides everything, and the rules for trees override the ban and the minimum length where
+    these would leave no token.
 
     Args:
         min_lengths: for each sentence, the shortest output in tokens with EOS; empty = 1 for all.
@@ -147,8 +106,6 @@ class Restrictions:
             empty = free.
         no_repeat_ngram: length of the n-grams that no output repeats, outside its prefix; 0 = no ban.
         tree_rules: for outputs that must be trees.
-        utf8_rules: for sub-words that are bytes.
-        max_lengths: for each sentence, the longest output in tokens with EOS; needed by utf8_rules.
     """
 
     def __init__(
@@ -157,15 +114,13 @@ class Restrictions:
         prefixes: Sequence[Sequence[int]] = (),
         no_repeat_ngram: int = 0,
         tree_rules: TreeRules | None = None,
-        utf8_rules: Utf8Rules | None = None,
-        max_lengths: Sequence[int] = (),
     ) -> None:
         self._min_lengths = torch.tensor(min_lengths) if max(min_lengths, default=1) > 1 else None
         width = max(map(len, prefixes), default=0)
         rows = [[*prefix, *[_NOT_FORCED] * (width + 1 - len(prefix))] for prefix in prefixes]
         self._prefixes = torch.tensor(rows) if width else None  # [sentences, width + 1]; the last column is free
         self._no_repeat_ngram = no_repeat_ngram
-        self._tree_rules, self._utf8_rules, self._max_lengths = tree_rules, utf8_rules, torch.tensor(max_lengths)
+        self._tree_rules = tree_rules
 
     def apply(self, log_probs: Tensor, outputs: Tensor, lengths: Tensor, sentences: Sequence[int]) -> None:
         """Set forbidden next tokens to -inf, in place.
@@ -186,11 +141,8 @@ class Restrictions:
         free = None if forced is None else forced == _NOT_FORCED
         if self._tree_rules is not None:
             self._tree_rules.apply(log_probs, outputs, lengths, sentences, free)
-        elif self._utf8_rules is not None:
-            room = self._max_lengths[list(sentences)].to(lengths.device) - lengths - 1
-            self._utf8_rules.apply(log_probs, outputs, lengths, room, free)
         if self._no_repeat_ngram:
-            before = log_probs.clone() if self._tree_rules or self._utf8_rules else None
+            before = None if self._tree_rules is None else log_probs.clone()
             _forbid_repeats(log_probs, outputs, lengths, self._no_repeat_ngram, free)
             if before is not None:
                 nothing = log_probs.amax(2) == -torch.inf

@@ -32,7 +32,7 @@ from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine
 from aiayn_cli.translate.options import LONGEST_PASS, SearchOptions
 from aiayn_cli.translate.search.beam import Hypothesis, batch_size, beam_search, length_penalty
 from aiayn_cli.translate.search.constrained import Constraint, constrained_search, groups_of_one_beam, phrase_tokens
-from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules, Utf8Rules
+from aiayn_cli.translate.search.restrictions import Restrictions, TreeRules
 from aiayn_cli.translate.search.sampling import sample
 from aiayn_cli.translate.search.scorer import ModelScorer, Stop
 
@@ -62,7 +62,6 @@ class SearchSetup:
 
     glossary: Glossary | None = None  # the origin of the sources' phrases
     tree_grammar: TreeGrammar | None = None  # of outputs that are trees; used if decoding.tree_rules holds
-    utf8_rules: Utf8Rules | None = None  # of sub-words that are bytes, if there are any
     engine: CTranslate2Engine | None = None  # searches instead of the models
     in_processes: bool = False  # search many sentences in forked processes, where the system can
     stop: Stop | None = None  # called before each step of a search by the models; None = never stop
@@ -243,8 +242,6 @@ class SentenceSearch:
             [source.prefix for source in sources],
             self.options.no_repeat_ngram,
             rules,
-            self._setup.utf8_rules,
-            longest,
         )
 
 

@@ -16,11 +16,11 @@ from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import is_blank
-from aiayn_cli.text.markup import ADDRESS, find_markup
 from aiayn_cli.text.scripts import find_letters, find_members, scripts_of
 from aiayn_cli.text.sentences import has_letters, split_sentences
 from aiayn_cli.text.vocab import UNKNOWN
 from aiayn_cli.translate.aids.glossary import Glossary
+from aiayn_cli.translate.aids.markup import ADDRESS, find_markup
 from aiayn_cli.translate.line_translator import Translation
 
 FLAGS = {

@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from translation_models import TranslatorMaker
 
-from aiayn_cli.config import TextConfig
-from aiayn_cli.text.codec import Codec
-from aiayn_cli.text.markup import find_markup
-from aiayn_cli.text.vocab import Vocab
-from aiayn_cli.translate.aids.markup import MarkupTranslator, put_back, take_out
+from aiayn_cli.translate.aids.markup import MarkupTranslator, find_markup, put_back, take_out
 from aiayn_cli.translate.line_translator import LineTranslator
 from aiayn_cli.translate.options import SearchOptions
 
@@ -31,48 +27,13 @@ texts_with_markup = st.lists(st.sampled_from([*TAGS, *WORDS]), max_size=14).map(
         ("50 % sure, 100 %, 5 < 6 > 4, a{ b }", []),
         ("3 <4 and 5> 2; 100% done", []),
         ("%@ and %08.3f of %10d", ["%@", "%08.3f", "%10d"]),
-        ("{{ user.name }} #{x} {0,date,short} {{{raw}}}", ["{{ user.name }}", "#{x}", "{0,date,short}", "{{{raw}}}"]),
-        ("{n, plural, one {# cat} other {{n} cats}}", ["{n, plural, one {# cat} other {{n} cats}}"]),
-        ("%lld %zu %2 %L1 100%% %{n} %<n>d %USER%", ["%lld", "%zu", "%2", "%L1", "%%", "%{n}", "%<n>d", "%USER%"]),
-        ("$2 $name; it costs $2.50 or US$3", ["$2", "$name"]),
-        ("<1>a</1> <2/> &lt; &#8211; &#xA0; R&D;", ["<1>", "</1>", "<2/>", "&lt;", "&#8211;", "&#xA0;"]),
-        (
-            "<i title='1 > 0'> <input disabled> <!-- a > b --> <?x?>",
-            ["<i title='1 > 0'>", "<input disabled>", "<!-- a > b -->", "<?x?>"],
-        ),
-        ("x<y or z>x; if a <b and c> d; 20 %ig, 7 %d", []),
     ],
 )
 def test_tags_placeholders_and_addresses_are_recognised(text: str, found: list[str]) -> None:
     assert list(find_markup(text).elements()) == found
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "a",
-        "0",
-        "1",
-        ".",
-        "-",
-        "%0",
-        "%1",
-        "www.",
-        "a@",
-        "<a ",
-        "{",
-        "$",
-        "%(a",
-        "http://",
-        "<!--",
-        "<a b='",
-        "{a,b,",
-        "{a, plural, {x ",
-        "&",
-        "$a",
-        "<a b=a/",
-    ],
-)
+@pytest.mark.parametrize("word", ["a", "0", "1", ".", "-", "%0", "%1", "www.", "a@", "<a ", "{", "$", "%(a", "http://"])
 def test_a_very_long_word_takes_no_time_to_speak_of(word: str) -> None:
     """Time that grows with the square of the length would be minutes here."""
     find_markup(word * 200_000)
@@ -141,7 +102,6 @@ def test_what_is_left_is_plain_text_without_gaps(text: str, plain: str) -> None:
         ("<b></b>", "", [], "<b></b>"),
         ("a <b>dog</b>", "ein", [(0, 0)], "ein<b></b>"),  # nothing is linked with it
         ("a {x} b", "", [], "{x}"),
-        ("sees {x} now.", "jetzt.", [(0, 0)], "jetzt {x}."),
     ],
 )  # fmt: skip
 def test_markup_goes_where_its_words_went(
@@ -236,44 +196,3 @@ def test_a_placeholder_that_the_model_brings_through_stays_in_its_sentence(trans
     assert found[0][0].text == "die hund {x}"
     assert Counter(found[1][0].text.split()) == Counter(["die", "hund", "{y}"])
     assert found[2][0].text == "die hund {x} {x}"
-
-
-@pytest.mark.parametrize(
-    ("source", "plain", "output", "links", "expected"),
-    [
-        ("😀 red dog.", " red dog.", "der rote Hund.", [(0, 1), (1, 2)], "😀 der rote Hund."),
-        ("red 👩‍🚀 dog.", "red dog.", "rote Hund.", [(0, 0), (1, 1)], "rote 👩‍🚀 Hund."),
-        ("red dog 🇩🇪🇫🇷.", "red dog.", "Hund rote.", [(1, 0), (0, 1)], "Hund 🇩🇪🇫🇷 rote."),
-        ("«go.» «run.»", "go. run.", "x y. z.", [(0, 0), (1, 2)], "«x y.» «z.»"),
-        ("AT♥T", "AT T", "AT T", [(0, 0), (1, 1)], "AT♥T"),
-        ("see www.b.org?x=♥ and 1♥", "see and 1", "sieh und 1", [(0, 0), (1, 1), (2, 2)], "sieh www.b.org?x=♥ und 1♥"),
-    ],
-)
-def test_symbols_keep_their_places(
-    source: str, plain: str, output: str, links: list[tuple[int, int]], expected: str
-) -> None:
-    unreadable = set("😀👩🚀🇩🇪🇫🇷«»♥")
-    found, items = take_out(source, tags=False, placeholders=False, unreadable=unreadable)
-    assert found == plain
-    assert put_back(found, items, output, tuple(links)) == expected
-
-
-@pytest.mark.parametrize("aligned", [True, False])
-@pytest.mark.parametrize("symbol", ["😀", "🏴\U000e0067\U000e0062\U000e007f", "“", "5€", "☎️", "→", "👍🏽"])
-def test_a_symbol_comes_through_once_and_changes_no_word(
-    make_translator: TranslatorMaker, vocab: Codec, symbol: str, aligned: bool
-) -> None:
-    codec = Codec(*[vocab_of(vocab)] * 2, TextConfig(normaliser=1), "de", "de")
-    plain = make_translator(codec=codec, options=SearchOptions(n_best=2))
-    plain.is_aligned = aligned
-    translator = MarkupTranslator(plain, markup=False)
-    [clean] = plain.translate_n_best(["die katze läuft."])
-    lines = [f"{symbol} die katze läuft.", f"die {symbol} katze läuft.", f"die katze läuft {symbol}."]
-    for outputs in translator.translate_n_best(lines):
-        for each, expected in zip(outputs, clean, strict=True):
-            assert each.text.count(symbol) == 1
-            assert each.text.replace(symbol, "").replace(" ", "") == expected.text.replace(" ", "")
-
-
-def vocab_of(codec: Codec) -> Vocab:
-    return codec._src
