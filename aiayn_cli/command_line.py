@@ -135,9 +135,10 @@ def explain_usage(usage: Any) -> tuple[str, str]:
         need = "a whole number" if fault["type"].startswith("int") else "a number"
         if "error" in limits:
             choices = str(limits["error"]).partition(" is not one of ")[2].rstrip(".").replace("'", "")
-            need, hint = f"one of {choices}", did_you_mean(fault["input"], choices.split(", "))
+            need, near = f"one of {choices}", did_you_mean(fault["input"], choices.split(", "))
+            hint = near if near.startswith("did you mean") else hint
         elif limits.keys() & {"ge", "le"}:
-            need = f"at least {limits['ge']}" if "ge" in limits else f"at most {limits['le']:g}"
+            need = f"at least {limits['ge']:g}" if "ge" in limits else f"at most {limits['le']:g}"
         return f"{max(usage.param.opts, key=len)} is {fault['input'] or 'empty'}, but must be {need}", hint
     if hasattr(usage, "option_name") and getattr(usage, "possibilities", None):
         return f"no such option: {usage.option_name}", f"did you mean {' or '.join(usage.possibilities)}?"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aiayn_cli.config import TextConfig
 from aiayn_cli.special_tokens import UNK_ID
+from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.moses import MosesText
 from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.vocab import CACHED_WORDS, Vocab
@@ -33,6 +34,9 @@ class Codec:
     def normalise(self, line: str) -> str:
         """A line in the form that the model was trained on; as it is for a model of earlier versions."""
         return normalise(line) if self.text.normalises else line
+
+    def is_blank(self, line: str) -> bool:
+        return is_blank(self.normalise(line))
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Split source lines into sub-words: the ids of each, without <s> and </s>."""

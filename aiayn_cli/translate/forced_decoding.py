@@ -15,6 +15,7 @@ from aiayn_cli.model.layers import EncoderLayer
 from aiayn_cli.model.transformer import AttentionMaps, Transformer, attention_maps, cross_attention
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
+from aiayn_cli.text.languages import joins_without_blanks
 from aiayn_cli.text.vocab import BLANK_MARK
 from aiayn_cli.translate.line_translator import LineTranslator, ModelPass, Translation
 
@@ -128,18 +129,23 @@ class ForcedDecoder:
         found = []
         for each in translations:
             tokens: list[tuple[str, float]] = []
-            links: list[tuple[Links, int, int]] = []
+            links: list[tuple[Links, int, int, bool]] = []
             for part in each.parts:
                 if part.word:
                     tokens.append((f"{BLANK_MARK}{part.word}", math.nan))
-                    links.append((((0, 0),), 1, 1))
+                    n_words = len(part.word.split())
+                    links.append((tuple((i, i) for i in range(n_words)), n_words, n_words, False))
                     continue
                 result = next(forced)
                 tokens += self.tokens(part.tgt, result)
                 if result.attention is not None:
                     src, tgt = self._codec.pieces(part.src), self._codec.tgt_pieces(part.tgt)
-                    links.append((align_words(result.attention, src, tgt), count_words(src), count_words(tgt)))
-            found.append(Details(tuple(tokens), join_links(links) if with_alignment else ()))
+                    aligned = align_words(result.attention, src, tgt)
+                    links.append((aligned, count_words(src), count_words(tgt), part.is_inside_word))
+            joined = join_links(links, joins_without_blanks(self._codec.tgt_lang)) if with_alignment else ()
+            if given := each.src_words:
+                joined = tuple((given[src], tgt) for src, tgt in joined)
+            found.append(Details(tuple(tokens), joined))
         return found
 
     def tokens(self, tgt: Sequence[int], forced: Forced) -> list[tuple[str, float]]:
@@ -204,11 +210,18 @@ def align_words(attention: Attention, src_pieces: Sequence[str], tgt_pieces: Seq
     return tuple((int(src_word), tgt_word) for tgt_word, src_word in enumerate(best))
 
 
-def join_links(parts: Sequence[tuple[Links, int, int]]) -> Links:
-    """Join the links of the parts of a split line, given with their numbers of source and target words."""
+def join_links(parts: Sequence[tuple[Links, int, int, bool]], without_blanks: bool = False) -> Links:
+    """Join the links of the parts of a split line.
+
+    Args:
+        parts: of each its links, its numbers of source and target words, and whether it begins inside a source word.
+        without_blanks: whether the last target word of a part and the first of the next are one.
+    """
     joined: list[tuple[int, int]] = []
     src_start = tgt_start = 0
-    for links, n_src, n_tgt in parts:
+    for links, n_src, n_tgt, is_inside_word in parts:
+        src_start -= is_inside_word and src_start > 0
+        tgt_start -= without_blanks and tgt_start > 0
         joined += [(src + src_start, tgt + tgt_start) for src, tgt in links]
         src_start, tgt_start = src_start + n_src, tgt_start + n_tgt
     return tuple(joined)

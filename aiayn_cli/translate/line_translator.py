@@ -40,6 +40,7 @@ class ModelPass:
     tgt: tuple[int, ...]  # ids of the output, without BOS and EOS
     is_cut: bool  # whether the output reached the longest length allowed, so that its end may be missing
     word: str = ""  # text copied to the output without a pass: a word too long for the model, or no letters at all
+    is_inside_word: bool = False  # whether the line was cut before it where no blank is, as in Chinese
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Translation:
     # line; -inf for an output that only fills up the n-best list, NaN for text that no model wrote
     score: float = math.nan  # log_prob / length penalty, which ranks the outputs
     parts: tuple[ModelPass, ...] = ()  # none for a blank line, or one that was skipped
+    # which words of the line as given its words are, where the normaliser dropped some; empty = the same
+    src_words: tuple[int, ...] = ()
     is_skipped: bool = False  # whether the line was too long for the models and could not be cut; the text is then ""
 
 
@@ -187,27 +190,27 @@ class LineTranslator:
         return [hypotheses[0].tokens for hypotheses in found]
 
     def _passes(self, lines: Sequence[str], first_line: int | None, prefixes: Sequence[str]) -> list["_Pass"]:
-        pieces: list[tuple[int, str, bool]] = []
+        pieces: list[tuple[int, str, bool, bool]] = []  # line, text, whether it is copied, whether inside a word
         for number, line in enumerate(lines):
             text = self.codec.normalise(line)
             if is_blank(text):
                 continue
             has_prefix = bool(prefixes and prefixes[number])
             if not self._splits:
-                pieces.append((number, text, False))
+                pieces.append((number, text, False, False))
             elif not has_letters(text) and not has_prefix:
                 # "42" or "17:45": models hardly ever saw such lines, and make something up
-                pieces.append((number, line, True))
+                pieces.append((number, line, True, False))
             else:
                 # A prefix may reach over the end of a sentence.
                 by_sentence = self._by_sentence and not has_prefix
-                for sentence in split_sentences(text, self.codec.src_lang) if by_sentence else [text]:
-                    split = segments(sentence, self._longest_word, self.count_sub_words)
-                    pieces += [(number, part, is_word) for part, is_word in split]
-        ids = iter(self.codec.encode([text for _, text, is_word in pieces if not is_word]))
+                for sentence, inside in self._sentences(text) if by_sentence else [(text, False)]:
+                    for part, is_word in segments(sentence, self._longest_word, self.count_sub_words):
+                        pieces.append((number, part, is_word, inside and sentence.startswith(part)))
+        ids = iter(self.codec.encode([text for _, text, is_word, _ in pieces if not is_word]))
         passes: list[_Pass] = []
         with_prefix: set[int] = set()
-        for number, text, is_word in pieces:
+        for number, text, is_word, inside in pieces:
             named = None if first_line is None else first_line + number
             if is_word:
                 passes.append(_Pass(number, SearchInput([]), word=text))
@@ -218,10 +221,11 @@ class LineTranslator:
             prefix = self._prefix(prefixes[number], named) if prefixes and number not in with_prefix else []
             with_prefix.add(number)
             parts = self._parts(text, next(ids), named)
-            for part, part_ids in parts:
+            for part, part_ids, is_inside in parts:
                 words = words_of(text) if self._writes_trees and len(parts) == 1 else None
                 phrases = self._glossary.constraints(part) if self._glossary is not None else []
-                passes.append(_Pass(number, SearchInput(part_ids, prefix, phrases, words)))
+                passes.append(_Pass(number, SearchInput(part_ids, prefix, phrases, words), inside or is_inside))
+                inside = False
                 prefix = []
         return passes
 
@@ -235,22 +239,35 @@ class LineTranslator:
             self._say("changed prefixes", line, f": its prefix is cut to {logs.counted(len(prefix), 'sub-word')}")
         return prefix
 
-    def _parts(self, text: str, ids: list[int], line: int | None) -> list[tuple[str, list[int]]]:
-        """What one pass each translates: the whole text, its parts, or nothing if it is too long and cannot be cut."""
+    def _sentences(self, text: str) -> Iterator[tuple[str, bool]]:
+        """The sentences of a text, and whether there is no blank before each."""
+        place = 0
+        for sentence in split_sentences(text, self.codec.src_lang):
+            place = text.index(sentence, place)
+            yield sentence, place > 0 and not text[place - 1].isspace()
+            place += len(sentence)
+
+    def _parts(self, text: str, ids: list[int], line: int | None) -> list[tuple[str, list[int], bool]]:
+        """What one pass each translates: the whole text, its parts, or nothing if it is too long and cannot be cut.
+
+        Each with its ids, and whether there is no blank before it.
+        """
         limit = min(self._longest_source, self.max_positions - 1)  # room for EOS
         if len(ids) <= limit:
-            return [(text, ids)]
+            return [(text, ids, False)]
         has = f" has {len(ids):,} sub-words"
         if not self._splits:
             self._say("overlong lines", line, f"{has}, more than {limit:,}: it is skipped, since trees cannot be split")
             return []
         parts = []
-        sentences = split_sentences(text, self.codec.src_lang)
-        for sentence, ids in zip(sentences, self.codec.encode(sentences), strict=True):
-            ends = split_points(self.codec.pieces(ids), limit)
+        for sentence, inside in self._sentences(text):
+            [ids] = self.codec.encode([sentence])
+            pieces = self.codec.pieces(ids)
+            ends = split_points(pieces, limit)
             for start, end in pairwise([0, *ends]):
-                part = "".join(self.codec.pieces(ids[start:end])).replace(BLANK_MARK, " ")
-                parts.append((sentence if len(ends) == 1 else part, ids[start:end]))
+                part = sentence if len(ends) == 1 else "".join(pieces[start:end]).replace(BLANK_MARK, " ")
+                inside = inside if start == 0 else not pieces[start].startswith(BLANK_MARK)
+                parts.append((part, ids[start:end], inside))
         self._say(_SPLIT, line, f"{has}, more than {limit}: translated in {len(parts):,} parts")
         return parts
 
@@ -260,7 +277,7 @@ class LineTranslator:
 
     def _outputs(self, line: str, passes: list["_Pass"], texts: dict[tuple[int, ...], str]) -> list[Translation]:
         n_best = self.options.n_best
-        if not passes and is_blank(self.codec.normalise(line)):
+        if not passes and self.codec.is_blank(line):
             return [Translation("")] * n_best
         if not passes:
             return [Translation("", is_skipped=True)] * n_best
@@ -274,20 +291,28 @@ class LineTranslator:
             score = hypotheses[0].score if is_one else log_prob / length_penalty(length, self.decoding.alpha)
             written = [each.word or texts[each.found[rank].tokens] for each in passes]
             parts = tuple(self._part(each, rank) for each in passes)
-            outputs.append(Translation(self._joiner.join(filter(None, written)), log_prob, score, parts))
+            text = self._joiner.join(filter(None, written))
+            outputs.append(Translation(text, log_prob, score, parts, self._given_words(line)))
         return outputs + [Translation("", -math.inf, -math.inf)] * (n_best - len(outputs))
+
+    def _given_words(self, line: str) -> tuple[int, ...]:
+        words = line.split()
+        seen = tuple(number for number, word in enumerate(words) if self.codec.normalise(word))
+        return () if len(seen) == len(words) else seen
 
     def _part(self, each: "_Pass", rank: int) -> ModelPass:
         if each.word:
             return ModelPass((), (), is_cut=False, word=each.word)
         tokens = each.found[rank].tokens
-        return ModelPass(tuple(each.source.ids), tokens, len(tokens) + 1 >= self._search.max_length(each.source))
+        is_cut = len(tokens) + 1 >= self._search.max_length(each.source)
+        return ModelPass(tuple(each.source.ids), tokens, is_cut, is_inside_word=each.is_inside_word)
 
 
 @dataclass
 class _Pass:
     line: int  # position of its line among those of one call
     source: SearchInput
+    is_inside_word: bool = False
     word: str = ""  # stays as it is instead
     found: list[Hypothesis] = field(default_factory=list)
 

@@ -104,9 +104,9 @@ def load_network(checkpoint: Checkpoint, *, checked: bool = True) -> Translation
 
 
 def _check_same(first: Checkpoint, checkpoint: Checkpoint) -> None:
-    for what in ("vocab_sha256", "src_lang", "tgt_lang"):
+    for what in ("vocab_sha256", "src_lang", "tgt_lang", "text"):
         if getattr(checkpoint, what) != getattr(first, what):
-            different = "vocabularies" if what == "vocab_sha256" else "languages"
+            different = {"vocab_sha256": "vocabularies", "text": "text processing"}.get(what, "languages")
             raise CheckpointError(
                 f"{first.path} and {checkpoint.path} have different {different}",
                 "an ensemble needs models that were trained on the same prepared data",

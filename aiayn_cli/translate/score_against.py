@@ -97,7 +97,9 @@ class PairScorer:
         targets = [line.prefix if self._trees is None else self._sequence(self._trees, line) for line in group]
         pairs = list(zip(src, self._codec.encode_tgt(targets), strict=True))
         can_be_scored = [
-            not is_blank(line.text) and not is_blank(line.prefix) and max(map(len, pair)) <= self._longest
+            not self._codec.is_blank(line.text)
+            and not self._codec.is_blank(line.prefix)
+            and max(map(len, pair)) <= self._longest
             for line, pair in zip(group, pairs, strict=True)
         ]
         forced = iter(self._decoder.force([pair for pair, can in zip(pairs, can_be_scored, strict=True) if can]))

@@ -34,7 +34,7 @@ from aiayn_cli.translate.trust.flags import OutputChecks
 from aiayn_cli.translate.trust.retry import AnyTranslator, Judge, Judged
 
 _FIELDS = {"beam": "beam_size", "nbest": "n_best"}  # where options have other names than the fields they fill
-_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9-]*)(?: (-?[\d.,]*\d|-inf|\w+))?")  # with the word after it
+_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9-]*)(?: (-?[\d.,]*\d|-inf|\w+(?::\d+)?))?")  # with the word after it
 
 
 class TranslatorOptions(TypedDict, total=False):

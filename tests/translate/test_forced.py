@@ -109,4 +109,9 @@ def test_each_target_word_is_linked_with_the_source_word_that_all_its_pieces_att
 
 
 def test_parts_are_counted_on() -> None:
-    assert join_links([(((1, 0), (0, 1)), 2, 2), ((), 1, 0), (((0, 0),), 1, 1)]) == ((1, 0), (0, 1), (3, 2))
+    assert join_links([(((1, 0), (0, 1)), 2, 2, False), ((), 1, 0, False), (((0, 0),), 1, 1, False)]) == (
+        (1, 0), (0, 1), (3, 2),
+    )  # fmt: skip
+    glued = [(((0, 0), (1, 1)), 2, 2, False), (((0, 0), (1, 1)), 2, 2, True)]
+    assert join_links(glued) == ((0, 0), (1, 1), (1, 2), (2, 3))
+    assert join_links(glued, without_blanks=True) == ((0, 0), (1, 1), (1, 1), (2, 2))

@@ -86,7 +86,7 @@ class OutputChecks:
 
     def flags(self, source: str, output: Translation) -> tuple[str, ...]:
         """The flags to raise, in the order of FLAGS; none for a blank source."""
-        if is_blank(source):
+        if is_blank(source) or (not output.parts and not output.is_skipped and math.isnan(output.log_prob)):
             return ()
         if output.is_skipped:
             return ("too_long",)
