@@ -199,4 +199,3 @@ def test_an_unknown_language_code_is_mentioned_with_the_nearest(aiayn: Aiayn, la
 def test_files_named_after_the_other_language_are_mentioned(aiayn: Aiayn) -> None:
     _, _, err = aiayn("prepare", "--train", "a.en", "a.de", "--langs", "de-en", "--vocab-size", "60")
     assert "warning: a.en is given as de, a.de as en; did you mean --langs en-de?" in err
-
