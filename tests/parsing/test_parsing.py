@@ -63,7 +63,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 def test_every_tree_is_kept_with_its_words_beside_it(prepared: PreparedData) -> None:
     assert (len(prepared.train), prepared.src_lang, prepared.tgt_lang) == (150, "words", "trees")
-    assert prepared.text == TextConfig(trees=True)
+    assert prepared.text == TextConfig(normaliser=1, trees=True)
     for line, tree in zip(prepared.read_text("test", "src"), prepared.read_text("test", "tgt"), strict=True):
         assert re.fullmatch(r"\(TOP \(S \(NP .*\) \(VP .*\) \(-LRB- -LRB-\) \(\. \.\)\)\)", tree)
         assert " ".join(words(from_text(tree))) == line.replace("(", "-LRB-")
@@ -292,7 +292,7 @@ def test_the_command_takes_several_treebanks_and_weighs_them(
     result = aiayn(*line.split(" "), "--workers", "1").json
     assert (result["out"], result["langs"]) == ("prepared/trees", "words-trees")
     assert (result["pairs_read"], result["pairs_kept"], result["copies"], result["valid_pairs"]) == (100, 180, 80, 5)
-    assert PreparedData.load(Path("prepared/trees")).text == TextConfig(trees=True, tree_words=True)
+    assert PreparedData.load(Path("prepared/trees")).text == TextConfig(normaliser=1, trees=True, tree_words=True)
 
 
 @pytest.mark.parametrize(

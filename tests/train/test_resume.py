@@ -196,7 +196,7 @@ OTHERS: dict[str, Any] = {
     "best_metric": "loss", "precision": "fp32", "compile": "off", "on_bad_bytes": "drop", "corpus": "demo",
     "d_model": 1024, "dropout": 0.3, "attention_dropout": 0.1, "activation_dropout": 0.1, "label_smoothing": 0.2,
     "adam_beta1": 0.8, "ema_decay": 0.999,
-    "adam_beta2": 0.9, "average_last": 4, "case_copies": 0.1, "vocab_type": "unigram",
+    "adam_beta2": 0.9, "average_last": 4, "case_copies": 0.1, "vocab_type": "unigram", "normaliser": 0,
 }  # fmt: skip
 
 
