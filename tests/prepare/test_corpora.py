@@ -376,7 +376,7 @@ def test_tsv_and_tmx_alone_need_their_languages() -> None:
     assert sorted(decoded(data, "train") + decoded(data, "valid")) == sorted([*pairs, *more])
     with pytest.raises(UsageError, match="--tmx needs --langs"):
         prepare(tmx=[Path("b.tmx")])
-    with pytest.raises(DataError, match="prepared differently: other train text"):
+    with pytest.raises(DataError, match="prepared differently: different training text"):
         prepare(**both, tsv_columns=(2, 1))
 
 

@@ -102,6 +102,9 @@ class Tokenised:
     def normalise(self, line: str) -> str:
         return line
 
+    def is_blank(self, line: str) -> bool:
+        return not line
+
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         return self.tgt.decode(sequences)
 
