@@ -1,3 +1,4 @@
+import copy
 from collections import Counter
 from collections.abc import Callable
 
@@ -8,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from translation_models import ModelMaker, TranslatorMaker
 
+from aiayn_cli.config import TextConfig
 from aiayn_cli.model.transformer import attention_maps
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.prepare.vocab_training import train_vocab
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
+from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.translate.forced_decoding import ForcedDecoder, align_words, join_links, word_numbers
+from aiayn_cli.translate.line_translator import Cutting
 
 PAIRS = [([9, 23, 40, 7], [11, 45, 6]), ([31], []), ([], [5]), ([8] * 9, [12] * 20), ([44, 5], [70, 71])]
 
@@ -115,3 +119,29 @@ def test_parts_are_counted_on() -> None:
     glued = [(((0, 0), (1, 1)), 2, 2, False), (((0, 0), (1, 1)), 2, 2, True)]
     assert join_links(glued) == ((0, 0), (1, 1), (1, 2), (2, 3))
     assert join_links(glued, without_blanks=True) == ((0, 0), (1, 1), (1, 1), (2, 2))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Der Hund sieht die Katze.Die Katze sieht den Hund. Die Maus!",  # cut once where no blank is
+        "der \u200b hund \u00ad sieht die maus",  # words that the normaliser drops
+        "42 17 18",  # copied
+        "der hund",
+    ],
+    ids=ascii,
+)
+def test_alignments_count_the_words_of_the_line_as_given(
+    make_translator: TranslatorMaker, vocab: Codec, line: str
+) -> None:
+    normalising = copy.copy(vocab)
+    normalising.text = TextConfig(normaliser=1)
+    translator = make_translator(codec=normalising, cutting=Cutting(by_sentence=True))
+    [[output]] = translator.translate_n_best([line])
+    [details] = ForcedDecoder(translator).details([output], with_alignment=True)
+    words, written = line.split(), output.text.split()
+    assert details.alignment
+    assert all(src < len(words) and tgt < len(written) for src, tgt in details.alignment)
+    assert all(normalising.normalise(words[src]) for src, _ in details.alignment)
+    if line == "42 17 18":
+        assert details.alignment == ((0, 0), (1, 1), (2, 2))
