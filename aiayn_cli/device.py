@@ -14,8 +14,8 @@ import torch
 from torch.nn import functional
 
 from aiayn_cli import logs
-from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError, UsageError
+from aiayn_cli.recipe_keys import Precision
 
 # What the RuntimeError of torch's CPU allocator says when there is no memory, among other words.
 _NO_CPU_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")

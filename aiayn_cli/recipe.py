@@ -1,6 +1,6 @@
 """A recipe file and its overrides become one Recipe: strictly, and with file and line in every complaint.
 
-A recipe is YAML with two levels: the sections and fields of config.py. YAML's own guesses about types are not used
+A recipe is YAML with two levels: the sections and fields of recipe_keys.py. YAML's own guesses about types are not used
 (it reads `5e-4` as text, `no` as false and `010` as eight); the field says what its value must be:
 
 * a number is what it looks like (`5e-4`, `37_000`); a whole number has no point and no exponent,
@@ -8,7 +8,7 @@ A recipe is YAML with two levels: the sections and fields of config.py. YAML's o
 * a text is taken as it is written, so `compile: off` is the text "off".
 
 Anchors, tags, lists and deeper levels are refused. `extends: base` at the top level names the recipe to start from: a
-bundled recipe, or a file in the same folder. Without it, config.py's defaults hold.
+bundled recipe, or a file in the same folder. Without it, recipe_keys.py's defaults hold.
 """
 
 import math
@@ -20,8 +20,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import yaml
 
-from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import ConfigError, did_you_mean
+from aiayn_cli.recipe_keys import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 
 _SECTIONS: dict[str, Any] = {
     "data": DataConfig,

@@ -21,8 +21,8 @@ from aiayn_cli.checkpoint.checkpoint import (
     load_training,
     save_checkpoint,
 )
-from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.files import hash_of
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig
 
 STATE = {"step": 7, "position": {"epoch": 1, "pairs": 300}, "best_value": 0.1 + 0.2, "seconds": 1e-17}
 

@@ -4,8 +4,8 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.tree_text import from_text, reduce_tree
+from aiayn_cli.recipe_keys import TextConfig
 
 NAMES = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\v\f\x1f()"), min_size=1, max_size=6

@@ -19,7 +19,7 @@ ROWS: list[list[str]] = [
     ["prepare", "train", "average", "translate", "score", "export"],
     ["model", "parsing", "corpora", "data", "checkpoint", "pages"],
     ["text", "recipe", "device"],
-    ["config", "errors", "logs", "files", "processes", "special_tokens"],
+    ["recipe_keys", "errors", "logs", "files", "processes", "special_tokens"],
 ]
 COMMANDS = ROWS[2]
 GROUP_OF_MODULE = {
@@ -27,9 +27,9 @@ GROUP_OF_MODULE = {
 }  # modules whose group does not have their own name
 MAY_IMPORT_WITHIN_ROW = {
     ("train", "translate"), ("train", "score"), ("average", "translate"), ("average", "score"), ("export", "translate"),
-    *((group, "errors") for group in ("config", "logs", "files", "processes")), ("processes", "files"),
+    *((group, "errors") for group in ("recipe_keys", "logs", "files", "processes")), ("processes", "files"),
 }  # fmt: skip
-LIGHT = {"__main__", "app", "config", "errors", "special_tokens", "logs"}  # what --help loads, or may load
+LIGHT = {"__main__", "app", "recipe_keys", "errors", "special_tokens", "logs"}  # what --help loads, or may load
 LIGHT_THIRD_PARTY = {"typer"}
 # By module and what it imports, with reason there.
 FUNCTION_LEVEL_ELSEWHERE = {
@@ -234,13 +234,13 @@ def test_each_command_has_a_folder_and_loads_one_module_of_it() -> None:
     ("check", "files", "fault"),
     [
         (wrong_directions, {"data/a.py": "from aiayn_cli.model import b", "model/b.py": ""}, "data imports model.b"),
-        (wrong_directions, {"errors.py": "import aiayn_cli.config", "config.py": ""}, "errors imports config"),
+        (wrong_directions, {"errors.py": "import aiayn_cli.logs", "logs.py": ""}, "errors imports logs"),
         (wrong_directions, {"helpers.py": ""}, "helpers is in no row"),
         (cycles, {"data/a.py": "import aiayn_cli.data.b", "data/b.py": "def f():\n  from aiayn_cli.data.a import x"},
          "data.a -> data.b"),
         (wrong_function_level_imports, {"model/a.py": "class A:\n  def f(self):\n    import math"}, "f imports math"),
         (wrong_function_level_imports, {"train/command.py": "def a():\n  import torch"}, "a imports torch"),
-        (heavy_imports_at_start, {"config.py": "if 1:\n  from yaml import load"}, "config.py:2: yaml"),
+        (heavy_imports_at_start, {"recipe_keys.py": "if 1:\n  from yaml import load"}, "recipe_keys.py:2: yaml"),
         (other_readers_of_lines, {"score/a.py": "x.decode().splitlines()"}, ".splitlines"),
         (other_readers_of_lines, {"score/a.py": "from codecs import open"}, "codecs"),
         (other_readers_of_lines, {"score/a.py": "for i, l in enumerate(sys.stdin.buffer): pass"}, "in enumerate"),

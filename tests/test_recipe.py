@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiayn_cli.config import MOST_HYPOTHESES, DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.errors import ConfigError
 from aiayn_cli.recipe import load_recipe, recipe_names, recipe_to_yaml, run_name
+from aiayn_cli.recipe_keys import MOST_HYPOTHESES, DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 
 SECTIONS = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig, "decoding": DecodingConfig}
 FIELDS = [(section, field) for section, config in SECTIONS.items() for field in fields(config)]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, recipe_names
+from aiayn_cli.recipe_keys import ModelConfig, Recipe
 
 CHECKOUT = Path(__file__).parent.parent
 FOLDER = CHECKOUT / "recipes" / "table3"

@@ -13,11 +13,11 @@ import torch
 from commands import Said
 
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.translate.line_translator import LineTranslator, Translation

@@ -8,9 +8,9 @@ from made_pairs import read_pair
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig, TrainingConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.trainer import Trainer

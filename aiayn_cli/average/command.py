@@ -58,7 +58,7 @@ def average(
     )
     if search:
         with loading():  # here, because it imports translation
-            from aiayn_cli.average.search import run_search as run_average
+            from aiayn_cli.average.best_average import run_search as run_average
     result = run_average(paths or (), options)
     print_result(result, as_json)
     logs.next_step("aiayn translate --model", result.model, "< FILE")

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from aiayn_cli import __version__
 from aiayn_cli.checkpoint import tensor_files
 from aiayn_cli.checkpoint.tensor_files import finite, from_json, read_json, read_tensors, write_json
-from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import CheckpointError, ConfigError
 from aiayn_cli.files import check_free_space, hash_of, whole_folder
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig, TextConfig
 
 FORMAT = 1
 _SPARE_BYTES = 16 << 20  # that must stay free on the disk

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aiayn_cli import logs
-from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.store import Side, TokenStore
 from aiayn_cli.errors import DataError, did_you_mean
 from aiayn_cli.files import hash_of
+from aiayn_cli.recipe_keys import DataConfig, TextConfig
 from aiayn_cli.text.codec import TGT_VOCAB, VOCAB, Codec
 from aiayn_cli.text.lines import read_file
 

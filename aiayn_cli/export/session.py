@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from aiayn_cli import __version__, logs
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import find_model
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.device import choose_device
 from aiayn_cli.errors import AiaynError, UsageError
 from aiayn_cli.files import whole_folder
@@ -30,6 +29,7 @@ from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.embeddings import LearnedPositions, SinusoidalPositions
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.lines import display_name, is_blank, open_text_bytes, read_records

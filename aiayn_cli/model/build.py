@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.embeddings import LearnedPositions
 from aiayn_cli.model.rivals.convolutional import ConvolutionalModel
 from aiayn_cli.model.rivals.recurrent import RecurrentModel
 from aiayn_cli.model.transformer import Transformer
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig
 
 _KINDS: dict[str, Callable[[ModelConfig, int], TranslationModel]] = {
     "transformer": Transformer,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aiayn_cli.config import ModelConfig
+from aiayn_cli.recipe_keys import ModelConfig
 
 # Table 2: training cost in FLOPs, by the paper's method (footnote 5): time x GPUs x 9.5 TFLOP/s sustained by a P100;
 # base 12 hours, big 3.5 days, on 8 GPUs each.

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import DataError
 from aiayn_cli.model.cpu.dropout import dropout
 from aiayn_cli.model.cpu.packed_attention import Packing
 from aiayn_cli.model.translation_model import NO_LIMIT
+from aiayn_cli.recipe_keys import ModelConfig
 
 _LEAST_POSITIONS = 256  # in a table of sinusoids, so that it seldom grows
 

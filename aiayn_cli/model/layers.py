@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention, attend
 from aiayn_cli.model.cache import LayerCache, NewSlots, contiguous
 from aiayn_cli.model.cpu.dropout import dropout, dropout_add
 from aiayn_cli.model.cpu.fused_feed_forward import fused_feed_forward
 from aiayn_cli.model.cpu.packed_attention import PackedPattern
 from aiayn_cli.model.masks import Mask, SharedMask
+from aiayn_cli.recipe_keys import ModelConfig
 
 
 class FeedForward(nn.Module):

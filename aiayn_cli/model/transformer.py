@@ -12,7 +12,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.cache import DecoderCache, starts
 from aiayn_cli.model.cpu.packed_attention import PackedPattern, Packing
@@ -20,6 +19,7 @@ from aiayn_cli.model.embeddings import embed, embed_packed, longest_sequence, ma
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer
 from aiayn_cli.model.masks import Causal, Mask, SharedMask, Window, padding_mask
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig
 
 
 class Transformer(TranslationModel):

@@ -25,9 +25,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.piece_strings import BRACKETS, NEVER, Pieces, Spelling, split_piece
 from aiayn_cli.parsing.tree_text import NO_TAG, TagKind, category, kind_of_tag, tags_for
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.special_tokens import EOS_ID
 from aiayn_cli.text.vocab import readable
 

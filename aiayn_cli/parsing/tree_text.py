@@ -17,8 +17,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from aiayn_cli import logs
-from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.vocab import UNKNOWN, readable
 
 TOP = "TOP"

@@ -8,11 +8,11 @@ from typer import Argument, Option
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
-from aiayn_cli.config import DataConfig, OnBadBytes
 from aiayn_cli.corpora.corpus import CorpusList, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE
 from aiayn_cli.data.recipe_choice import choose_recipe
 from aiayn_cli.errors import UsageError
+from aiayn_cli.recipe_keys import DataConfig, OnBadBytes
 
 _DEFAULTS = DataConfig()
 

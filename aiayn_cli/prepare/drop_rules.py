@@ -31,10 +31,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.config import DataConfig
 from aiayn_cli.data.batches import GOLDEN_GAMMA, splitmix64
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.formats import Chunk, ReadCounts
+from aiayn_cli.recipe_keys import DataConfig
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.normalise import normalise
 from aiayn_cli.text.scripts import DENSE_SCRIPTS, SCRIPTS, find_letters, find_members, scripts_of

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli import logs
-from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import SPLITS, Amount, Corpus
 from aiayn_cli.corpora.demo_corpus import generate
 from aiayn_cli.corpora.download import DOWNLOADS_FOLDER, Downloads
@@ -21,6 +20,7 @@ from aiayn_cli.prepare.text_shards import make_processor
 from aiayn_cli.prepare.tmx import TmxPairs
 from aiayn_cli.processes import default_workers
 from aiayn_cli.recipe import load_recipe, read_overrides
+from aiayn_cli.recipe_keys import DataConfig
 from aiayn_cli.text.codec import VOCAB, joint_sha256, load_vocabs
 from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.lines import display_name

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.data.store import SIDES
 from aiayn_cli.prepare.drop_rules import Hashes, Mask, ScoredText, TextRules, find_repeats, hash_pairs, rank_pairs
 from aiayn_cli.prepare.formats import Chunk
 from aiayn_cli.prepare.partial_folder import Steps, damaged
 from aiayn_cli.prepare.text_shards import TITLE, UPPER, Piece, make_processor, normalise_chunk, numbered, pick
 from aiayn_cli.processes import map_in_order
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.lines import join_records
 
 SHARD_CHUNKS = 100  # chunks of text in a shard, of text and then of token ids

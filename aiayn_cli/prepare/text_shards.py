@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.data.store import Tokens
 from aiayn_cli.parsing.tree_text import TreeText
 from aiayn_cli.prepare.drop_rules import LengthRules, Lengths, Mask
 from aiayn_cli.prepare.formats import Chunk
 from aiayn_cli.prepare.partial_folder import damaged
 from aiayn_cli.processes import map_in_order
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.languages import primary_language

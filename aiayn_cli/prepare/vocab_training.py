@@ -16,8 +16,8 @@ import numpy as np
 import sentencepiece
 
 from aiayn_cli import logs
-from aiayn_cli.config import DataConfig, VocabType
 from aiayn_cli.errors import DataError
+from aiayn_cli.recipe_keys import DataConfig, VocabType
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID, UNK_ID
 from aiayn_cli.text.vocab import Vocab, readable
 

@@ -16,9 +16,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import AiaynError, did_you_mean
 from aiayn_cli.processes import Processes
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.languages import primary_language
 from aiayn_cli.text.moses import MosesText, rules_of
 

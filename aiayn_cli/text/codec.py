@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from aiayn_cli.config import TextConfig
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.text.moses import MosesText

@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.languages import primary_language
 
 

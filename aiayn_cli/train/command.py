@@ -8,9 +8,9 @@ from typer import Option
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
-from aiayn_cli.config import Compile, DecodingConfig, ModelConfig, Precision, TrainingConfig
 from aiayn_cli.data.recipe_choice import AUTO
 from aiayn_cli.errors import UsageError
+from aiayn_cli.recipe_keys import Compile, DecodingConfig, ModelConfig, Precision, TrainingConfig
 
 
 class TrainCommand(HelpCommand):

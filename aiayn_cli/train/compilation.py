@@ -16,10 +16,10 @@ from torch import nn
 from torch.compiler import config as compiler_config
 
 from aiayn_cli import logs
-from aiayn_cli.config import Compile
 from aiayn_cli.data.collate import Shape
 from aiayn_cli.model.cpu.packed_attention import rounded_up
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import Compile
 
 # Graphs of one layer's code: with and without padding, gradients and dropout, and batches of one pair or one token,
 # which torch always treats separately. Beyond its own limit of 8 torch would silently go on without compiling.

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Indices, Update, largest_batch, mixed_seed, split_update
 from aiayn_cli.data.collate import collate, flatten, shape_of
 from aiayn_cli.data.store import TokenStore
@@ -14,6 +13,7 @@ from aiayn_cli.device import is_out_of_memory
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cpu.packed_attention import Packing, pack
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import TrainingConfig
 from aiayn_cli.special_tokens import PAD_ID
 from aiayn_cli.train.compilation import begin_pass, few_counts, few_shapes
 from aiayn_cli.train.distributed import SAME_ON_ALL, SIGNALS, ReceivedSignal, Worker

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from aiayn_cli.checkpoint.checkpoint import EMA_PREFIX
-from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.recipe_keys import TrainingConfig
 from aiayn_cli.train.distributed import Worker
 
 _EMA_UPDATES = "ema_updates"  # its name in a checkpoint's moments.safetensors

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 
 from aiayn_cli import logs
-from aiayn_cli.config import Recipe
 from aiayn_cli.data.prepared import PreparedData, find_only_prepared, find_prepared
 from aiayn_cli.data.recipe_choice import AUTO, choose_recipe
 from aiayn_cli.errors import DataError
 from aiayn_cli.recipe import load_recipe, run_name
+from aiayn_cli.recipe_keys import Recipe
 
 RUNS = Path("runs")
 _WARMUP_SHARE = 5  # a fifth of the updates at most

@@ -22,12 +22,12 @@ from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.metrics_log import read_metrics, standing
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, resumable, update_of
 from aiayn_cli.checkpoint.tensor_files import bytes_of
-from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.batches import plan_updates, split_update
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device, free_memory, is_out_of_memory, peak_memory
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, Terminated
 from aiayn_cli.model.build import build_empty
+from aiayn_cli.recipe_keys import Recipe, TrainingConfig
 from aiayn_cli.train.resume import held
 from aiayn_cli.train.trainer import Hooks, Trainer
 

@@ -15,7 +15,6 @@ from typing import Any
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import Record, is_complete, read_metrics, standing
 from aiayn_cli.checkpoint.tensor_files import read_json
-from aiayn_cli.config import Recipe
 from aiayn_cli.corpora.named_corpora import find_corpus
 from aiayn_cli.data.prepared import read_manifest
 from aiayn_cli.errors import AiaynError, UsageError
@@ -23,6 +22,7 @@ from aiayn_cli.files import write_output, write_whole
 from aiayn_cli.model.cost import PAPER_FLOPS
 from aiayn_cli.pages.page import Line, line_chart, render_page, without_steep_start
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.recipe_keys import Recipe
 from aiayn_cli.train.resume import all_settings
 
 _LINES = (  # of the charts: title, name of the line, event and value

@@ -26,12 +26,12 @@ from aiayn_cli import __version__, logs
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training
 from aiayn_cli.checkpoint.run_checkpoints import newest_resumable, resumable, set_aside_damaged, update_of
 from aiayn_cli.checkpoint.tensor_files import from_json, read_json
-from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import LEAST_POOL_PAIRS, Position
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, DataError
 from aiayn_cli.files import UNFINISHED, write_whole
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml
+from aiayn_cli.recipe_keys import ModelConfig, Recipe, TrainingConfig
 
 _DEFAULTS = {"pool_pairs": LEAST_POOL_PAIRS}  # of states written before they had the field
 _AT_MOST_ONCE_A_STEP = ("best_step", "worse_validations", "saves", "skipped", "skipped_in_a_row")

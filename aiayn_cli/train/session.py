@@ -18,7 +18,6 @@ from aiayn_cli import logs
 from aiayn_cli.checkpoint import run_checkpoints
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, TrainingSnapshot, save_checkpoint
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, Record, TensorBoardLog, load_tensorboard
-from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device, choose_device, matmul_rate
 from aiayn_cli.errors import AiaynError, Terminated
@@ -26,6 +25,7 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import TrainingCost, compared_to_paper
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, recipe_to_yaml
+from aiayn_cli.recipe_keys import Recipe, TrainingConfig
 from aiayn_cli.train.compilation import compile_layers
 from aiayn_cli.train.distributed import SIGNALS, ReceivedSignal, Worker, signals_to_obey
 from aiayn_cli.train.optimizer import MasterAdam

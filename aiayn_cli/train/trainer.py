@@ -11,13 +11,13 @@ from torch import Tensor
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity, progress_facts
-from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.batches import Update, largest_batch, plan_updates, pool_pairs_for
 from aiayn_cli.data.store import SIDES, TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.processes import read_ahead
+from aiayn_cli.recipe_keys import TrainingConfig
 from aiayn_cli.train.distributed import ReceivedSignal, Worker
 from aiayn_cli.train.gradient import Agreement, GradientOfUpdates
 from aiayn_cli.train.optimizer import MasterAdam, learning_rate

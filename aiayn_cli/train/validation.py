@@ -15,12 +15,12 @@ import torch
 
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, perplexity
-from aiayn_cli.config import Recipe, TrainingConfig
 from aiayn_cli.data.batches import in_order
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import Recipe, TrainingConfig
 from aiayn_cli.score.metrics import bleu
 from aiayn_cli.text.sentences import knows_single_sentences
 from aiayn_cli.train.compilation import without_graphs

@@ -11,8 +11,8 @@ from typer import Argument, Context, Option
 
 from aiayn_cli import logs
 from aiayn_cli.command_line import AsJson, HelpCommand, Quiet, Verbose, loading, print_result, start_logs
-from aiayn_cli.config import DecodingConfig, Precision
 from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.recipe_keys import DecodingConfig, Precision
 from aiayn_cli.translate.options import (
     DecodingOverrides,
     Engine,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from aiayn_cli.checkpoint.checkpoint import Checkpoint
-from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.device import Device, adds_8_bits_in_32
 from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.files import hash_of
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.translate.options import SearchOptions

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Self
 
 from aiayn_cli import logs
-from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.parsing.tree_text import words_of
+from aiayn_cli.recipe_keys import DecodingConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.languages import joins_without_blanks

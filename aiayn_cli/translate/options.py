@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, Precision
 from aiayn_cli.errors import ConfigError, UsageError
+from aiayn_cli.recipe_keys import MOST_HYPOTHESES, DecodingConfig, Precision
 
 # A lone argument like this is more likely a missing file than text.
 _FILE_NAME = re.compile(

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, Unpack, get_args, get_type_hints
 
 from aiayn_cli import logs
-from aiayn_cli.config import Precision
 from aiayn_cli.errors import AiaynError, UsageError, did_you_mean
 from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.recipe_keys import Precision
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.forced_decoding import ForcedDecoder, Links
 from aiayn_cli.translate.formats import SURROGATE, one_line

@@ -22,11 +22,11 @@ from aiayn_cli.average.session import AverageOptions, AverageResult, run_average
 from aiayn_cli.checkpoint import tensor_files
 from aiayn_cli.checkpoint.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, find_model, interrupted_path, mark_best
-from aiayn_cli.config import DecodingConfig, ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import CheckpointError, UsageError
 from aiayn_cli.model.build import build_model
 from aiayn_cli.recipe import recipe_to_yaml
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig, Recipe
 
 SHAPE = ModelConfig(n_encoder_layers=1, n_decoder_layers=1, d_model=8, d_ff=12, n_heads=2, d_k=3, d_v=5, dropout=0.2)
 LAST = [name for name, _ in build_model(SHAPE, 9).named_parameters()][-1]

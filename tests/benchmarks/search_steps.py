@@ -17,12 +17,12 @@ from unittest import mock
 import torch
 from translate import SIZES
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.device import choose_device
 from aiayn_cli.model import translation_model
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cpu.int8 import Int8Linear, use_int8
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.translate.search.beam import beam_search
 from aiayn_cli.translate.search.scorer import ModelScorer

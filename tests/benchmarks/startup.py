@@ -86,9 +86,9 @@ def base_model(folder: Path) -> Path:
     import torch
 
     from aiayn_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
-    from aiayn_cli.config import DecodingConfig, ModelConfig
     from aiayn_cli.model.build import build_model
     from aiayn_cli.prepare.vocab_training import train_vocab
+    from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig
     from aiayn_cli.text.vocab import Vocab
 
     chance = random.Random(1)

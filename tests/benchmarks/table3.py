@@ -24,13 +24,13 @@ from typing import Any
 from aiayn_cli import logs
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints
-from aiayn_cli.config import ModelConfig, Recipe
 from aiayn_cli.data.prepared import PreparedData, find_prepared
 from aiayn_cli.errors import AiaynError, Terminated, UsageError
 from aiayn_cli.files import write_whole
 from aiayn_cli.model.build import build_empty
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe, run_name
+from aiayn_cli.recipe_keys import ModelConfig, Recipe
 from aiayn_cli.score.session import ScoreOptions, run_score
 from aiayn_cli.train.options import TrainOptions, short_schedule
 from aiayn_cli.train.resume import changed_settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import train_peers
 
-from aiayn_cli.config import ModelConfig
+from aiayn_cli.recipe_keys import ModelConfig
 
 EOLE = (
     "[2026-11-28 08:13:25,263 INFO] Step  {}/100000; acc: 3.7; ppl: 3891.12; xent: 8.27; aux: 0.000; lr: 3.16e-05; "

@@ -6,9 +6,9 @@ import pytest
 import torch
 from widen import widened
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import ModelConfig
 
 SMALL = ModelConfig(n_encoder_layers=1, n_decoder_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8)
 WIDE = replace(SMALL, n_encoder_layers=3, n_decoder_layers=3, d_model=32, d_ff=48, n_heads=4)

@@ -33,11 +33,11 @@ from padding import padding
 from train_peers import Peer, find_peer, tokens_per_second, write_text
 
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, read_metrics
-from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import choose_device
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import count_parameters
+from aiayn_cli.recipe_keys import ModelConfig, TrainingConfig
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.resume import TrainingState

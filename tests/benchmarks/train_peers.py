@@ -24,9 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.data.store import SIDES
+from aiayn_cli.recipe_keys import ModelConfig, TrainingConfig
 
 _SPECIAL_TOKENS = 4  # the first ids, which every toolkit has in a form of its own
 

@@ -112,9 +112,9 @@ def prepare(size: str, trained: Path, folder: Path) -> Path:
 
     from aiayn_cli.checkpoint.checkpoint import load_checkpoint, save_checkpoint
     from aiayn_cli.checkpoint.run_checkpoints import find_model
-    from aiayn_cli.config import ModelConfig
     from aiayn_cli.export.session import export
     from aiayn_cli.model.build import build_model
+    from aiayn_cli.recipe_keys import ModelConfig
     from aiayn_cli.special_tokens import EOS_ID
     from aiayn_cli.text.codec import Codec
     from aiayn_cli.translate.ctranslate2_engine import EXPORTED, exported_pieces, fingerprint

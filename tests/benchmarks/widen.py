@@ -11,9 +11,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import ModelConfig
 
 _MAX_POSITIONS = 1024  # tokens; a table of them, since a wider network's sinusoids are no copies of a narrow one's
 

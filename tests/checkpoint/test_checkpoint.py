@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from aiayn_cli.checkpoint import tensor_files
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint, load_training, save_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, list_checkpoints, remove_leftovers
-from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.recipe_keys import TextConfig
 
 PACKAGE = Path(__file__).parents[2] / "aiayn_cli"
 

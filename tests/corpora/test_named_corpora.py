@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from aiayn_cli.config import DataConfig
 from aiayn_cli.corpora.corpus import Amount, Archive, Corpus, ListedCorpus
 from aiayn_cli.corpora.named_corpora import CORPORA, LIKE, find_corpus, parse_langs
 from aiayn_cli.errors import DataError, UsageError
+from aiayn_cli.recipe_keys import DataConfig
 
 NAMED = [corpus for corpus in CORPORA.values() if corpus.train]
 ALL = [variant for corpus in NAMED for variant in (corpus, *corpus.like.values())]

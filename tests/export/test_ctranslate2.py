@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from aiayn_cli.config import DecodingConfig, ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError
 from aiayn_cli.export.session import export
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.translate import ctranslate2_engine
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine

@@ -11,10 +11,10 @@ from commands import Aiayn
 from translation_models import make_checkpoint, translate_options
 
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import AiaynError, CheckpointError, UsageError
 from aiayn_cli.export import session as stage
 from aiayn_cli.export.session import run_export
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.translate.options import Sampling
 from aiayn_cli.translate.session import run_translate
 

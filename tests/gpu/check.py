@@ -20,8 +20,8 @@ from setting import Setting
 from speed import graphs, precision, speed
 
 from aiayn_cli import logs
-from aiayn_cli.config import Compile
 from aiayn_cli.device import choose_device
+from aiayn_cli.recipe_keys import Compile
 
 
 def main() -> int:

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 from aiayn_cli.checkpoint.metrics_log import MetricsLog
-from aiayn_cli.config import ModelConfig, TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.device import Device
 from aiayn_cli.model.cost import TrainingCost
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig, TrainingConfig
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam
 from aiayn_cli.train.resume import TrainingState

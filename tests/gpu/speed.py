@@ -15,11 +15,11 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from padding import padding
 
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, Record, read_metrics
-from aiayn_cli.config import Compile, ModelConfig, TrainingConfig
 from aiayn_cli.device import matmul_rate
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import count_parameters
 from aiayn_cli.recipe import load_recipe
+from aiayn_cli.recipe_keys import Compile, ModelConfig, TrainingConfig
 from aiayn_cli.train.compilation import compile_layers, problem_with_graphs
 from aiayn_cli.train.resume import TrainingState
 

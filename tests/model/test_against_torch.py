@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import ModelConfig, Norm
 
 _SRC_IS_TOKEN = torch.tensor([[True] * 6, [True] * 4 + [False] * 2, [True] * 1 + [False] * 5])
 _TGT_LEN = 5

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model import attention as attention_module
 from aiayn_cli.model.attention import MultiHeadAttention, attend, written_out_attention
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.masks import Causal, SharedMask
 from aiayn_cli.model.transformer import Transformer, attention_maps, attention_weights, cross_attention
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, PAD_ID
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone

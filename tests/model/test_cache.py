@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
+from aiayn_cli.recipe_keys import ModelConfig
 
 _VOCAB = 19
 _SHAPE = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 12, "d_ff": 20, "n_heads": 3, "d_k": 5, "d_v": 7}

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.flop_counter import FlopCounterMode
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cost import PAPER_FLOPS, TrainingCost, compared_to_paper
+from aiayn_cli.recipe_keys import ModelConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # said where oneDNN is switched
 

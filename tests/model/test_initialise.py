@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.embeddings import LearnedPositions
+from aiayn_cli.recipe_keys import ModelConfig, Norm
 
 _CONFIG = ModelConfig(
     n_encoder_layers=1, n_decoder_layers=1, d_model=160, d_ff=300, n_heads=6, d_k=30, d_v=50, positions="learned",

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig, ModelKind
 from aiayn_cli.model.build import build_empty, build_model
 from aiayn_cli.model.rivals.recurrent import AdditiveAttention
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel, count_parameters
+from aiayn_cli.recipe_keys import ModelConfig, ModelKind
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, N_SPECIAL_TOKENS, PAD_ID
 
 VOCAB = 19
@@ -155,7 +155,7 @@ def test_an_empty_model_has_all_shapes_and_no_numbers(kind: ModelKind) -> None:
 
 def test_an_empty_model_is_built_without_torchs_compiler() -> None:
     code = (
-        "import sys; from aiayn_cli.config import ModelConfig; from aiayn_cli.model.build import build_empty\n"
+        "import sys; from aiayn_cli.recipe_keys import ModelConfig; from aiayn_cli.model.build import build_empty\n"
         "for kind in ('transformer', 'recurrent', 'convolutional'):\n"
         "    build_empty(ModelConfig(kind=kind), 99)\n"
         "print('torch._dynamo' in sys.modules)"

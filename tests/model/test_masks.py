@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model import attention
 from aiayn_cli.model.attention import attend, written_out_attention
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.masks import Window
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import ModelConfig, Norm
 
 _VOCAB = 100
 _LENGTH = 11

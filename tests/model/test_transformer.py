@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig, Norm
 from aiayn_cli.model.attention import MultiHeadAttention
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from aiayn_cli.model.transformer import Transformer
+from aiayn_cli.recipe_keys import ModelConfig, Norm
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 

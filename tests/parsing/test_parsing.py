@@ -12,11 +12,10 @@ from commands import Aiayn
 from made_pairs import read_pair
 from translation_models import translate_options
 
-from aiayn_cli.average.search import run_search
+from aiayn_cli.average.best_average import run_search
 from aiayn_cli.average.session import AverageOptions
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import find_model
-from aiayn_cli.config import TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, ConfigError, DataError, UsageError
 from aiayn_cli.export.session import run_export
@@ -24,6 +23,7 @@ from aiayn_cli.parsing.evalb import run_score_brackets
 from aiayn_cli.parsing.tree_text import from_text, words
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.train.options import TrainOptions
 from aiayn_cli.train.session import run_train

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import BARE, BOTH, FORMS, NAMES, TAGS, TREES, WORDS
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
 from aiayn_cli.parsing.tree_text import (
     NO_TAG,
@@ -26,6 +25,7 @@ from aiayn_cli.parsing.tree_text import (
     words,
 )
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.vocab import Vocab, readable
 
 LEAVES = st.builds(lambda tag, word: f"({tag} {word})", NAMES, NAMES)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import DataConfig
 from aiayn_cli.prepare import drop_rules
 from aiayn_cli.prepare.drop_rules import (
     RATIO_SLACK,
@@ -22,6 +21,7 @@ from aiayn_cli.prepare.drop_rules import (
     hash_pairs,
     hash_records,
 )
+from aiayn_cli.recipe_keys import DataConfig
 
 Pair = tuple[str, str]
 

@@ -16,12 +16,12 @@ import pytest
 from made_pairs import Pair, decoded, make_pairs, read_pair, write_pairs
 
 from aiayn_cli import processes as parallel
-from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.errors import AiaynError, DataError, UsageError
 from aiayn_cli.prepare import formats, partial_folder, pipeline, selection, sources, vocab_training
 from aiayn_cli.prepare.pipeline import PrepareResult, run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
+from aiayn_cli.recipe_keys import DataConfig, TextConfig
 from aiayn_cli.text.codec import joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiayn_cli.config import DataConfig, TextConfig
 from aiayn_cli.prepare import partial_folder, selection
 from aiayn_cli.prepare.drop_rules import LengthRules, ScoredText, TextRules
 from aiayn_cli.prepare.formats import Chunk
@@ -16,6 +15,7 @@ from aiayn_cli.prepare.partial_folder import Steps
 from aiayn_cli.prepare.selection import TrainingText
 from aiayn_cli.prepare.text_shards import TITLE, UPPER, PairsWithCopies, Piece, encode_chunk, make_copy
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import DataConfig, TextConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.text.codec import load_vocabs
 from aiayn_cli.text.vocab import Vocab

@@ -13,7 +13,6 @@ from translation_models import translate_options
 from aiayn_cli.average.session import AverageOptions, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.run_checkpoints import find_model
-from aiayn_cli.config import TextConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import ConfigError
@@ -21,6 +20,7 @@ from aiayn_cli.model.build import build_model
 from aiayn_cli.prepare.pipeline import run_prepare
 from aiayn_cli.prepare.plan import PrepareOptions
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.codec import Codec, joint_sha256, load_vocabs
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.train.options import TrainOptions

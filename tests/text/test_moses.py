@@ -7,9 +7,9 @@ import sacremoses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.text_shards import make_processor
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text import moses
 from aiayn_cli.text.moses import MosesText
 

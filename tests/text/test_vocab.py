@@ -14,9 +14,9 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import TextConfig, VocabType
 from aiayn_cli.errors import DataError
 from aiayn_cli.prepare.vocab_training import WordCounter, choose_left_out, train_vocab
+from aiayn_cli.recipe_keys import TextConfig, VocabType
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab, readable

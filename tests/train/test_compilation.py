@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import nn
 from watched_trainer import SHAPE, VOCAB_SIZE
 
-from aiayn_cli.config import Compile
 from aiayn_cli.data.batches import Indices, Position, plan_updates, pool_pairs_for, split_update
 from aiayn_cli.data.collate import Shape
 from aiayn_cli.data.store import SIDES, Side, TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import Compile
 from aiayn_cli.train import compilation, gradient
 from aiayn_cli.train.compilation import compile_layers, few_counts, few_shapes, problem_with_graphs, without_graphs
 from aiayn_cli.train.gradient import teacher_forced

@@ -17,10 +17,10 @@ from torch import distributed as dist
 from watched_trainer import watch_steps
 
 from aiayn_cli.checkpoint.metrics_log import MetricsLog, read_metrics
-from aiayn_cli.config import TrainingConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import TrainingConfig
 from aiayn_cli.train import distributed, gradient
 from aiayn_cli.train.distributed import Worker
 from aiayn_cli.train.optimizer import MasterAdam

@@ -9,10 +9,10 @@ import pytest
 import torch
 from made_pairs import write_store
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.data.store import TokenStore
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.train import gradient
 from aiayn_cli.train.gradient import teacher_forced
 from aiayn_cli.train.loss import smoothed_cross_entropy

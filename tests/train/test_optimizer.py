@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aiayn_cli.config import TrainingConfig
 from aiayn_cli.errors import CheckpointError
+from aiayn_cli.recipe_keys import TrainingConfig
 from aiayn_cli.train.optimizer import MasterAdam, learning_rate
 
 CONFIG = TrainingConfig()

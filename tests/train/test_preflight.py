@@ -20,10 +20,10 @@ from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import checkpoint_path, find_model, list_checkpoints, newest_run
-from aiayn_cli.config import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.prepared import PreparedData
 from aiayn_cli.device import Device
 from aiayn_cli.errors import AiaynError, CheckpointError, ConfigError, Terminated
+from aiayn_cli.recipe_keys import ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.score import metrics
 from aiayn_cli.train import preflight
 from aiayn_cli.train import session as session_module

@@ -16,9 +16,9 @@ from aiayn_cli.app import main
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
 from aiayn_cli.checkpoint.run_checkpoints import list_checkpoints, newest_resumable, update_of
-from aiayn_cli.config import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.data.batches import Position, split_update
 from aiayn_cli.errors import CheckpointError, Terminated
+from aiayn_cli.recipe_keys import DataConfig, DecodingConfig, ModelConfig, Recipe, TrainingConfig
 from aiayn_cli.train import gradient as gradient_module
 from aiayn_cli.train import validation as validation_module
 from aiayn_cli.train.optimizer import MasterAdam

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiayn_cli.checkpoint.metrics_log import read_metrics
-from aiayn_cli.config import TrainingConfig
+from aiayn_cli.recipe_keys import TrainingConfig
 from aiayn_cli.train import trainer as trainer_module
 from aiayn_cli.train import validation as validation_module
 from aiayn_cli.train.gradient import Agreement

@@ -12,11 +12,11 @@ from commands import Aiayn, Said
 from known_words import WORDS
 from translation_models import LINES, ModelMaker, Translate, TranslatorMaker
 
-from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.device import Device
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab
 from aiayn_cli.translate.line_translator import LineTranslator

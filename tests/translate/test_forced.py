@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.model.transformer import attention_maps
 from aiayn_cli.model.translation_model import TranslationModel
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab

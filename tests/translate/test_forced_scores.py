@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from translation_models import LINES, Translate, best, translations
 
-from aiayn_cli.config import TextConfig
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.text.codec import Codec
 
 

@@ -13,7 +13,7 @@ from known_words import random_lines
 from translation_models import make_checkpoint, translate_options, translations
 
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
-from aiayn_cli.config import ModelConfig
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.special_tokens import BOS_ID, EOS_ID
 from aiayn_cli.text.lines import is_blank
 from aiayn_cli.translate.load_models import load_network

@@ -8,8 +8,8 @@ import pytest
 from translation_models import translate_options
 
 from aiayn_cli.checkpoint.checkpoint import Checkpoint
-from aiayn_cli.config import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.errors import AiaynError
+from aiayn_cli.recipe_keys import DecodingConfig, ModelConfig, TextConfig
 from aiayn_cli.translate.load_models import refuse_unsupported
 from aiayn_cli.translate.options import Sampling
 

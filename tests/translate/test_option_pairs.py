@@ -9,7 +9,7 @@ import pytest
 from translation_models import Translate, make_checkpoint
 
 from aiayn_cli.app import main
-from aiayn_cli.config import ModelConfig
+from aiayn_cli.recipe_keys import ModelConfig
 from aiayn_cli.translate.ctranslate2_engine import load_package
 from aiayn_cli.translate.trust import flags
 

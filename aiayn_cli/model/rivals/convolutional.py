@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.cache import RowCache, starts
 from aiayn_cli.model.cpu.dropout import dropout
 from aiayn_cli.model.embeddings import embed, longest_sequence, make_embeddings, make_positions
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig
 
 _HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
 

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.model.cache import RowCache
 from aiayn_cli.model.cpu.dropout import dropout
 from aiayn_cli.model.embeddings import make_embeddings
 from aiayn_cli.model.translation_model import DecodingCache, TranslationModel
+from aiayn_cli.recipe_keys import ModelConfig
 
 
 class AdditiveAttention(nn.Module):

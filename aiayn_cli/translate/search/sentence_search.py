@@ -20,12 +20,12 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor
 
-from aiayn_cli.config import DecodingConfig
 from aiayn_cli.device import Device
 from aiayn_cli.errors import CheckpointError
 from aiayn_cli.model.translation_model import NO_LIMIT, TranslationModel
 from aiayn_cli.parsing.tree_grammar import TreeGrammar
 from aiayn_cli.processes import Processes
+from aiayn_cli.recipe_keys import DecodingConfig
 from aiayn_cli.special_tokens import EOS_ID, PAD_ID
 from aiayn_cli.translate.aids.glossary import Glossary
 from aiayn_cli.translate.ctranslate2_engine import CTranslate2Engine

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from aiayn_cli.config import MOST_HYPOTHESES
+from aiayn_cli.recipe_keys import MOST_HYPOTHESES
 from aiayn_cli.translate.aids.markup import MarkupTranslator
 from aiayn_cli.translate.line_translator import LineTranslator, Translation
 from aiayn_cli.translate.options import OnSuspect, SearchOptions

@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from aiayn_cli.config import ModelConfig
 from aiayn_cli.errors import AiaynError
 from aiayn_cli.model.build import build_model
 from aiayn_cli.model.cpu.int8 import Int8Linear, use_int8
+from aiayn_cli.recipe_keys import ModelConfig
 
 pytestmark = pytest.mark.processor  # `make test-avx2` runs these as on a processor with AVX2 alone
 

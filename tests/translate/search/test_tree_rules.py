@@ -19,10 +19,10 @@ from random_trees import BARE, BOTH, FORMS, TAGS, TREES, WORDS
 from table_scorer import Prefix, TableScorer, log_prob_of, random_table, scorers
 from translation_models import ModelMaker, TranslatorMaker
 
-from aiayn_cli.config import TextConfig
 from aiayn_cli.parsing.tree_grammar import FREE, TreeGrammar
 from aiayn_cli.parsing.tree_text import NO_TAG, Leaf, TagKind, TreeText, category, kind_of_tag, tags_for, words_of
 from aiayn_cli.prepare.vocab_training import train_vocab
+from aiayn_cli.recipe_keys import TextConfig
 from aiayn_cli.special_tokens import EOS_ID, N_SPECIAL_TOKENS
 from aiayn_cli.text.codec import Codec
 from aiayn_cli.text.vocab import Vocab, readable

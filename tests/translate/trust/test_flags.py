@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiayn_cli.config import MOST_HYPOTHESES, DecodingConfig, TextConfig
 from aiayn_cli.parsing.tree_text import TreeText
+from aiayn_cli.recipe_keys import MOST_HYPOTHESES, DecodingConfig, TextConfig
 from aiayn_cli.special_tokens import UNK_ID
 from aiayn_cli.translate.formats import report_record
 from aiayn_cli.translate.input import InputLine

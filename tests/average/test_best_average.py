@@ -14,7 +14,7 @@ from translation_models import translate_options
 
 from aiayn_cli.app import main
 from aiayn_cli.average import search as search_module
-from aiayn_cli.average.search import run_search, verdict, window_sizes
+from aiayn_cli.average.best_average import run_search, verdict, window_sizes
 from aiayn_cli.average.session import AverageOptions, AverageResult, Trial, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint
 from aiayn_cli.checkpoint.metrics_log import read_metrics
