@@ -13,7 +13,7 @@ from small_run import Train, prepare_texts
 from translation_models import translate_options
 
 from aiayn_cli.app import main
-from aiayn_cli.average import search as search_module
+from aiayn_cli.average import best_average as search_module
 from aiayn_cli.average.best_average import run_search, verdict, window_sizes
 from aiayn_cli.average.session import AverageOptions, AverageResult, Trial, run_average
 from aiayn_cli.checkpoint.checkpoint import load_checkpoint

@@ -61,7 +61,7 @@ def start(command: Callable[..., list[str]], tmp_path: Path) -> Callable[..., Ra
 
 @pytest.mark.parametrize(
     ("what", "n_ranks", "to", "number"),
-    [("loss", 1, 0, signal.SIGTERM), ("bleu", 2, 1, signal.SIGINT), ("loss", 1, 0, signal.SIGHUP)],
+    [("loss", 1, 0, signal.SIGTERM), ("bleu", 2, 1, signal.SIGINT), ("loss", 1, 0, signal.SIGUSR1)],
 )
 def test_a_signal_within_a_validation_is_obeyed_at_once_and_the_run_goes_on_exactly(
     what: str, n_ranks: int, to: int, number: int, start: Callable[..., Ranks], tmp_path: Path
