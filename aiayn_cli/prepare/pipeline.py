@@ -36,7 +36,7 @@ from aiayn_cli.text.sentences import split_sentences
 
 HELD_OUT_PAIRS, HELD_OUT_SHARE = 2_000, 0.05  # validation pairs at most, if the user gives none
 VOCAB_SAMPLE_PAIRS = 5_000_000  # training pairs that the vocabulary is learnt from, at most
-_SAMPLED_PIECES, _SAMPLED_LINES = 40, 500  # chunks and lines of each whose sentences are counted
+_SAMPLED_PIECES, _SAMPLED_LINES = 10, 200  # chunks and lines of each whose sentences are counted
 
 
 @dataclass(frozen=True)
