@@ -282,7 +282,7 @@ class LineTranslator:
         if not passes:
             return [Translation("", is_skipped=True)] * n_best
         searched = [each for each in passes if not each.word]
-        outputs = []
+        outputs, given_words = [], self._given_words(line)
         for rank in range(min((len(each.found) for each in searched), default=n_best)):
             hypotheses = [each.found[rank] for each in searched]
             log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses) if hypotheses else math.nan
@@ -292,7 +292,7 @@ class LineTranslator:
             written = [each.word or texts[each.found[rank].tokens] for each in passes]
             parts = tuple(self._part(each, rank) for each in passes)
             text = self._joiner.join(filter(None, written))
-            outputs.append(Translation(text, log_prob, score, parts, self._given_words(line)))
+            outputs.append(Translation(text, log_prob, score, parts, given_words))
         return outputs + [Translation("", -math.inf, -math.inf)] * (n_best - len(outputs))
 
     def _given_words(self, line: str) -> tuple[int, ...]:
